@@ -1,0 +1,140 @@
+"""The CPU/CUDA difference, in one vocabulary: submit work to a device, wait for the device.
+
+A CUDA device runs what is submitted at once, which only enqueues kernels on the device's current stream. A CPU
+worker device is one Python thread with its own queue and its share of the cores as intra-op threads (torch releases
+the GIL), so that dispatch is asynchronous and overlap between devices is real on a CPU too.
+
+    task = a.submit(first_half, x)         # returns at once
+    out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
+    b.synchronize()
+
+Tasks may be arguments of later tasks. On CUDA the order of streams makes that safe: a copy between devices waits for
+both current streams. On a CPU a worker waits for the tasks in its arguments, which were all submitted before.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from scalecard.machine import Machine
+
+MAX_PENDING = 64
+
+
+class Task:
+    """The value of submitted work, once there is one."""
+
+    def __init__(self, value: Any = None, future: "Future[Any] | None" = None) -> None:
+        self._value, self._future = value, future
+
+    def result(self) -> Any:
+        """The value. On a CPU this waits; on CUDA the tensors may still be being computed."""
+        return self._future.result() if self._future else self._value
+
+
+def _values(args: tuple[Any, ...]) -> list[Any]:
+    return [arg.result() if isinstance(arg, Task) else arg for arg in args]
+
+
+class Device(ABC):
+    """One GPU or one CPU worker. `torch` is where its tensors live; `index` counts from 0."""
+
+    def __init__(self, index: int, torch_device: torch.device) -> None:
+        self.index, self.torch = index, torch_device
+
+    @abstractmethod
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        """Run work(*args) on this device, after what was submitted before; arguments may be Tasks."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for everything submitted; an exception of the work is raised here at the latest."""
+
+    def close(self) -> None:
+        self.synchronize()
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Submit, wait, and return the value: for what is not timed."""
+        task = self.submit(work, *args)
+        self.synchronize()
+        return task.result()
+
+    def __str__(self) -> str:
+        return f"device {self.index}"
+
+
+class CudaDevice(Device):
+    """A GPU, on its current stream."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index, torch.device("cuda", index))
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        with torch.cuda.device(self.index):
+            return Task(work(*_values(args)))
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.index)
+
+
+class CpuDevice(Device):
+    """A worker thread with `num_threads` intra-op threads."""
+
+    def __init__(self, index: int, num_threads: int) -> None:
+        super().__init__(index, torch.device("cpu"))
+        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(num_threads,))
+        self._pending: list[Future[Any]] = []
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        future = self._worker.submit(lambda: work(*_values(args)))
+        if len(self._pending) > MAX_PENDING:  # let the values of finished tasks go; keep what failed
+            self._pending = [f for f in self._pending if not f.done() or f.exception()]
+        self._pending.append(future)
+        return Task(future=future)
+
+    def synchronize(self) -> None:
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
+
+    def close(self) -> None:
+        self._worker.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def open_devices(machine: Machine, num_devices: int | None = None) -> Iterator[list[Device]]:
+    """The machine's first `num_devices` devices (all by default), closed afterwards.
+
+    A CPU worker gets its share of the cores whatever the number opened, so one worker beside two is a fair pair.
+    """
+    count = machine.num_devices if num_devices is None else num_devices
+    if machine.kind == "cuda":
+        opened: list[Device] = [CudaDevice(i) for i in range(count)]
+    else:
+        opened = [CpuDevice(i, threads_each(machine)) for i in range(count)]
+    try:
+        yield opened
+    finally:
+        for device in opened:
+            device.close()
+
+
+def threads_each(machine: Machine) -> int:
+    """Intra-op threads of one CPU worker or rank: its share of the cores."""
+    return max(1, machine.cores // machine.num_devices)
+
+
+def device_counts(num_devices: int) -> list[int]:
+    """The powers of two up to N, and N: [1, 2, 4, 6] for 6."""
+    powers = [2**i for i in range(num_devices.bit_length()) if 2**i <= num_devices]
+    return sorted({*powers, num_devices})
+
+
+def empty_cache() -> None:
+    """Give cached GPU memory back between cases."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

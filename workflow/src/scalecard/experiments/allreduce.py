@@ -1,0 +1,112 @@
+"""How fast can devices add up their gradients, and what does a good algorithm bring?
+
+From scratch between the devices of one process, naive and on a ring, against torch.distributed (NCCL, or gloo) with
+one process a device. Sizes are bytes a device; bus bandwidth is nccl-tests' 2 (n - 1)/n * size / time.
+
+It would be wrong if a device were still reading when the clock stops (every device is waited for; a sample of the
+ranks is the slowest one's), or if the sum were wrong (integers are added first and compared element by element).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from scalecard import measure, progress
+from scalecard.devices import Device, device_counts, empty_cache, open_devices
+from scalecard.machine import Machine
+from scalecard.parallel.allreduce import ALGORITHMS, AllReduce
+from scalecard.proof import same_values
+from scalecard.ranks import RankContext, launch
+from scalecard.schema import Case, Check, Record
+from scalecard.specs import Common, Sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    bytes: Sweep
+
+    def __post_init__(self) -> None:
+        for size in self.bytes:
+            if size % 4:
+                raise ValueError(f"bytes = {size}: must be a multiple of 4, the size of a float32")
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """The textbook's first case, then every algorithm, number of devices and size."""
+    counts = [n for n in device_counts(machine.num_devices) if n > 1]
+    if not counts:
+        note = f"needs 2 devices, this machine has {machine.num_devices}"
+        for algorithm in (*ALGORITHMS, "torch.distributed"):
+            yield Record(case={"algorithm": algorithm, "devices": 2}, metric="time", unit="s", status="skipped", note=note)
+        return
+    with open_devices(machine) as devices:
+        yield from _textbook(spec, devices[:2])
+        wanted = [(count, size) for count in counts for size in spec.bytes]
+        for count, size in progress.cases(wanted, label=lambda c: f"from scratch, {c[0]} devices, {c[1]} bytes"):
+            yield from _from_scratch(spec, devices[:count], size)
+    empty_cache()
+    for count in progress.cases(counts, label=lambda n: f"torch.distributed, {n} ranks"):
+        yield from launch(_rank, spec, num_ranks=count, machine=machine)[0]
+
+
+def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
+    """[1, 1] and [2, 2] give [3, 3] on both devices."""
+    for name, all_reduce in ALGORITHMS.items():
+        values = [torch.full((2,), float(i + 1), device=d.torch) for i, d in enumerate(devices)]
+        _reduce(all_reduce, devices, values)
+        checks = [same_values("[1, 1] + [2, 2] = [3, 3]", value, torch.tensor([3.0, 3.0])) for value in values]
+        timing = _time({name: all_reduce}, spec, devices, 2)[name]
+        yield timing.record({"algorithm": name, "devices": 2, "bytes": 8, "textbook": True}, checks=checks)
+
+
+def _from_scratch(spec: Spec, devices: Sequence[Device], size: int) -> Iterator[Record]:
+    checks = {name: _checks(all_reduce, devices, size, spec.seed) for name, all_reduce in ALGORITHMS.items()}
+    for name, timing in _time(ALGORITHMS, spec, devices, size // 4).items():
+        yield timing.record({"algorithm": name, "devices": len(devices), "bytes": size}, checks=checks[name])
+
+
+def _checks(all_reduce: AllReduce, devices: Sequence[Device], size: int, seed: int) -> list[Check]:
+    values = [_integers(size, seed, rank=d.index) for d in devices]
+    total = torch.stack(values).sum(0)
+    ours = [value.to(d.torch, copy=True) for value, d in zip(values, devices, strict=True)]
+    _reduce(all_reduce, devices, ours)
+    return [same_values(f"sum on device {d.index}", value, total) for d, value in zip(devices, ours, strict=True)]
+
+
+def _time(
+    algorithms: dict[str, AllReduce], spec: Spec, devices: Sequence[Device], numel: int
+) -> dict[str, measure.Timing]:
+    buckets = [[torch.zeros(numel, device=d.torch)] for d in devices]  # zeros stay finite however often they are added
+    works = {name: lambda f=all_reduce: f(devices, buckets) for name, all_reduce in algorithms.items()}
+    return measure.rounds(works, devices=devices, rule=spec.measure)
+
+
+def _reduce(all_reduce: AllReduce, devices: Sequence[Device], values: list[Tensor]) -> None:
+    all_reduce(devices, [[value] for value in values])
+    for device in devices:
+        device.synchronize()
+
+
+def _integers(size: int, seed: int, *, rank: int) -> Tensor:
+    """Whole numbers below 1000: their sum is exact in float32 in any order."""
+    generator = torch.Generator().manual_seed(seed + rank)
+    return torch.randint(0, 1000, (size // 4,), generator=generator).float()
+
+
+def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
+    """torch.distributed's all-reduce, every size."""
+    records = []
+    for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.world_size} ranks, {s} bytes"):
+        values = [_integers(size, spec.seed, rank=rank) for rank in range(ctx.world_size)]
+        mine = values[ctx.rank].to(ctx.device, copy=True)
+        dist.all_reduce(mine)
+        check = same_values("sum on every rank", mine, torch.stack(values).sum(0))
+        zeros = torch.zeros(size // 4, device=ctx.device)
+        works = {"all_reduce": lambda t=zeros: dist.all_reduce(t)}
+        timing = measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx)["all_reduce"]
+        case: Case = {"algorithm": "torch.distributed", "devices": ctx.world_size, "bytes": size}
+        records.append(timing.record({**case, "backend": dist.get_backend()}, checks=[check]))
+    return records

@@ -1,0 +1,100 @@
+"""How long does work take, and how long does launching it take?
+
+Each device multiplies matrices and keeps every result. The clock is stopped once without waiting (the enqueue time)
+and once after waiting for the device. Then all devices work one after the other, and all at once.
+
+It would be wrong if the clock stopped before every device was done (measure waits for each), if the first call's
+start-up were counted (it is warmed up), or if TF32 were on where float32 is claimed (it is set for each dtype).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Len
+from torch import Tensor
+
+from scalecard import measure, progress
+from scalecard.devices import Device, device_counts, open_devices
+from scalecard.machine import Machine
+from scalecard.proof import proven
+from scalecard.schema import Case, Check, Record
+from scalecard.specs import Common, Dtype, Positive, Sweep
+
+TOLERANCE = {"float32": 1e-5, "tf32": 5e-3, "bfloat16": 2e-2}  # relative to float64, whole matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    size: Positive
+    products: Positive
+    dtypes: Annotated[tuple[Dtype, ...], Len(min_length=1)]
+    sizes: Sweep
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Enqueue and completion time over dtypes and sizes; then one after the other against all at once."""
+    with open_devices(machine) as devices:
+        yield from _one_device(spec, machine, devices[0])
+        yield from _all_devices(spec, devices)
+
+
+def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record]:
+    wanted = dict.fromkeys([("float32", spec.size), *((d, spec.size) for d in spec.dtypes)])
+    wanted |= dict.fromkeys(("float32", size) for size in spec.sizes)
+    cases: dict[str, Case] = {}
+    works, checks = {}, {}
+    for dtype, size in wanted:
+        case: Case = {"mode": "single", "devices": 1, "dtype": dtype, "size": size, "products": spec.products}
+        if dtype == "tf32" and machine.emulated:
+            yield Record(case=case, metric="time", unit="s", status="skipped", note="TF32 exists on GPUs only")
+            continue
+        key = f"{dtype} {size}"
+        x = _matrix(device, size, dtype, spec.seed)
+        cases[key], checks[key] = case, [_check(device, dtype, spec.seed)]
+        works[key] = lambda x=x, dtype=dtype: device.submit(_multiply, x, spec.products, dtype)
+    progress.doing(f"one device: {', '.join(works)}")
+    for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
+        yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
+        yield timing.record(cases[key], checks=checks[key])
+
+
+def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
+    if len(devices) == 1:
+        case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
+        yield Record(case=case, metric="time", unit="s", status="skipped", note="needs 2 devices, this machine has 1")
+    for count in progress.cases(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
+        used = devices[:count]
+        inputs = [_matrix(device, spec.size, "float32", spec.seed) for device in used]
+
+        def serial(used: Sequence[Device] = used, inputs: list[Tensor] = inputs) -> None:
+            for device, x in zip(used, inputs, strict=True):
+                device.submit(_multiply, x, spec.products, "float32")
+                device.synchronize()
+
+        def concurrent(used: Sequence[Device] = used, inputs: list[Tensor] = inputs) -> list[object]:
+            return [d.submit(_multiply, x, spec.products, "float32") for d, x in zip(used, inputs, strict=True)]
+
+        works = {"serial": serial, "concurrent": concurrent}
+        for mode, timing in measure.rounds(works, devices=used, rule=spec.measure).items():
+            case = {"mode": mode, "devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
+            yield timing.record(case)
+
+
+def _matrix(device: Device, size: int, dtype: str, seed: int) -> Tensor:
+    x = torch.rand(size, size, generator=torch.Generator().manual_seed(seed))
+    return x.to(device.torch, torch.bfloat16 if dtype == "bfloat16" else torch.float32)
+
+
+def _multiply(x: Tensor, products: int, dtype: str) -> list[Tensor]:
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    return [x @ x for _ in range(products)]
+
+
+def _check(device: Device, dtype: str, seed: int) -> Check:
+    x = _matrix(device, 256, dtype, seed)
+    (product,) = device.call(_multiply, x, 1, dtype)
+    exact = x.double() @ x.double()
+    error = float((product.double() - exact).norm() / exact.norm())
+    return proven(f"product against float64 ({dtype}, relative)", error, TOLERANCE[dtype])

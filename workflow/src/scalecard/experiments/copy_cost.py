@@ -1,0 +1,143 @@
+"""What does it cost to move data between host and devices, and what can hide it?
+
+First the textbook's three: compute alone, copying the results to the host, and both with non-blocking copies. Behind
+it the honest matrix: direction x memory x call x size, because the textbook's comparison changes two things at once
+(a non-blocking copy to the host also gets a pinned destination).
+
+It would be wrong if a non-blocking copy were called done when it is only enqueued (enqueue and completion are kept
+apart) or had not copied (contents are compared after waiting). Without GPUs these are copies within host memory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Len
+from torch import Tensor
+
+from scalecard import measure, progress
+from scalecard.devices import Device, Task, open_devices
+from scalecard.machine import Machine
+from scalecard.proof import same_values
+from scalecard.schema import Case, Record
+from scalecard.specs import Common, Positive, Sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    size: Positive
+    products: Positive
+    bytes: Sweep
+    memory: Annotated[tuple[Literal["pageable", "pinned"], ...], Len(min_length=1)]
+    calls: Annotated[tuple[Literal["blocking", "non_blocking"], ...], Len(min_length=1)]
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """The textbook's three, then the matrix."""
+    with open_devices(machine) as devices:
+        yield from _textbook(spec, devices)
+        for direction, note in _absent(machine):
+            yield Record(case={"part": "matrix", "direction": direction}, metric="time", unit="s", status="skipped", note=note)
+        wanted = [(d, s, t, size) for d, s, t in _directions(machine, devices) for size in spec.bytes]
+        for case in progress.cases(wanted, label=lambda c: f"{c[0]}, {c[3]} bytes"):
+            yield from _matrix_point(spec, *case)
+
+
+def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
+    device, cuda = devices[0], devices[0].torch.type == "cuda"
+    engine = device if cuda else devices[-1]
+    x = torch.rand(spec.size, spec.size, generator=torch.Generator().manual_seed(spec.seed)).to(device.torch)
+    results = device.call(_compute, x, spec.products)
+
+    def sequential() -> list[Task]:
+        made = device.submit(_compute, x, spec.products)
+        device.synchronize()
+        return [engine.submit(_to_host, made, False)]
+
+    def overlapped() -> list[Task]:
+        products = [device.submit(torch.mm, x, x) for _ in range(spec.products)]
+        return [engine.submit(_to_host, product, True) for product in products]
+
+    works: dict[str, measure.Work] = {
+        "compute": lambda: device.submit(_compute, x, spec.products),
+        "copy": lambda: engine.submit(_to_host, results, False),
+        "compute, then copy": sequential,
+    }
+    if cuda or len(devices) > 1:
+        works["overlapped"] = overlapped
+    else:
+        note = "needs a second CPU worker to play the copy engine"
+        yield Record(case={"part": "textbook", "step": "overlapped"}, metric="time", unit="s", status="skipped", note=note)
+    progress.doing(f"the textbook's three: {spec.products} products of {spec.size} x {spec.size}")
+    for step, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
+        yield timing.record({"part": "textbook", "step": step, "bytes": results[0].nbytes * spec.products})
+
+
+def _compute(x: Tensor, products: int) -> list[Tensor]:
+    return [x @ x for _ in range(products)]
+
+
+def _to_host(results: Tensor | list[Tensor], non_blocking: bool) -> list[Tensor]:
+    tensors = [results] if isinstance(results, Tensor) else results
+    return [t.to("cpu", non_blocking=non_blocking, copy=True) for t in tensors]
+
+
+def _directions(machine: Machine, devices: list[Device]) -> Iterator[tuple[str, Device | None, Device | None]]:
+    """(name, source, target); None is the host."""
+    if machine.emulated:
+        yield "host to host", devices[0], devices[0]
+        return
+    yield "host to device", None, devices[0]
+    yield "device to host", devices[0], None
+    for source in devices:
+        for target in devices:
+            if source is not target:
+                yield f"device {source.index} to {target.index}", source, target
+
+
+def _absent(machine: Machine) -> Iterator[tuple[str, str]]:
+    if machine.emulated:
+        yield "host to device", "no GPU here: copies within host memory are measured instead, pageable only"
+    if machine.emulated or machine.num_devices == 1:
+        yield "device to device", "needs 2 GPUs"
+
+
+def _matrix_point(
+    spec: Spec, direction: str, source: Device | None, target: Device | None, size: int
+) -> Iterator[Record]:
+    """One direction and size: memory x call, interleaved."""
+    device = target or source
+    assert device is not None
+    host_side = source is None or target is None
+    works, cases, checks = {}, {}, {}
+    for memory in spec.memory if host_side else ("device",):
+        a, b = (_buffer(size, memory, end, spec.seed) for end in (source, target))
+        for call in spec.calls:
+            key = f"{memory} {call}"
+            cases[key]: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+
+            def work(a: Tensor = a, b: Tensor = b, wait: bool = call == "blocking") -> None:
+                task = device.submit(_copy, b, a, not wait)
+                if wait:
+                    task.result()
+
+            b.zero_()
+            work()
+            device.synchronize()
+            checks[key] = [same_values("contents after waiting", a, b)]
+            works[key] = work
+    for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
+        yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
+        yield timing.record(cases[key], checks=checks[key])
+
+
+def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
+    target.copy_(source, non_blocking=non_blocking)
+
+
+def _buffer(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
+    filled = torch.randint(0, 255, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    if device is not None:
+        return filled.to(device.torch)
+    return filled.pin_memory() if memory == "pinned" else filled

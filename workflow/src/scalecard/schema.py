@@ -1,0 +1,169 @@
+"""What a measurement leaves behind: Result, Record and Check, loaded and saved as JSON.
+
+Raw samples are stored; everything computed from them is a property. A file is either whole and valid or refused.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from scalecard import stats
+
+SCHEMA_VERSION = 1
+SCHEMA = Path(__file__).parents[2] / "schemas" / "result.schema.json"
+
+Scalar = str | int | float | bool | None
+Case = dict[str, Scalar]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was proven about a case before it was timed: `difference` must not exceed `tolerance`."""
+
+    name: str
+    difference: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.difference <= self.tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One measured (or skipped, or failed) case. `samples` are in `unit`: seconds, bytes, fraction."""
+
+    case: Case
+    metric: str
+    unit: str
+    samples: list[float] = field(default_factory=list)
+    status: str = "ok"
+    note: str = ""
+    checks: list[Check] = field(default_factory=list)
+    telemetry: dict[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @functools.cached_property
+    def interval(self) -> stats.Interval | None:
+        return stats.median_interval(self.samples)
+
+    @functools.cached_property
+    def iqr(self) -> float:
+        return stats.interquartile_range(self.samples)
+
+    def matches(self, **case: Scalar) -> bool:
+        return all(self.case.get(key) == value for key, value in case.items())
+
+    def over(self, other: "Record") -> stats.Ratio:
+        """self / other: paired where both were measured in the same rounds, unpaired otherwise."""
+        group = self.telemetry.get("rounds_id")
+        if group is not None and group == other.telemetry.get("rounds_id"):
+            return stats.paired_ratio(self.samples, other.samples)
+        return stats.unpaired_ratio(self.samples, other.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """All records of one experiment on one platform, with what they were measured on and from."""
+
+    experiment: str
+    platform: str
+    spec: dict[str, Any]
+    environment: dict[str, Any]
+    started: str
+    finished: str
+    warnings: list[str]
+    records: list[Record]
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def emulated(self) -> bool:
+        """Whether CPU workers or CPU ranks stood in for GPUs."""
+        return bool(self.environment["emulated"])
+
+    def select(self, metric: str, status: str = "ok", **case: Scalar) -> list[Record]:
+        """The records of a metric with this status whose case has these values."""
+        return [r for r in self.records if r.metric == metric and r.status == status and r.matches(**case)]
+
+    def find(self, metric: str, **case: Scalar) -> Record | None:
+        """The first such record with samples, or None."""
+        return next(iter(self.select(metric, **case)), None)
+
+
+class InvalidResult(ValueError):
+    """A result file that cannot be used; the message names the file and the field."""
+
+
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
+def load(path: Path) -> Result:
+    """Read a result. InvalidResult names the file and field where it is corrupt, truncated or foreign."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidResult(
+            f"{path}: not a readable JSON file ({error}). Remove it; the next run measures it again."
+        ) from error
+    for error in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
+        raise InvalidResult(
+            f"{path}: {error.json_path}: {_brief(error.message)}. This is no result of schema version"
+            f" {SCHEMA_VERSION}: remove the file or measure it again."
+        )
+    records = [_record(r) for r in data.pop("records")]
+    return Result(**data, records=records)
+
+
+def _brief(message: str, limit: int = 200) -> str:
+    return message if len(message) <= limit else message[:limit] + "..."
+
+
+def _record(data: dict[str, Any]) -> Record:
+    checks = [Check(name=c["name"], difference=c["difference"], tolerance=c["tolerance"]) for c in data.pop("checks")]
+    return Record(**data, checks=checks)
+
+
+def save(result: Result, path: Path) -> None:
+    """Validate, write beside `path`, flush, rename: readers see the old file or the whole new one."""
+    data = dataclasses.asdict(result)
+    for record, source in zip(data["records"], result.records, strict=True):
+        for check, proven in zip(record["checks"], source.checks, strict=True):
+            check["passed"] = proven.passed
+    data = json.loads(json.dumps(data, allow_nan=False))
+    _validator().validate(data)
+    write_atomically(path, json.dumps(data, indent=1) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write text to a temporary file in the same folder, flush it to disk, then rename it to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def worst(checks: Iterable[Check]) -> Check | None:
+    """The check closest to (or furthest beyond) its tolerance."""
+    return max(checks, key=lambda c: c.difference - c.tolerance, default=None)
