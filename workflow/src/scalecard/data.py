@@ -78,10 +78,10 @@ def load(name: str, root: Path) -> Dataset:
     try:
         _download(root)
     except (RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())
+        reason = str(error).strip().splitlines()[-1].strip("<>")
         if name == "fashion-mnist":
             raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error
-        message = f"Fashion-MNIST cannot be downloaded ({reason[:120]}); synthetic stand-in images are used instead"
+        message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
         warnings.warn(message, DataWarning, stacklevel=2)
         return synthetic()
     return fashion_mnist(root)

@@ -52,6 +52,13 @@ class RankContext:
         return [float(v) for v in tensor]
 
 
+    def everyone(self, value: Any) -> list[Any]:
+        """Every rank's value, in rank order."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+
 class RanksFailed(RuntimeError):
     """A rank died or timed out; the message names it."""
 

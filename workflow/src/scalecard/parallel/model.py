@@ -59,3 +59,23 @@ def backward(output: Tensor, targets: Tensor) -> None:
 def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+
+
+class StageAlone:
+    """One stage's forward and backward on fixed tensors: how long its device is busy in a step."""
+
+    def __init__(self, stage: nn.Module, inputs: Tensor, device: Device, *, needs_gradient: bool = False) -> None:
+        self.device = device
+        self.stage = stage.to(device.torch)
+        self.inputs = inputs.detach().to(device.torch).requires_grad_(needs_gradient)
+        self.gradient = torch.ones_like(self.stage(self.inputs)).mul_(1e-3)
+
+    def run(self, count: int) -> None:
+        """Forward and backward `count` times; gradients are dropped."""
+        for _ in range(count):
+            self.device.submit(self._once)
+
+    def _once(self) -> None:
+        self.stage(self.inputs).backward(self.gradient)
+        self.stage.zero_grad(set_to_none=True)
+        self.inputs.grad = None

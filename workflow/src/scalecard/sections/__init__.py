@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from types import ModuleType
 
 
+SHARED = ("charts", "style", "words")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A sentence computed from records. The report leads with those of the smallest `priority`.
@@ -24,7 +27,7 @@ class Finding:
 
 def names() -> list[str]:
     """Every section module, in alphabetical order."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "style")
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in SHARED)
 
 
 def load(name: str) -> ModuleType:

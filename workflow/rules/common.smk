@@ -1,0 +1,58 @@
+# What the other rules share: the checked configuration, this machine's platform, and the lists of sources.
+import os
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
+
+from scalecard import settings
+
+# The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated.
+shell.prefix(
+    f"set -euo pipefail; export PATH={os.path.dirname(sys.executable)}:$PATH"
+    " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
+)
+
+# A measurement takes the whole machine, a figure a tenth of it: measurements never overlap with anything. Registered
+# here, so that no --resources on the command line drops the limit. Local: the nodes of a cluster do not share it.
+if "machine" not in workflow.global_resources:
+    workflow.register_resource("machine", 100)
+
+
+resource_scopes:
+    machine="local",
+
+
+try:
+    SETTINGS = settings.resolve(config, check=workflow.is_main_process)
+except settings.InvalidConfig as error:
+    raise WorkflowError(str(error)) from None
+
+HERE = f"results/{SETTINGS.platform}"
+
+if workflow.is_main_process:
+    settings.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
+
+
+def results_of(wildcards):
+    """One experiment's results on every platform, this one's first."""
+    return settings.result_files(wildcards.name, SETTINGS.platform)
+
+
+def all_results(wildcards):
+    """Every experiment's results on every platform."""
+    return [
+        path
+        for name in SETTINGS.blocks
+        for path in settings.result_files(name, SETTINGS.platform)
+    ]
+
+
+def title_of(wildcards):
+    """What an experiment's section is called, for the captions of `snakemake --report`."""
+    return settings.title(wildcards.name)
+
+
+wildcard_constraints:
+    name="[a-z][a-z0-9_]*",

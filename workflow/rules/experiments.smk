@@ -1,0 +1,22 @@
+# One rule an experiment, named after it. The output goes to the log and, as it happens, to the terminal.
+for experiment, block in SETTINGS.blocks.items():
+
+    rule:
+        name:
+            experiment
+        input:
+            machine=f"{HERE}/machine.json",
+            module=f"workflow/src/scalecard/experiments/{experiment}.py",
+            library=settings.measuring_sources(),
+        output:
+            json=f"{HERE}/{experiment}.json",
+        log:
+            f"results/logs/{SETTINGS.platform}/{experiment}.log",
+        params:
+            name=experiment,
+            spec=block,
+        resources:
+            machine=100,
+        shell:
+            "python -m scalecard run {params.name} --spec {params.spec:q}"
+            " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"

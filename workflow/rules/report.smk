@@ -1,0 +1,21 @@
+# Everything that was measured, on every platform, in one HTML file.
+rule report:
+    input:
+        results=all_results,
+        figures=expand("results/figures/{name}.svg", name=SETTINGS.blocks),
+        library=settings.reporting_sources(),
+    output:
+        html=report(
+            "results/report.html",
+            caption="../report/report.rst",
+            category="Report",
+        ),
+    log:
+        "results/logs/report.log",
+    params:
+        figures="results/figures",
+    resources:
+        machine=10,
+    shell:
+        "python -m scalecard report --results {input.results} --figures {params.figures}"
+        " --output {output.html} 2>&1 | tee {log}"

@@ -1,0 +1,99 @@
+"""What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
+
+The ResNet-18 variant over the whole grid of batch size, learning rate and number of devices. The textbook compares
+one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
+0.2, so that the effect of the devices can be told from that of batch and learning rate.
+
+It would be wrong if DataParallel computed something else (proven in float64 on GPUs, batch normalisation in eval mode
+because per-device statistics are another function), or were a silent no-op: on a CPU it is one, and is skipped.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from scalecard import data, measure, progress
+from scalecard.devices import Device, device_counts, open_devices
+from scalecard.machine import Machine
+from scalecard.models import freeze_batch_norm, resnet18_variant
+from scalecard.proof import same_parameters
+from scalecard.schema import Case, Check, Record
+from scalecard.specs import Common, Positive, Rates, Sweep
+from scalecard.training import Trainer
+
+CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    batch_sizes: Sweep
+    lrs: Rates
+    epochs: Positive
+    train_images: Positive | None
+    test_images: Positive | None
+    check_steps: Positive
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Seconds of every epoch, and accuracy after it, over the grid."""
+    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    with open_devices(machine) as devices:
+        counts = device_counts(len(devices))
+        usable = [1] if machine.emulated else counts
+        checks = {n: _checks(spec, devices[0], n, dataset) for n in usable if n > 1}
+        for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
+            progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
+            yield from _grid_point(spec, devices, usable, dataset, batch_size, lr, checks)
+    for count in {*counts, 2} - {*usable}:
+        note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
+        yield Record(case={"devices": count}, metric="epoch_time", unit="s", status="skipped", note=note)
+
+
+def _grid_point(
+    spec: Spec,
+    devices: list[Device],
+    counts: list[int],
+    dataset: data.Dataset,
+    batch_size: int,
+    lr: float,
+    checks: dict[int, list[Check]],
+) -> Iterator[Record]:
+    """One batch size and learning rate on every number of devices, in turns."""
+    first = devices[0]
+    resident = dataset.to(first.torch)
+    models = {n: _wrap(resnet18_variant(seed=spec.seed).to(first.torch), n) for n in counts}
+    runs = {f"{n} devices": Trainer(model, resident, batch_size, lr, spec.seed) for n, model in models.items()}
+    accuracies: dict[str, list[float]] = {name: [] for name in runs}
+    seconds = measure.epochs(
+        {name: lambda trainer=trainer: first.submit(trainer.epoch) for name, trainer in runs.items()},
+        num_epochs=spec.epochs,
+        devices=devices,
+        after=lambda name: accuracies[name].append(first.call(runs[name].accuracy)),
+    )
+    for count, name in zip(counts, runs, strict=True):
+        case: Case = {"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name}
+        yield Record(case=case, metric="epoch_time", unit="s", samples=seconds[name], checks=checks.get(count, []))
+        yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies[name])
+
+
+def _wrap(model: nn.Module, count: int) -> nn.Module:
+    return nn.DataParallel(model, device_ids=list(range(count))) if count > 1 else model
+
+
+def _checks(spec: Spec, device: Device, count: int, dataset: data.Dataset) -> list[Check]:
+    """Parameters after several float64 steps on `count` GPUs against one."""
+
+    def train(num_devices: int) -> list[torch.Tensor]:
+        model = resnet18_variant(seed=spec.seed).to(device.torch, torch.float64)
+        wrapped = _wrap(model, num_devices)
+        trainer = Trainer(wrapped, dataset, 2 * count, spec.lrs[0], spec.seed)
+        freeze_batch_norm(model.train())
+        for images, labels in dataset.train.first(2 * count * spec.check_steps).to(device.torch).batches(2 * count):
+            trainer.step(images.double(), labels)
+        return list(model.parameters())
+
+    return [same_parameters(f"parameters after {spec.check_steps} steps, batch norm in eval mode", train(count), train(1))]

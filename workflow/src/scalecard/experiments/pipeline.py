@@ -1,0 +1,138 @@
+"""How small should micro-batches be, and how close does a pipeline come to the ideal?
+
+ResNet-50 over two devices in micro-batches of every split size, by the textbook's way (one thread issues, autograd
+does the backward), by our own GPipe and 1F1B schedules, and by torch.distributed.pipelining's; with the single device
+and plain model parallelism measured in the same rounds.
+
+It would be wrong if micro-batching computed something else: with batch normalisation in training mode it does, by
+definition, since statistics are taken over a micro-batch. So equality is proven in float64 with it in eval mode, and
+the timing is of training mode, as the textbook's is.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from scalecard import measure, progress
+from scalecard.devices import Device, empty_cache, open_devices
+from scalecard.machine import Machine
+from scalecard.models import resnet50_stages
+from scalecard.parallel.library_pipeline import LibraryPipeline, library_parameters
+from scalecard.parallel.model import ModelParallel
+from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
+from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.workload import Workload, one_hot_images, peak_memory, proof_of_equality, trained
+from scalecard.proof import same_parameters
+from scalecard.ranks import RankContext, launch
+from scalecard.schema import Case, Check, Record
+from scalecard.specs import Common, Positive, Rate, Sweep
+
+Step = Callable[..., None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    batch_size: Positive
+    image_size: Positive
+    num_classes: Positive
+    split_sizes: Sweep
+    lr: Rate
+    check_batch_size: Positive
+    check_image_size: Positive
+    check_steps: Positive
+
+    def __post_init__(self) -> None:
+        if self.image_size < 64:
+            raise ValueError(f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value a channel")
+        for size in self.split_sizes:
+            if size > self.batch_size:
+                raise ValueError(f"split_sizes = {size}: must be at most batch_size = {self.batch_size}")
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Everything in one process first, then the library's schedules on two ranks."""
+    if machine.num_devices < 2:
+        for implementation in (*_implementations(), *(f"torch {name}" for name in SCHEDULES)):
+            note = "needs 2 devices, this machine has 1"
+            case: Case = {"implementation": implementation, "split_size": spec.split_sizes[0]}
+            yield Record(case=case, metric="time", unit="s", status="skipped", note=note)
+        return
+    with open_devices(machine, 2) as devices:
+        small = Workload(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
+        progress.doing("proving equality in float64")
+        reference = trained(small, [devices[0]] * 2, ModelParallel.step, spec.check_steps)
+        yield from _in_process(spec, devices, small)
+    empty_cache()
+    for name in progress.cases(list(SCHEDULES), label=lambda n: f"torch.distributed.pipelining, {n}"):
+        yield from launch(_rank, spec, name, small, [p.cpu() for p in reference], num_ranks=2, machine=machine)[0]
+
+
+def _implementations() -> dict[str, tuple[type[ModelParallel], Callable[[int], Step]]]:
+    """Name to the executor's class and, for a split size, its step."""
+    ours = {
+        name: (ScheduledPipeline, partial(_fixed, ScheduledPipeline.pipelined_step, schedule=schedule))
+        for name, schedule in SCHEDULES.items()
+    }
+    return {"textbook": (TextbookPipeline, partial(_fixed, TextbookPipeline.pipelined_step)), **ours}
+
+
+def _fixed(step: Step, split_size: int, **options: object) -> Step:
+    return partial(step, split_size=split_size, **options)
+
+
+def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[Record]:
+    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
+    works: dict[str, measure.Work] = {}
+    cases: dict[str, Case] = {}
+    checks: dict[str, list[Check]] = {}
+    models: dict[str, ModelParallel] = {}
+
+    def add(key: str, implementation: str, strategy: type[ModelParallel], used: list[Device], size: int, step: Step) -> None:
+        if implementation not in models:
+            stages = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
+            models[implementation] = strategy(stages, used, lr=spec.lr)
+        works[key] = partial(step, models[implementation], *one_hot_images(load, used[0].torch, used[-1].torch))
+        cases[key] = {"implementation": implementation, "split_size": size, "batch_size": spec.batch_size}
+        cases[key]["image_size"] = spec.image_size
+
+    whole = spec.batch_size
+    add("single device", "single device", ModelParallel, [devices[0]] * 2, whole, ModelParallel.step)
+    add("model parallel", "model parallel", ModelParallel, devices, whole, ModelParallel.step)
+    for name, (strategy, at_size) in _implementations().items():
+        progress.say(f"proving equality of {name}")
+        check = proof_of_equality(name, small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy)
+        for size in spec.split_sizes:
+            add(f"{name} {size}", name, strategy, devices, size, at_size(size))
+            checks[f"{name} {size}"] = [check]
+    progress.doing(f"{len(works)} variants in {spec.measure.max_seconds:g} s of rounds")
+    for key, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
+        yield timing.record(cases[key], checks=checks.get(key, []))
+    for key in works:
+        yield from peak_memory(works[key], models[str(cases[key]["implementation"])].devices, cases[key])
+
+
+def _rank(ctx: RankContext, spec: Spec, schedule: str, small: Workload, reference: list[Tensor]) -> list[Record]:
+    """torch.distributed.pipelining with one stage a rank, every split size that divides the batch."""
+    name = f"torch {schedule}"
+    progress.doing(f"{name}: proving equality in float64")
+    ours = library_parameters(ctx, small, schedule, spec.check_steps)
+    first = len(list(resnet50_stages(seed=0)[0].parameters()))
+    mine = reference[:first] if ctx.rank == 0 else reference[first:]
+    label = f"{name}: parameters after {spec.check_steps} steps, batch norm in eval mode, rank {ctx.rank}"
+    check = ctx.everyone(same_parameters(label, ours, mine))
+    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
+    records, works = [], {}
+    for size in spec.split_sizes:
+        case: Case = {"implementation": name, "split_size": size, "batch_size": spec.batch_size}
+        case["image_size"] = spec.image_size
+        if spec.batch_size % size:
+            note = f"the library needs equal micro-batches: {size} does not divide {spec.batch_size}"
+            records.append(Record(case=case, metric="time", unit="s", status="skipped", note=note))
+        else:
+            works[size] = (case, LibraryPipeline(ctx, load, schedule, size).step)
+    progress.doing(f"{name}: {len(works)} split sizes")
+    timings = measure.rounds({str(s): w for s, (_, w) in works.items()}, devices=[ctx], rule=spec.measure, ranks=ctx)
+    return records + [timings[str(s)].record(case, checks=check) for s, (case, _) in works.items()]

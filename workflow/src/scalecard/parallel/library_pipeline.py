@@ -1,0 +1,47 @@
+"""torch.distributed.pipelining's own schedules, one stage a rank: the library's answer to our pipeline."""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.nn import functional
+
+from scalecard.models import freeze_batch_norm, resnet50_stages
+from scalecard.parallel.workload import Workload, one_hot_images
+from scalecard.ranks import RankContext
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+class LibraryPipeline:
+    """ResNet-50's two stages on two ranks; micro-batches must divide the batch evenly."""
+
+    def __init__(
+        self, ctx: RankContext, load: Workload, schedule: str, split_size: int, *, module: nn.Module | None = None
+    ) -> None:
+        stages = resnet50_stages(seed=load.seed, num_classes=load.num_classes)
+        self.rank, self.last = ctx.rank, ctx.rank == len(stages) - 1
+        self.module = (module or stages[ctx.rank]).to(ctx.device)
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=load.lr)
+        stage = PipelineStage(self.module, ctx.rank, len(stages), ctx.device)
+        num_micro = load.batch_size // split_size
+        self.schedule = SCHEDULES[schedule](stage, num_micro, loss_fn=functional.mse_loss)
+        dtype = next(self.module.parameters()).dtype
+        self.images, self.targets = one_hot_images(load, ctx.device, ctx.device, dtype)
+
+    def step(self) -> None:
+        """One SGD step of the whole batch. The library averages the micro-batches' mean losses: equal ones only."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.rank == 0:
+            self.schedule.step(self.images)
+        else:
+            self.schedule.step(target=self.targets)
+        self.optimizer.step()
+
+
+def library_parameters(ctx: RankContext, load: Workload, schedule: str, num_steps: int) -> list[Tensor]:
+    """This rank's float64 parameters after `num_steps` steps of two micro-batches, batch norm in eval mode."""
+    module = freeze_batch_norm(resnet50_stages(seed=load.seed, num_classes=load.num_classes)[ctx.rank].double())
+    pipeline = LibraryPipeline(ctx, load, schedule, max(1, load.batch_size // 2), module=module)
+    for _ in range(num_steps):
+        pipeline.step()
+    return list(module.parameters())

@@ -1,0 +1,84 @@
+"""ResNet-50 on random images as the model-parallel experiments share it: inputs, proof of equality, peak memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scalecard.devices import Device
+from scalecard.models import freeze_batch_norm, resnet50_stages
+from scalecard.parallel.model import ModelParallel
+from scalecard.proof import same_parameters
+from scalecard.schema import Case, Check, Record
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`batch_size` images of image_size x image_size x 3, mean squared error to one-hot labels, SGD."""
+
+    batch_size: int
+    image_size: int
+    num_classes: int
+    lr: float
+    seed: int
+
+
+def one_hot_images(
+    load: Workload, first: torch.device, last: torch.device, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Images on the device of the first stage, one-hot labels on that of the last."""
+    generator = torch.Generator().manual_seed(load.seed)
+    images = torch.randn(load.batch_size, 3, load.image_size, load.image_size, generator=generator, dtype=dtype)
+    labels = torch.randint(load.num_classes, (load.batch_size,), generator=generator)
+    targets = functional.one_hot(labels, load.num_classes).to(dtype)
+    return images.to(first), targets.to(last)
+
+
+def trained(
+    load: Workload,
+    devices: Sequence[Device],
+    step: Callable[..., None],
+    num_steps: int,
+    strategy: type[ModelParallel] = ModelParallel,
+) -> list[Tensor]:
+    """The float64 parameters after step(model, images, targets) `num_steps` times; batch norm in eval mode."""
+    stages = [freeze_batch_norm(s.double()) for s in resnet50_stages(seed=load.seed, num_classes=load.num_classes)]
+    model = strategy(stages, devices, lr=load.lr)
+    images, targets = one_hot_images(load, devices[0].torch, devices[-1].torch, torch.float64)
+    for _ in range(num_steps):
+        step(model, images, targets)
+        for device in devices:
+            device.synchronize()
+    return model.parameters()
+
+
+def proof_of_equality(
+    name: str,
+    load: Workload,
+    devices: Sequence[Device],
+    step: Callable[..., None],
+    num_steps: int,
+    strategy: type[ModelParallel] = ModelParallel,
+) -> Check:
+    """The strategy's parameters against the single device's."""
+    reference = trained(load, [devices[0]] * 2, ModelParallel.step, num_steps)
+    ours = trained(load, devices, step, num_steps, strategy)
+    return same_parameters(f"{name}: parameters after {num_steps} steps, batch norm in eval mode", ours, reference)
+
+
+def peak_memory(work: Callable[[], object], devices: Sequence[Device], case: Case) -> Iterator[Record]:
+    """One record a device: the most bytes torch held there during one call."""
+    for device in {d.index: d for d in devices}.values():
+        at: Case = {**case, "device": device.index}
+        if device.torch.type != "cuda":
+            note = "CPU workers share the host's memory: there is no peak of one device"
+            yield Record(case=at, metric="peak_memory", unit="B", status="skipped", note=note)
+            continue
+        device.synchronize()
+        torch.cuda.reset_peak_memory_stats(device.torch)
+        work()
+        device.synchronize()
+        peak = float(torch.cuda.max_memory_allocated(device.torch))
+        yield Record(case=at, metric="peak_memory", unit="B", samples=[peak])

@@ -1,0 +1,75 @@
+"""How fast can devices add up their gradients, and what does a good algorithm bring?
+
+Bus bandwidth over the bytes each device holds, at the largest number of devices: 2 (n - 1)/n x bytes / time, which can
+be compared with the link's rate whatever n is. Small sizes cost latency. Bands hold the middle half of the samples.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard import reference
+from scalecard.schema import Record, Result
+from scalecard.sections import Finding, charts, style, words
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Bus bandwidth over bytes, and time over bytes."""
+    figure, (left, right) = plt.subplots(1, 2)
+    data = words.frame(results, "time", textbook=None)
+    if len(data):
+        data = data[data["devices"] == data.groupby("platform")["devices"].transform("max")]
+        bandwidth = data.assign(value=2 * (data["devices"] - 1) / data["devices"] * data["bytes"] / data["value"] / 1e9)
+        charts.lines(bandwidth, x="bytes", hue="algorithm", axes=left)
+        charts.lines(data, x="bytes", hue="algorithm", axes=right)
+    left.set(xlabel="bytes a device", ylabel="bus bandwidth (GB/s)", xscale="log", yscale="log", title="bus bandwidth")
+    right.set(xlabel="bytes a device", ylabel="time (s)", xscale="log", yscale="log", title="time")
+    sns.despine(figure)
+    return figure
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """The best bus bandwidth with its share of the link, ring against naive, and the latency."""
+    result = results[0]
+    records = words.largest(result.select("time", textbook=None), "devices")
+    if not records:
+        return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
+    return [*_best(result, records), *_ring(records), *_latency(records)]
+
+
+def busbw(record: Record) -> float:
+    """nccl-tests' bus bandwidth in GB/s."""
+    n = float(record.case["devices"] or 0)
+    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def _best(result: Result, records: list[Record]) -> list[Finding]:
+    best = max(records, key=busbw)
+    spec = reference.gpu_spec(style.device_name(result))
+    limit = spec.nvlink_one_way_gbs if spec else None
+    share = f", {busbw(best) / limit:.0%} of the link's {limit:g} GB/s one way".replace("%", " %") if limit else ""
+    text = (
+        f"The best all-reduce over {best.case['devices']} devices is {best.case['algorithm']}'s: bus bandwidth"
+        f" {busbw(best):.3g} GB/s at {style.count_bytes(best.case['bytes'])}{share}."
+    )
+    return [Finding(text=text, headline=f"{busbw(best):.3g} GB/s bus bandwidth", priority=14)]
+
+
+def _ring(records: list[Record]) -> list[Finding]:
+    top = {r.case["algorithm"]: r for r in words.largest(records, "bytes")}
+    if not {"ring", "naive"} <= set(top):
+        return []
+    size = style.count_bytes(top["ring"].case["bytes"])
+    text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce") + f", at {size}."
+    return [Finding(text=text, priority=40)]
+
+
+def _latency(records: list[Record]) -> list[Finding]:
+    small = [r for r in records if r.case["algorithm"] == "torch.distributed"]
+    if not small:
+        return []
+    least = min(small, key=lambda r: float(r.case["bytes"] or 0))
+    text = f"torch.distributed ({least.case['backend']}) needs {words.time(least)} even for"
+    return [Finding(text=f"{text} {style.count_bytes(least.case['bytes'])}.", priority=38)]

@@ -1,0 +1,99 @@
+"""How long does work take, and how long does launching it take?
+
+Left: the same products on 1..N devices, one device after the other and all at once; all at once should cost what one
+device costs. Right: time of the products over matrix size, until they are enqueued and until they are complete; where
+the two meet, launching is what takes the time. Bands hold the middle half of the samples.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard import reference
+from scalecard.schema import Record, Result
+from scalecard.sections import Finding, charts, style, words
+
+MODES = ("serial", "concurrent")
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Time over devices by mode; time over matrix size by when the clock stops."""
+    figure, (left, right) = plt.subplots(1, 2)
+    modes = words.frame(results, "time")
+    modes = modes[modes["mode"].isin(MODES)]
+    charts.lines(modes, x="devices", hue="mode", axes=left)
+    left.set(xlabel="devices", ylabel="time (s)", title="one by one, or all at once")
+    left.set_xticks(sorted(modes["devices"].unique()))
+    left.set_ylim(bottom=0)
+    clocks = {"enqueue_time": "enqueued", "time": "complete"}
+    parts = [words.frame(results, m, mode="single", dtype="float32").assign(clock=c) for m, c in clocks.items()]
+    charts.lines(pd.concat(parts), x="size", hue="clock", axes=right)
+    right.set(xlabel="matrix size n (n x n)", ylabel="time (s)", title="enqueued, and complete", xscale="log", yscale="log")
+    sns.despine(figure)
+    return figure
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """Rate and share of the peak, enqueue share, concurrency gain, and where launching dominates."""
+    return [*_rates(results[0]), *_enqueue(results[0]), *_concurrency(results[0])]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our values of the published metrics, where the workload is the same: 50 products of 4000 x 4000."""
+    case = {"dtype": "float32", "size": 4000, "products": 50}
+    ours = {
+        "time_with_sync": result.find("time", mode="single", **case),
+        "time_without_sync": result.find("enqueue_time", mode="single", **case),
+        "time_gpu1_alone": result.find("time", mode="serial", devices=1, **case),
+        "time_two_gpus_concurrent": result.find("time", mode="concurrent", devices=2, **case),
+        "time_all_gpus_serial": result.find("time", mode="serial", devices=4, **case),
+        "time_all_gpus_concurrent": result.find("time", mode="concurrent", devices=4, **case),
+    }
+    return {metric: record.median for metric, record in ours.items() if record}
+
+
+def tflops(record: Record) -> float:
+    """2 n^3 operations a product, over the median time, in TFLOP/s."""
+    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+
+
+def _rates(result: Result) -> list[Finding]:
+    found = []
+    spec = reference.gpu_spec(style.device_name(result))
+    for dtype in dict.fromkeys(r.case["dtype"] for r in result.select("time", mode="single")):
+        record = words.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
+        rate, peak = tflops(record), spec and spec.peak_tflops.get(str(dtype))
+        share = f", {rate / peak:.0%} of the device's peak of {peak:g}".replace("%", " %") if peak else ""
+        text = f"One device multiplies {dtype} matrices of size {record.case['size']} at {rate:.3g} TFLOP/s{share}."
+        found.append(Finding(text=text, headline=f"{rate:.3g} TFLOP/s {dtype}", priority=30 if found else 12))
+    return found
+
+
+def _enqueue(result: Result) -> list[Finding]:
+    size = result.spec["size"]
+    enqueue = result.find("enqueue_time", mode="single", dtype="float32", size=size)
+    complete = result.find("time", mode="single", dtype="float32", size=size)
+    if not (enqueue and complete):
+        return []
+    share = f"{enqueue.median / complete.median:.2%}".replace("%", " %")
+    text = (
+        f"A clock stopped without waiting reads {share} of the true time at size {size}:"
+        f" {style.seconds(enqueue.median)} instead of {words.time(complete)}."
+    )
+    return [Finding(text=text, headline=f"{share} seen without waiting", priority=20)]
+
+
+def _concurrency(result: Result) -> list[Finding]:
+    serial = words.largest(result.select("time", mode="serial"), "devices")
+    if not serial or serial[0].case["devices"] == 1:
+        return []
+    count = serial[0].case["devices"]
+    concurrent = result.find("time", mode="concurrent", devices=count)
+    if concurrent is None:
+        return []
+    gain = words.times(concurrent, serial[0])
+    text = f"Enqueued on {count} devices at once, the same work is done {gain} as fast as one by one; ideal is {count}x."
+    return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=15)]

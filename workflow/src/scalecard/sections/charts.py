@@ -1,0 +1,105 @@
+"""The few kinds of chart that the sections draw, with their spread, in the colours and markers of style.py."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+
+from scalecard.sections import style
+
+MIDDLE_HALF = ("pi", 50)
+
+
+def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
+    """Median lines with a band over the middle half of the samples; a dashed line for every further platform."""
+    labels = list(dict.fromkeys(data[hue])) if len(data) else []
+    sns.lineplot(
+        data,
+        x=x,
+        y="value",
+        hue=hue,
+        style="platform" if _several(data) else hue,
+        palette={label: style.colour(str(label)) for label in labels},
+        estimator="median",
+        errorbar=MIDDLE_HALF,
+        markers=True,
+        dashes=_several(data),
+        ax=axes,
+    )
+    legend(axes)
+
+
+def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
+    """Horizontal bars of medians, a whisker over the middle half of the samples, one colour a platform."""
+    sns.barplot(
+        data,
+        x="value",
+        y=y,
+        hue="platform",
+        palette=_platforms(data),
+        estimator="median",
+        errorbar=MIDDLE_HALF,
+        err_kws={"color": style.INK},
+        ax=axes,
+        legend=_several(data),
+    )
+    legend(axes)
+
+
+def dots(data: pd.DataFrame, *, x: str, axes: Axes) -> None:
+    """Every sample as a dot, the median as a line across."""
+    options = {"data": data, "x": x, "y": "value", "hue": "platform", "palette": _platforms(data), "ax": axes}
+    sns.stripplot(**options, dodge=_several(data), legend=_several(data), jitter=0.12, alpha=0.8)
+    sns.pointplot(
+        **options,
+        dodge=0.4 if _several(data) else False,
+        estimator="median",
+        errorbar=None,
+        linestyle="none",
+        marker="_",
+        markersize=22,
+        legend=False,
+    )
+    legend(axes)
+
+
+def accuracies(data: pd.DataFrame, *, hue: str, axes: Axes) -> None:
+    """Test accuracy after each epoch."""
+    shown = data.assign(epoch=data["index"] + 1, **{hue: data[hue].astype(str)})
+    lines(shown, x="epoch", hue=hue, axes=axes)
+    axes.set(xlabel="epoch", ylabel="test accuracy", title="accuracy after each epoch", ylim=(0, 1))
+    if axes.get_legend():
+        axes.get_legend().set_title(hue.replace("_", " "))
+
+
+def intervals(rows: Sequence[tuple[str, str, float, float, float]], *, axes: Axes) -> None:
+    """Ratios with their intervals: (label, platform, ratio, low, high), one line each, beside a line at 1."""
+    platforms = list(dict.fromkeys(platform for _, platform, *_ in rows))
+    labels = list(dict.fromkeys(label for label, *_ in rows))
+    for label, platform, ratio, low, high in rows:
+        place = labels.index(label) + 0.18 * platforms.index(platform)
+        colour = style.colour(platform)
+        axes.plot([low, high], [place, place], color=colour, linewidth=2)
+        axes.plot(ratio, place, style.marker(platform), color=colour, label=platform)
+    axes.axvline(1, color=style.INK, linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    if len(platforms) > 1:
+        legend(axes)
+
+
+def legend(axes: Axes) -> None:
+    """One frameless legend without repeated entries, where there is anything to explain."""
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    if unique:
+        axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small")
+
+
+def _several(data: pd.DataFrame) -> bool:
+    return len(data) > 0 and data["platform"].nunique() > 1
+
+
+def _platforms(data: pd.DataFrame) -> dict[str, str]:
+    return {label: style.colour(str(label)) for label in (data["platform"].unique() if len(data) else [])}

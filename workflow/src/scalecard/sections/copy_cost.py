@@ -1,0 +1,91 @@
+"""What does it cost to move data between host and devices, and what can hide it?
+
+Left: the textbook's three steps. Where copies overlap with computing, the last bar is not the sum of the first two.
+Right: rate of one copy over its size, for every direction, kind of memory and call; small copies cost latency, large
+ones the link. Whiskers and bands hold the middle half of the samples.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard import reference
+from scalecard.schema import Record, Result
+from scalecard.sections import Finding, charts, style, words
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Time of the textbook's steps; GB/s over bytes."""
+    figure, (left, right) = plt.subplots(1, 2)
+    steps = words.frame(results, "time", part="textbook")
+    charts.bars(steps, y="step", axes=left)
+    left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
+    matrix = words.frame(results, "time", part="matrix")
+    matrix["value"] = matrix["bytes"] / matrix["value"] / 1e9
+    matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
+    charts.lines(matrix, x="bytes", hue="copy", axes=right)
+    right.set(xlabel="bytes", ylabel="rate (GB/s)", title="one copy", xscale="log", yscale="log")
+    sns.despine(figure)
+    return figure
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """The best rate in each direction with its share of the link, and what overlapping gains."""
+    return [*_rates(results[0]), *_overlap(results[0])]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our values of the published metrics, where the workload is the same: 50 results of 4000 x 4000."""
+    if (result.spec["size"], result.spec["products"]) != (4000, 50):
+        return {}
+    steps = {
+        "time_compute_only": "compute",
+        "time_copy_after_compute": "copy",
+        "time_compute_and_copy_nonblocking": "overlapped",
+    }
+    ours = {metric: result.find("time", part="textbook", step=step) for metric, step in steps.items()}
+    return {metric: record.median for metric, record in ours.items() if record}
+
+
+def _rate(record: Record) -> float:
+    return float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def _rates(result: Result) -> list[Finding]:
+    found = []
+    records = result.select("time", part="matrix")
+    for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
+        best = max((r for r in records if r.case["direction"] == direction), key=_rate)
+        limit, name = _limit(result, direction)
+        share = f", {_rate(best) / limit:.0%} of {name} ({limit:.3g} GB/s one way)".replace("%", " %") if limit else ""
+        text = (
+            f"{direction.capitalize()}, the best copy runs at {_rate(best):.3g} GB/s{share}:"
+            f" {style.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {best.case['call']}."
+        )
+        found.append(Finding(text=text, headline=f"{_rate(best):.3g} GB/s {direction}", priority=18 if not found else 35))
+    return found
+
+
+def _limit(result: Result, direction: str) -> tuple[float | None, str]:
+    """The link's one-way rate in GB/s, from the detected PCIe generation and width, or from NVLink."""
+    gpus = result.environment["gpus"]
+    if not gpus or direction == "host to host":
+        return None, ""
+    spec = reference.gpu_spec(gpus[0]["name"])
+    if direction.startswith("device ") and "host" not in direction and gpus[0]["nvlinks"] and spec:
+        return spec.nvlink_one_way_gbs, "NVLink"
+    gen, width = gpus[0]["pcie_gen_max"], gpus[0]["pcie_width_max"]
+    if not (gen and width):
+        return (spec.pcie_one_way_gbs, "PCIe") if spec else (None, "")
+    return reference.pcie_gbs(gen, width), f"PCIe {gen} x{width}"
+
+
+def _overlap(result: Result) -> list[Finding]:
+    serial = result.find("time", part="textbook", step="compute, then copy")
+    overlapped = result.find("time", part="textbook", step="overlapped")
+    if not (serial and overlapped):
+        return []
+    text = words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
+    return [Finding(text=text, headline=f"{words.times(overlapped, serial).split()[0]} by overlap", priority=25)]

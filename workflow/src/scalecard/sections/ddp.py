@@ -1,0 +1,104 @@
+"""How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
+
+Left: samples per second over the number of ranks, the batch shared (strong) or kept by each rank (weak), beside the
+ideal line. Right: time of a step with each option, relative to the default in the same rounds; left of 1 is faster.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.schema import Record, Result
+from scalecard.sections import Finding, charts, style, words
+
+APART = ("default", "no_sync", "all-reduce alone")  # what takes the step apart: no option to choose
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Samples per second by ranks; relative step time by option."""
+    figure, (left, right) = plt.subplots(1, 2)
+    scaling = words.frame(results, "step_time")
+    scaling = scaling[scaling["scaling"].isin(["strong", "weak"])]
+    scaling = scaling.assign(value=scaling["batch_size"] / scaling["value"])
+    scaling["kind"] = scaling["model"] + ", " + scaling["scaling"]
+    charts.lines(scaling, x="devices", hue="kind", axes=left)
+    left.set(xlabel="ranks", ylabel="samples/s", title="scaling", yscale="log")
+    left.set_xticks(sorted(scaling["devices"].unique()))
+    charts.intervals(_relative(results), axes=right)
+    right.set(xlabel="time relative to the default", ylabel="", title=f"options, {results[0].spec['models'][-1]}")
+    sns.despine(figure)
+    return figure
+
+
+def _options(result: Result, model: str) -> dict[str, Record]:
+    return {str(r.case["option"]): r for r in result.select("step_time", model=model) if "option" in r.case}
+
+
+def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, float]]:
+    """(option, platform, ratio, low, high) of each option of the last model."""
+    rows = []
+    for result in results:
+        options = _options(result, result.spec["models"][-1])
+        for name, record in options.items():
+            if name in APART:
+                continue
+            ratio, steps = record.over(options["default"]), float(record.case["steps"] or 1)
+            low, high = (ratio.interval.low, ratio.interval.high) if ratio.interval else (ratio.value, ratio.value)
+            label = f"{name} (a batch)" if steps > 1 else name
+            rows.append((label, style.platform_label(result), ratio.value / steps, low / steps, high / steps))
+    return rows
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """Scaling efficiency, hidden communication and the option that pays most, for each model."""
+    result = results[0]
+    found = [f for model in result.spec["models"] for f in (*_scaling(result, model), *_hidden(result, model))]
+    return [*found, *(_best_option(result, result.spec["models"][-1]))] or [
+        Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", priority=90)
+    ]
+
+
+def _scaling(result: Result, model: str) -> list[Finding]:
+    single = result.find("step_time", model=model, scaling="strong", devices=1)
+    found = []
+    for kind in ("strong", "weak"):
+        most = words.largest(result.select("step_time", model=model, scaling=kind), "devices")
+        if single is None or not most or most[0].case["devices"] == 1:
+            continue
+        count = int(str(most[0].case["devices"]))
+        ratio = words.inverse(most[0].over(single))
+        efficiency = ratio.value / count if kind == "strong" else ratio.value
+        share = f"{efficiency:.0%}".replace("%", " %")
+        speed = f"{efficiency * count:.2f}x the samples/s of one rank"
+        text = f"DDP's {kind} scaling of {model} on {count} ranks is {share} efficient: {speed}."
+        priority = 8 if model == result.spec["models"][-1] else 32
+        found.append(Finding(text=text, headline=f"{share} {kind} scaling, {count} ranks", priority=priority))
+    return found
+
+
+def _hidden(result: Result, model: str) -> list[Finding]:
+    """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds."""
+    options = _options(result, model)
+    if not set(APART) <= set(options):
+        return []
+    sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
+    exposed = sync.median - alone.median
+    hidden = 1 - exposed / reduce.median
+    text = (
+        f"Of {model}'s communication ({words.time(reduce)} alone), {style.seconds(max(0.0, exposed))} a step is exposed"
+        f" beside backward: "
+    )
+    text += f"{hidden:.0%} is hidden.".replace("%", " %") if hidden > 0 else "none of it is hidden."
+    return [Finding(text=text, priority=24)]
+
+
+def _best_option(result: Result, model: str) -> list[Finding]:
+    options = _options(result, model)
+    choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
+    if not choices:
+        return []
+    name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
+    text = words.versus(f"The best option for {model}, {name},", best.over(options["default"]), "DDP's defaults") + "."
+    return [Finding(text=text, priority=26)]

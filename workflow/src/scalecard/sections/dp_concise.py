@@ -1,0 +1,82 @@
+"""What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
+
+Left: seconds of an epoch for every batch size, learning rate and number of devices. Right: test accuracy after each
+epoch. The textbook's pair changes batch, learning rate and devices together; here each is changed alone.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.schema import Result
+from scalecard.sections import Finding, charts, style, words
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Epoch times, and accuracy by epoch, of every setting."""
+    figure, (left, right) = plt.subplots(1, 2)
+    seconds, accuracy = (_labelled(words.frame(results, metric)) for metric in ("epoch_time", "accuracy"))
+    charts.bars(seconds, y="setting", axes=left)
+    left.set(xlabel="time of an epoch (s)", ylabel="", title="every setting")
+    charts.accuracies(accuracy, hue="setting", axes=right)
+    sns.despine(figure)
+    return figure
+
+
+def _labelled(data: pd.DataFrame) -> pd.DataFrame:
+    numbers = (data[axis].map("{:g}".format) for axis in ("devices", "batch_size", "lr"))
+    devices, batch, lr = numbers
+    return data.assign(setting=devices + " dev, batch " + batch + ", lr " + lr)
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """The speed-up of the textbook's pair and of strong scaling; what batch and rate do to the accuracy."""
+    result = results[0]
+    base = result.select("epoch_time", devices=1)
+    if not base:
+        return [Finding(text=f"Not measured: {words.reason(result, 'epoch_time')}.", headline="not measured", priority=90)]
+    found = [_speed(result)]
+    skipped = words.reason(result, "epoch_time")
+    if skipped:
+        found.append(Finding(text=f"More than one device was not measured: {skipped}.", priority=60))
+    return [*found, *_accuracy(result)]
+
+
+def _speed(result: Result) -> Finding:
+    batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
+    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
+    assert single is not None
+    most = words.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    if most is single:
+        images = result.spec["train_images"] or 60_000
+        text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} an epoch."
+        return Finding(text=text, headline=f"{images / single.median:.4g} images/s", priority=22)
+    gain, count = words.times(most, single), most.case["devices"]
+    text = f"nn.DataParallel trains ResNet-18 {gain} as fast on {count} devices as on one, at batch {batch}."
+    return Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=11)
+
+
+def _accuracy(result: Result) -> list[Finding]:
+    """The corners of the grid on one device: what the textbook's pair changes besides the devices."""
+    batches, lrs = result.spec["batch_sizes"], result.spec["lrs"]
+    small = result.find("accuracy", devices=1, batch_size=batches[0], lr=lrs[0])
+    large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
+    if not (small and large) or small is large:
+        return []
+    text = (
+        f"On one device alone, going from batch {batches[0]}, lr {lrs[0]:g} to batch {batches[-1]}, lr {lrs[-1]:g}"
+        f" moves the test accuracy from {small.samples[-1]:.3f} to {large.samples[-1]:.3f} after {len(small.samples)}"
+        f" epochs: that part of the textbook's difference is not the devices' doing."
+    )
+    return [Finding(text=text, priority=42)]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our value for the textbook's workload: all 60,000 images, batch 256, lr 0.1, one device."""
+    if result.spec["train_images"] is not None:
+        return {}
+    single = result.find("epoch_time", devices=1, batch_size=256, lr=0.1)
+    return {"sec_per_epoch": single.median} if single else {}

@@ -1,0 +1,60 @@
+"""Does data parallelism written by hand train faster on more devices, and as well?
+
+Left: seconds of every epoch, one dot each, and their median, by number of devices, at the same batch (strong scaling).
+Right: test accuracy after each epoch; the curves should lie on each other, because the devices only share the work.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.schema import Result
+from scalecard.sections import Finding, charts, style, words
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Epoch times by devices; accuracy by epoch."""
+    figure, (left, right) = plt.subplots(1, 2)
+    charts.dots(words.frame(results, "epoch_time"), x="devices", axes=left)
+    left.set(xlabel="devices", ylabel="time of an epoch (s)", title="every epoch")
+    left.set_ylim(bottom=0)
+    charts.accuracies(words.frame(results, "accuracy"), hue="devices", axes=right)
+    sns.despine(figure)
+    return figure
+
+
+def findings(results: Sequence[Result]) -> list[Finding]:
+    """The speed-up on N devices, and whether the accuracy is the same."""
+    result = results[0]
+    single = result.find("epoch_time", devices=1)
+    most = words.largest(result.select("epoch_time"), "devices")
+    if single is None or not most or most[0] is single:
+        return [Finding(text=f"Not compared: {words.reason(result, 'epoch_time')}.", headline="one device", priority=90)]
+    count = most[0].case["devices"]
+    gain = words.times(most[0], single)
+    found = [
+        Finding(
+            text=f"Data parallelism from scratch trains LeNet {gain} as fast on {count} devices as on one:"
+            f" {words.time(most[0])} an epoch instead of {words.time(single)}.",
+            headline=f"{gain.split()[0]} on {count} devices",
+            priority=10,
+        )
+    ]
+    one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
+    if one and many:
+        text = (
+            f"Test accuracy after {len(one.samples)} epochs is {one.samples[-1]:.3f} on one device and"
+            f" {many.samples[-1]:.3f} on {count}, on {one.case['data']} images."
+        )
+        found.append(Finding(text=text, priority=45))
+    return found
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our values for the textbook's workload: all 60,000 images at batch 256."""
+    if result.spec["train_images"] is not None or result.spec["batch_size"] != 256:
+        return {}
+    single = result.find("epoch_time", devices=1)
+    return {"sec_per_epoch": single.median} if single else {}

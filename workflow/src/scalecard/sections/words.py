@@ -1,0 +1,75 @@
+"""From records to words and to data frames: what the sections share besides their looks."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from scalecard.schema import Record, Result
+from scalecard.sections import style
+from scalecard.stats import Interval, Ratio
+
+
+def frame(results: Sequence[Result], metric: str, **case: str | int | float | bool | None) -> pd.DataFrame:
+    """One row a sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes."""
+    rows = [
+        {**record.case, "value": value, "index": index, "platform": style.platform_label(result)}
+        for result in results
+        for record in result.select(metric, **case)
+        for index, value in enumerate(record.samples)
+    ]
+    return pd.DataFrame(rows)
+
+
+def time(record: Record) -> str:
+    """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' where there is none."""
+    return f"{style.seconds(record.median)} {_spread(record)}"
+
+
+def _spread(record: Record) -> str:
+    if record.interval is None:
+        return f"(n = {len(record.samples)})"
+    return f"({style.seconds(record.interval.low)} to {style.seconds(record.interval.high)})"
+
+
+def times(new: Record, old: Record) -> str:
+    """How many times as fast `new` is: '1.54x (1.50 to 1.58)'."""
+    return factor(inverse(new.over(old)))
+
+
+def inverse(ratio: Ratio) -> Ratio:
+    bounds = ratio.interval and Interval(1 / ratio.interval.high, 1 / ratio.interval.low)
+    return Ratio(1 / ratio.value, bounds)
+
+
+def factor(ratio: Ratio) -> str:
+    """'1.54x (1.50 to 1.58)', or with 'too few samples for an interval'."""
+    if ratio.interval is None:
+        return f"{ratio.value:.2f}x (too few samples for an interval)"
+    return f"{ratio.value:.2f}x ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})"
+
+
+def versus(new: str, ratio: Ratio, old: str) -> str:
+    """'GPipe is 12 % (10 to 14) faster than one device', or that no difference can be told."""
+    if ratio.verdict in ("faster", "slower") and ratio.interval is not None:
+        low, high = sorted(abs(1 - bound) for bound in (ratio.interval.low, ratio.interval.high))
+        change = f"{abs(1 - ratio.value):.0%} ({low:.0%} to {high:.0%})".replace("%", " %")
+        return f"{new} takes {change} {'less' if ratio.value < 1 else 'more'} time than {old}"
+    if ratio.verdict == "same":
+        return f"{new} takes the same time as {old} (within 1 %)"
+    return f"{new} and {old} cannot be told apart here ({factor(ratio)} the time)"
+
+
+def reason(result: Result, metric: str) -> str:
+    """The first note of what was skipped or failed."""
+    return next((r.note for r in result.records if r.metric == metric and r.status != "ok"), "")
+
+
+def largest(records: Sequence[Record], axis: str) -> list[Record]:
+    """The records at the largest value of an axis."""
+    top = max((_number(r.case[axis]) for r in records), default=0.0)
+    return [r for r in records if _number(r.case[axis]) == top]
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

@@ -1,0 +1,144 @@
+"""From config.yaml to what the rules need: checked, scaled, merged; the platform and its folder.
+
+No torch here: this runs on every start of the workflow. The experiments' own values are checked by their Specs, which
+need torch, so that check runs in a process of its own, and once only for the same values and the same code.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from scalecard import machine as machines
+from scalecard.schema import write_atomically
+
+SOURCES = Path("workflow/src/scalecard")
+SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
+CHECKED = Path(".snakemake/scalecard-checked")
+SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
+NOT_MEASURING = {"__main__.py", "settings.py", "report.py", "reference.py"}
+DRAWING = ("schema.py", "stats.py", "machine.py", "reference.py", "sections/__init__.py", "sections/style.py")
+
+
+class InvalidConfig(ValueError):
+    """The configuration cannot be used: one line a problem, with key, value and what is accepted."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The platform's label, this machine, the scale ('full' or 'quick'), and each experiment's block as JSON."""
+
+    platform: str
+    machine: machines.Machine
+    scale: str
+    blocks: dict[str, str]
+
+
+def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
+    """Settings from the merged configuration; InvalidConfig with every problem found. `check` runs the Specs' checks."""
+    problems = list(_schema_problems(config))
+    if problems:
+        raise InvalidConfig(_message(problems))
+    machine = machines.probe()
+    scale = config["scale"]
+    if scale == "auto":
+        scale = "quick" if machine.emulated else "full"
+    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
+    blocks = {name: {**shared, **_scaled(block, scale)} for name, block in config["experiments"].items()}
+    if check:
+        _check_blocks(blocks)
+    platform = machine.slug if config["platform"] == "auto" else config["platform"]
+    return Settings(platform, machine, scale, {name: json.dumps(block) for name, block in blocks.items()})
+
+
+def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
+    values = {key: value for key, value in block.items() if key != "quick"}
+    return values | block.get("quick", {}) if scale == "quick" else values
+
+
+def _schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    validator = jsonschema.Draft202012Validator(yaml.safe_load(SCHEMA.read_text()))
+    for error in sorted(validator.iter_errors(dict(config)), key=lambda e: e.json_path):
+        where = ".".join(map(str, error.absolute_path))
+        if error.validator == "additionalProperties":
+            known = list(error.schema["properties"])
+            for key in sorted(set(error.instance) - set(known)):
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+                yield f"{where}.{key}: unknown key; {hint}".lstrip(".")
+        else:
+            accepted = error.schema.get("description", "")
+            yield f"{where}: {error.message}" + (f"; accepted: {accepted}" if accepted else "")
+
+
+def _check_blocks(blocks: dict[str, Any]) -> None:
+    text = json.dumps(blocks)
+    key = hashlib.sha256(text.encode() + b"".join(Path(p).read_bytes() for p in all_sources())).hexdigest()
+    if CHECKED.exists() and CHECKED.read_text() == key:
+        return
+    environment = os.environ | {"PYTHONPATH": str(SOURCES.parent.resolve())}
+    command = [sys.executable, "-m", "scalecard", "check", text]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode == 2:
+        raise InvalidConfig(_message(done.stderr.strip().splitlines()))
+    if done.returncode:
+        raise InvalidConfig(f"the configuration could not be checked:\n{done.stderr[-2000:]}")
+    write_atomically(CHECKED, key)
+
+
+def _message(problems: list[str]) -> str:
+    return "config.yaml is not valid:\n" + "\n".join(f"  {problem}" for problem in problems)
+
+
+def write_machine(path: Path, machine: machines.Machine) -> None:
+    """Write machine.json only where its content changes: it is an input of every measurement."""
+    text = json.dumps(asdict(machine), indent=1) + "\n"
+    if not path.exists() or path.read_text() != text:
+        write_atomically(path, text)
+
+
+def all_sources() -> list[str]:
+    """Every source file of the package, relative to the project."""
+    return sorted(str(path) for path in SOURCES.rglob("*.py"))
+
+
+def measuring_sources() -> list[str]:
+    """What every experiment depends on: not the other experiments, nor what only draws and reports."""
+    apart = ("experiments/", "sections/")
+    relative = [str(Path(path).relative_to(SOURCES)) for path in all_sources()]
+    return [str(SOURCES / path) for path in relative if not path.startswith(apart) and path not in NOT_MEASURING]
+
+
+def drawing_sources() -> list[str]:
+    """What every figure depends on besides its section."""
+    return [str(SOURCES / path) for path in DRAWING]
+
+
+def reporting_sources() -> list[str]:
+    """What the report is made of besides results and figures."""
+    sections = sorted(str(path) for path in (SOURCES / "sections").glob("*.py"))
+    templates = [f"workflow/report/{name}" for name in ("report.html.j2", "style.css")]
+    reference = [f"workflow/reference/{name}.yaml" for name in ("published", "gpu_specs")]
+    return [*drawing_sources(), *sections, str(SOURCES / "report.py"), *templates, *reference]
+
+
+def result_files(name: str, platform: str) -> list[str]:
+    """The result of this platform, which the workflow makes, then those of others that lie there."""
+    others = sorted(str(path) for path in Path("results").glob(f"*/{name}.json") if path.parent.name != platform)
+    return [f"results/{platform}/{name}.json", *others]
+
+
+def title(name: str) -> str:
+    """The first line of a section module's docstring."""
+    found = re.search(r'"""(.+)', (SOURCES / "sections" / f"{name}.py").read_text())
+    return found[1].strip().removesuffix('"""') if found else name
