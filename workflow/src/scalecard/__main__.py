@@ -56,7 +56,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from scalecard import runner
+    from scalecard import proof, runner
 
     found = machine.probe()
     expected = machine.from_facts(json.loads(args.machine.read_text()))
@@ -65,7 +65,10 @@ def _run(args: argparse.Namespace) -> None:
             f"{args.machine}: describes {expected.describe()} ({expected.fingerprint}), but this machine is"
             f" {found.describe()} ({found.fingerprint}); give it a platform label of its own"
         )
-    runner.run(args.name, args.spec, found, args.output.parent.name, args.output)
+    try:
+        runner.run(args.name, args.spec, found, args.output.parent.name, args.output)
+    except proof.ProofFailed as error:
+        raise ValueError(f"{args.name}: {error}") from error
 
 
 def _plot(args: argparse.Namespace) -> None:

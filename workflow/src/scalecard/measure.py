@@ -111,6 +111,7 @@ def rounds(
     rounds_id = uuid.uuid4().hex[:8]
     timings = {name: Timing(rounds_id=rounds_id) for name in variants}
     for name, work in variants.items():
+        progress.detail(f"warming up {name}")
         with _out_of_memory_into(timings[name]):
             timings[name].iterations = bench.warm_up(work, rule)
     shuffle, started, next_check, reason = random.Random(0), clock(), rule.min_rounds, ""
@@ -126,7 +127,8 @@ def rounds(
                 timing.completion.append(completion)
         (elapsed,) = ranks.maximum([(clock() - started) / 1e9])
         done = len(timings[alive[0]].completion)
-        reason = _limit(done, elapsed, rule)
+        reason = _limit(done, elapsed, rule, len(alive))
+        progress.detail(f"round {done}, at most {max(0.0, rule.max_seconds * len(alive) - elapsed):.0f} s more")
         if not reason and done >= next_check:
             next_check = math.ceil(done * 1.25)
             reason = _precise([timings[name].completion for name in alive], elapsed, rule)
@@ -135,10 +137,10 @@ def rounds(
     return timings
 
 
-def _limit(done: int, elapsed: float, rule: Rule) -> str:
+def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
     if done >= rule.max_rounds:
         return f"{rule.max_rounds} rounds"
-    return f"{rule.max_seconds:g} s" if done >= 2 and elapsed >= rule.max_seconds else ""
+    return f"{rule.max_seconds:g} s a variant" if done >= 2 and elapsed >= rule.max_seconds * num_variants else ""
 
 
 def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:

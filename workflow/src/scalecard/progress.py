@@ -14,6 +14,7 @@ SILENCE = 8.0  # seconds without a line before a sign of life is given
 class _State:
     prefix = "scalecard"
     doing = "starting"
+    detail = ""
     since = 0.0
     last_line = 0.0
     quiet = False
@@ -33,8 +34,13 @@ def join(prefix: str, *, quiet: bool) -> None:
 
 def doing(text: str) -> None:
     """Say what starts now."""
-    _State.doing, _State.since = text, time.monotonic()
+    _State.doing, _State.detail, _State.since = text, "", time.monotonic()
     say(text)
+
+
+def detail(text: str) -> None:
+    """How far what is being done is: shown with the next sign of life."""
+    _State.detail = f", {text}"
 
 
 def cases(items: Sequence[T], *, label: Callable[[T], str]) -> Iterator[T]:
@@ -55,7 +61,7 @@ def signs_of_life(prefix: str) -> Iterator[None]:
     def watch() -> None:
         while not stop.wait(1.0):
             if time.monotonic() - _State.last_line > SILENCE:
-                say(f"... {_State.doing} ({time.monotonic() - _State.since:.0f} s)")
+                say(f"... {_State.doing} ({time.monotonic() - _State.since:.0f} s{_State.detail})")
 
     thread = threading.Thread(target=watch, daemon=True)
     _State.since = time.monotonic()

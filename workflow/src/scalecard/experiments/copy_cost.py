@@ -8,7 +8,7 @@ It would be wrong if a non-blocking copy were called done when it is only enqueu
 apart) or had not copied (contents are compared after waiting). Without GPUs these are copies within host memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -111,7 +111,7 @@ def _matrix_point(
     assert device is not None
     host_side = source is None or target is None
     works, cases, checks = {}, {}, {}
-    for memory in spec.memory if host_side else ("device",):
+    for memory in _memories(spec, device, host_side):
         a, b = (_buffer(size, memory, end, spec.seed) for end in (source, target))
         for call in spec.calls:
             key = f"{memory} {call}"
@@ -130,6 +130,12 @@ def _matrix_point(
     for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
         yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
         yield timing.record(cases[key], checks=checks[key])
+
+
+def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
+    if device.torch.type == "cpu":
+        return ("pageable",)
+    return spec.memory if host_side else ("device",)
 
 
 def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:

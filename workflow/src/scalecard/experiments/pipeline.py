@@ -107,7 +107,7 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
         for size in spec.split_sizes:
             add(f"{name} {size}", name, strategy, devices, size, at_size(size))
             checks[f"{name} {size}"] = [check]
-    progress.doing(f"{len(works)} variants in {spec.measure.max_seconds:g} s of rounds")
+    progress.doing(f"{len(works)} variants, in rounds")
     for key, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
         yield timing.record(cases[key], checks=checks.get(key, []))
     for key in works:
@@ -125,14 +125,24 @@ def _rank(ctx: RankContext, spec: Spec, schedule: str, small: Workload, referenc
     check = ctx.everyone(same_parameters(label, ours, mine))
     load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
     records, works = [], {}
+    module = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)[ctx.rank]
     for size in spec.split_sizes:
         case: Case = {"implementation": name, "split_size": size, "batch_size": spec.batch_size}
         case["image_size"] = spec.image_size
-        if spec.batch_size % size:
-            note = f"the library needs equal micro-batches: {size} does not divide {spec.batch_size}"
+        note = _unsuited(spec.batch_size, size, schedule)
+        if note:
             records.append(Record(case=case, metric="time", unit="s", status="skipped", note=note))
         else:
-            works[size] = (case, LibraryPipeline(ctx, load, schedule, size).step)
+            works[size] = (case, LibraryPipeline(ctx, load, schedule, size, module).step)
     progress.doing(f"{name}: {len(works)} split sizes")
     timings = measure.rounds({str(s): w for s, (_, w) in works.items()}, devices=[ctx], rule=spec.measure, ranks=ctx)
     return records + [timings[str(s)].record(case, checks=check) for s, (case, _) in works.items()]
+
+
+def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:
+    """Why the library cannot run this split size, or nothing."""
+    if batch_size % split_size:
+        return f"the library needs equal micro-batches: {split_size} does not divide {batch_size}"
+    if schedule == "1f1b" and batch_size // split_size < 2:
+        return "the library's 1F1B needs at least as many micro-batches as stages"
+    return ""

@@ -13,19 +13,16 @@ SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 class LibraryPipeline:
-    """ResNet-50's two stages on two ranks; micro-batches must divide the batch evenly."""
+    """One stage of ResNet-50 a rank, `module` this rank's; micro-batches must divide the batch evenly."""
 
-    def __init__(
-        self, ctx: RankContext, load: Workload, schedule: str, split_size: int, *, module: nn.Module | None = None
-    ) -> None:
-        stages = resnet50_stages(seed=load.seed, num_classes=load.num_classes)
-        self.rank, self.last = ctx.rank, ctx.rank == len(stages) - 1
-        self.module = (module or stages[ctx.rank]).to(ctx.device)
-        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=load.lr)
-        stage = PipelineStage(self.module, ctx.rank, len(stages), ctx.device)
+    def __init__(self, ctx: RankContext, load: Workload, schedule: str, split_size: int, module: nn.Module) -> None:
+        self.rank = ctx.rank
+        module.to(ctx.device)
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=load.lr)
+        stage = PipelineStage(module, ctx.rank, ctx.world_size, ctx.device)
         num_micro = load.batch_size // split_size
         self.schedule = SCHEDULES[schedule](stage, num_micro, loss_fn=functional.mse_loss)
-        dtype = next(self.module.parameters()).dtype
+        dtype = next(module.parameters()).dtype
         self.images, self.targets = one_hot_images(load, ctx.device, ctx.device, dtype)
 
     def step(self) -> None:
@@ -41,7 +38,7 @@ class LibraryPipeline:
 def library_parameters(ctx: RankContext, load: Workload, schedule: str, num_steps: int) -> list[Tensor]:
     """This rank's float64 parameters after `num_steps` steps of two micro-batches, batch norm in eval mode."""
     module = freeze_batch_norm(resnet50_stages(seed=load.seed, num_classes=load.num_classes)[ctx.rank].double())
-    pipeline = LibraryPipeline(ctx, load, schedule, max(1, load.batch_size // 2), module=module)
+    pipeline = LibraryPipeline(ctx, load, schedule, max(1, load.batch_size // 2), module)
     for _ in range(num_steps):
         pipeline.step()
     return list(module.parameters())

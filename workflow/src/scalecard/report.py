@@ -1,0 +1,244 @@
+"""From results to one HTML file that works offline: what the template shows, computed here.
+
+Every word of the report comes from records, from the docstrings of sections and experiments, or from the reference
+files; the template only arranges it. Sources of the experiments are read, not imported: that would need torch.
+"""
+
+import ast
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from scalecard import reference, sections
+from scalecard.machine import from_facts
+from scalecard.schema import Record, Result
+from scalecard.sections import Finding, style
+
+TEMPLATES = Path(__file__).parents[2] / "report"
+EXPERIMENTS = Path(__file__).parent / "experiments"
+NUM_LEADING = 8
+PROVENANCE = ("fingerprint", "commit", "dirty", "torch", "torchvision", "cuda", "cudnn", "nccl", "python", "os", "container")
+
+
+def render(results: Sequence[Result], figures: Path) -> str:
+    """The report over all experiments and platforms; the first result's platform is the current one.
+
+    ValueError where results of one platform were measured on different hardware.
+    """
+    _refuse_mixed(results)
+    platforms = list(dict.fromkeys(r.platform for r in results))
+    names = [name for name in sections.names() if any(r.experiment == name for r in results)]
+    current = [r for r in results if r.platform == platforms[0]]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.j2").render(
+        css=(TEMPLATES / "style.css").read_text(),
+        masthead=_masthead(current),
+        leading=_leading(current),
+        platforms=platforms,
+        matrix=[_matrix_row(name, platforms, results) for name in names],
+        sections=[_section(name, _of(results, name, platforms), figures) for name in names],
+        provenance=[_provenance(platform, results) for platform in platforms],
+    )
+
+
+def _refuse_mixed(results: Iterable[Result]) -> None:
+    seen: dict[str, Result] = {}
+    for result in results:
+        first = seen.setdefault(result.platform, result)
+        ours, theirs = (r.environment["fingerprint"] for r in (result, first))
+        if ours != theirs:
+            raise ValueError(
+                f"results/{result.platform}: {result.experiment}.json was measured on {ours}, {first.experiment}.json on"
+                f" {theirs}: different hardware, driver or software under one label. Remove the older ones"
+            )
+
+
+def _of(results: Sequence[Result], name: str, platforms: Sequence[str]) -> list[Result]:
+    return sorted((r for r in results if r.experiment == name), key=lambda r: platforms.index(r.platform))
+
+
+def _masthead(current: Sequence[Result]) -> dict[str, Any]:
+    records = [record for result in current for record in result.records]
+    return {
+        "machine": from_facts(current[0].environment["machine"]).describe(),
+        "platform": current[0].platform,
+        "when": max(r.finished for r in current)[:16].replace("T", " ") + " UTC",
+        "emulated": current[0].emulated,
+        "counts": {status: sum(r.status == status for r in records) for status in ("ok", "skipped", "failed")},
+        "warnings": list(dict.fromkeys(w for r in current for w in r.warnings)),
+        "num_experiments": len(current),
+    }
+
+
+def _leading(current: Sequence[Result]) -> list[tuple[str, Finding]]:
+    """The findings to act on: at most two of a section, the smallest priorities first."""
+    chosen: list[tuple[str, Finding]] = []
+    for result in current:
+        found = sorted(sections.load(result.experiment).findings([result]), key=lambda f: f.priority)
+        chosen += [(result.experiment, finding) for finding in found[:2]]
+    return sorted(chosen, key=lambda item: item[1].priority)[:NUM_LEADING]
+
+
+def _matrix_row(name: str, platforms: Sequence[str], results: Sequence[Result]) -> dict[str, Any]:
+    cells = []
+    for platform in platforms:
+        found = [r for r in results if r.experiment == name and r.platform == platform]
+        headlines = [f.headline for f in sections.load(name).findings(found) if f.headline] if found else []
+        cells.append(headlines[0] if headlines else "not measured")
+    return {"name": name, "title": _title(name), "cells": cells}
+
+
+def _doc(name: str) -> tuple[str, str]:
+    first, _, rest = (sections.load(name).__doc__ or name).partition("\n")
+    return first.strip(), " ".join(rest.split())
+
+
+def _title(name: str) -> str:
+    return _doc(name)[0]
+
+
+def _section(name: str, results: Sequence[Result], figures: Path) -> dict[str, Any]:
+    title, how_to_read = _doc(name)
+    found = sections.load(name).findings(results)
+    return {
+        "name": name,
+        "title": title,
+        "how_to_read": how_to_read,
+        "figure": _figure(figures / f"{name}.svg"),
+        "alt": f"Figure: {title} {found[0].text if found else ''}",
+        "caption": style.caption(results),
+        "findings": found,
+        "table": _table(results),
+        "absent": _absent(results),
+        "checks": _checks(results),
+        "published": _published(name, results[0]),
+        "limits": [_limit(result) for result in results],
+        "method": _method(name),
+        "specs": [(r.platform, {k: v for k, v in r.spec.items() if k not in ("devices", "data_dir")}) for r in results],
+        "raw": [_raw(result) for result in results],
+    }
+
+
+def _figure(path: Path) -> str:
+    """The SVG without its XML prologue; its ids are made the figure's own, because several share one page."""
+    text = path.read_text()
+    text = text[text.index("<svg") :]
+    own = f"{path.stem}-"
+    for mark in ('id="', 'xlink:href="#', "url(#"):
+        text = text.replace(mark, mark + own)
+    return text
+
+
+def _table(results: Sequence[Result]) -> dict[str, Any]:
+    """One row a case and metric, medians with intervals by platform."""
+    rows: dict[str, dict[str, Any]] = {}
+    axes: dict[str, None] = {}
+    for result in results:
+        for record in result.records:
+            if record.status != "ok":
+                continue
+            axes |= dict.fromkeys(record.case)
+            key = json.dumps([record.metric, record.case], sort_keys=True)
+            row = rows.setdefault(key, {"metric": record.metric, "case": record.case, "cells": {}})
+            row["cells"][result.platform] = _cell(record)
+    return {"axes": list(axes), "rows": list(rows.values()), "platforms": [r.platform for r in results]}
+
+
+def _cell(record: Record) -> dict[str, Any]:
+    show = {"s": style.seconds, "B": style.count_bytes, "fraction": "{:.3f}".format}[record.unit]
+    last = record.metric == "accuracy"  # a curve, not repeated samples of one number
+    interval = None if last else record.interval
+    return {
+        "value": show(record.samples[-1] if last else record.median),
+        "sort": record.samples[-1] if last else record.median,
+        "interval": f"{show(interval.low)} to {show(interval.high)}" if interval else "",
+        "count": len(record.samples),
+        "what": "after the last epoch" if last else "",
+        "stopped": record.telemetry.get("stopped", ""),
+    }
+
+
+def _absent(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """What was skipped or failed, and why; cases with the same reason together."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for result in results:
+        for record in result.records:
+            if record.status != "ok":
+                case = ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
+                rows.setdefault((result.platform, record.status, record.note), []).append(case)
+    return [
+        {"platform": platform, "status": status, "note": note, "cases": cases}
+        for (platform, status, note), cases in rows.items()
+    ]
+
+
+def _checks(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Every kind of proof with its largest difference."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for result in results:
+        for check in (check for record in result.records for check in record.checks):
+            row = rows.setdefault((result.platform, check.name), {"difference": 0.0, "count": 0})
+            row["difference"] = max(row["difference"], check.difference)
+            row |= {"tolerance": check.tolerance, "count": row["count"] + 1}
+    return [{"platform": platform, "name": name, **row} for (platform, name), row in rows.items()]
+
+
+def _published(name: str, result: Result) -> dict[str, Any]:
+    module = sections.load(name)
+    ours = module.published(result) if hasattr(module, "published") else {}
+    synthetic = any(record.case.get("data") == "synthetic" for record in result.records)
+    entries = reference.published(name)
+    shown = [e for e in entries if not (synthetic and e.metric == "test_accuracy")]
+    return {
+        "entries": [{**asdict(e), "ours": ours.get(e.metric)} for e in shown],
+        "hidden_accuracies": len(entries) - len(shown),
+        "same_workload": bool(ours),
+    }
+
+
+def _limit(result: Result) -> dict[str, Any]:
+    device = style.device_name(result)
+    spec = reference.gpu_spec(device)
+    return {"platform": result.platform, "device": device, "spec": asdict(spec) if spec else None}
+
+
+def _method(name: str) -> list[str]:
+    """The paragraphs of the experiment's docstring."""
+    tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())
+    return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
+
+
+def _raw(result: Result) -> dict[str, str]:
+    text = json.dumps(asdict(result), separators=(",", ":"))
+    return {
+        "file": f"{result.platform}-{result.experiment}.json",
+        "href": f"data:application/json;base64,{base64.b64encode(text.encode()).decode()}",
+    }
+
+
+def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
+    own = [r for r in results if r.platform == platform]
+    environment = own[0].environment
+    commits = sorted({str(r.environment["commit"])[:12] + ("+changes" if r.environment["dirty"] else "") for r in own})
+    facts = {key.replace("_", " "): environment.get(key) for key in PROVENANCE if key not in ("commit", "dirty")}
+    machine = environment["machine"]
+    return {
+        "platform": platform,
+        "facts": {
+            "machine": from_facts(machine).describe(),
+            "driver": machine["driver"],
+            "memory": style.count_bytes(environment["ram_bytes"]),
+            "locked software": machine["software"],
+            "commit": ", ".join(commits),
+            **facts,
+            "measured": f"{min(r.started for r in own)[:16]} to {max(r.finished for r in own)[:16]} UTC".replace("T", " "),
+        },
+        "gpus": environment["gpus"],
+    }

@@ -1,0 +1,135 @@
+"""Looks: one colour and marker a label everywhere, units in words, figures that follow the page's colours."""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.machine import from_facts
+from scalecard.schema import Result, write_atomically
+
+INK = "#1b1f23"  # text, axes and grid; in an SVG it becomes the page's own text colour
+# Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
+MARKERS = "osD^vPX*"
+FIXED = {
+    "single device": 7,
+    "ideal": 7,
+    "model parallel": 3,
+    "naive": 0,
+    "ring": 1,
+    "torch.distributed": 2,
+    "textbook": 0,
+    "gpipe": 1,
+    "1f1b": 2,
+    "torch gpipe": 5,
+    "torch 1f1b": 4,
+    "serial": 0,
+    "concurrent": 1,
+    "enqueued": 0,
+    "complete": 1,
+}
+_given: dict[str, int] = {}
+
+sns.set_theme(
+    context="notebook",
+    style="ticks",
+    font_scale=0.8,
+    rc={
+        "figure.figsize": (8.2, 3.6),
+        "figure.constrained_layout.use": True,
+        "axes.titlesize": "medium",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "grid.alpha": 0.18,
+        "grid.color": INK,
+        "legend.framealpha": 0,
+        "svg.fonttype": "path",
+        "svg.hashsalt": "scalecard",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    },
+)
+
+
+def _index(label: str) -> int:
+    return FIXED.get(label, _given.setdefault(label, len(_given))) % len(PALETTE)
+
+
+def colour(label: str) -> str:
+    """The same label has the same colour in every figure of a report."""
+    return PALETTE[_index(label)]
+
+
+def marker(label: str) -> str:
+    """And the same marker, so that nothing is told by colour alone."""
+    return MARKERS[_index(label)]
+
+
+def platform_label(result: Result) -> str:
+    return f"{result.platform} (emulated)" if result.emulated else result.platform
+
+
+def device_name(result: Result) -> str:
+    return from_facts(result.environment["machine"]).device_name
+
+
+def caption(results: Sequence[Result]) -> str:
+    """Device, number of samples, and what stands in for a GPU."""
+    return "; ".join(_caption(result) for result in results)
+
+
+def _caption(result: Result) -> str:
+    counts = [len(r.samples) for r in result.records if r.status == "ok"]
+    few, many = min(counts, default=0), max(counts, default=0)
+    samples = f"{few}" if few == many else f"{few} to {many}"
+    where = f"{platform_label(result)}: {device_name(result)}, {samples} samples a case"
+    return where + (", emulated on CPU workers and ranks" if result.emulated else "")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write .svg (ink replaced by the page's text colour, transparent) or .png (on white), whole or not at all."""
+    if path.suffix == ".svg":
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        write_atomically(path, text.getvalue().replace(INK, "currentColor"))
+        return
+    partial = path.with_name(f".{path.name}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(partial, format=path.suffix[1:], dpi=160, facecolor="white", metadata={"Software": None})
+    os.replace(partial, path)
+    plt.close(figure)
+
+
+def seconds(value: float) -> str:
+    """Three digits and the unit that fits: '12.3 ms'."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{_digits(value / scale)} {unit}"
+    return f"{_digits(value / 1e-9)} ns"
+
+
+def count_bytes(value: object) -> str:
+    """Binary units: '4 KiB'."""
+    assert isinstance(value, int | float)
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= scale:
+            return f"{_digits(value / scale)} {unit}"
+    return f"{value:g} B"
+
+
+def percent(value: float) -> str:
+    return f"{value:.0%}".replace("%", " %")
+
+
+def _digits(value: float) -> str:
+    if value >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
