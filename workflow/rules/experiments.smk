@@ -12,11 +12,11 @@ for experiment, block in SETTINGS.blocks.items():
             json=f"{HERE}/{experiment}.json",
         log:
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
+        resources:
+            machine=100,
         params:
             name=experiment,
             spec=block,
-        resources:
-            machine=100,
         shell:
             "python -m scalecard run {params.name} --spec {params.spec:q}"
             " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"

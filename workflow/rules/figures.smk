@@ -14,10 +14,10 @@ rule figure:
         png="results/figures/{name}.png",
     log:
         "results/logs/figures/{name}.log",
-    params:
-        title=title_of,
     resources:
         machine=10,
+    params:
+        title=title_of,
     shell:
         "python -m scalecard plot {wildcards.name} --results {input.results}"
         " --output {output.svg} {output.png} 2>&1 | tee {log}"

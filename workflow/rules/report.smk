@@ -12,10 +12,10 @@ rule report:
         ),
     log:
         "results/logs/report.log",
-    params:
-        figures="results/figures",
     resources:
         machine=10,
+    params:
+        figures="results/figures",
     shell:
         "python -m scalecard report --results {input.results} --figures {params.figures}"
         " --output {output.html} 2>&1 | tee {log}"

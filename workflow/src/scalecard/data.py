@@ -6,11 +6,13 @@ would be what is measured.
 
 import gzip
 import hashlib
+import shutil
 import socket
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from torchvision.datasets import FashionMNIST
 
 from scalecard import progress
 
+DatasetName = Literal["fashion-mnist", "synthetic"]
 NUM_CLASSES, SIDE, NUM_TRAIN, NUM_TEST = 10, 28, 60_000, 10_000
 DOWNLOAD_TIMEOUT = 20.0
 
@@ -57,7 +60,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    name: str
+    """`name` tells real images from the stand-in."""
+
+    name: DatasetName
     train: Split
     test: Split
 
@@ -75,19 +80,23 @@ def load(name: str, root: Path) -> Dataset:
     """
     if name == "synthetic":
         return synthetic()
-    try:
-        _download(root)
-    except (RuntimeError, OSError) as error:
-        reason = str(error).strip().splitlines()[-1].strip("<>")
-        if name == "fashion-mnist":
-            raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error
-        message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
-        warnings.warn(message, DataWarning, stacklevel=2)
-        return synthetic()
+    folder = root / "FashionMNIST"
+    if not folder.exists():
+        try:
+            _download(root)
+        except (RuntimeError, OSError) as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            reason = str(error).strip().splitlines()[-1].strip("<>")
+            if name == "fashion-mnist":
+                raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error
+            message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
+            warnings.warn(message, DataWarning, stacklevel=2)
+            return synthetic()
     return fashion_mnist(root)
 
 
 def _download(root: Path) -> None:
+    progress.say(f"downloading Fashion-MNIST to {root}")
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)
     try:
@@ -114,7 +123,9 @@ def _verify(archive: Path, md5: str) -> None:
     if hashlib.md5(packed, usedforsecurity=False).hexdigest() != md5:
         raise ValueError(f"{archive}: truncated or altered (MD5 is not {md5}). Remove {archive.parents[1]}")
     if gzip.decompress(packed) != raw.read_bytes():
-        raise ValueError(f"{raw}: truncated or altered, it is not what {archive.name} holds. Remove {archive.parents[1]}")
+        raise ValueError(
+            f"{raw}: truncated or altered, it is not what {archive.name} holds. Remove {archive.parents[1]}"
+        )
 
 
 def synthetic(seed: int = 0, num_train: int = NUM_TRAIN, num_test: int = NUM_TEST) -> Dataset:

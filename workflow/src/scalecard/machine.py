@@ -50,10 +50,7 @@ class Machine:
     @property
     def slug(self) -> str:
         """A readable folder name, e.g. h200x1-3fa9c1 or epyc-2c-91bb02."""
-        if self.gpus:
-            name = f"{_short(self.gpus[0])}x{len(self.gpus)}"
-        else:
-            name = f"{_short(self.cpu)}-{self.cores}c"
+        name = f"{_short(self.gpus[0])}x{len(self.gpus)}" if self.gpus else f"{_short(self.cpu)}-{self.cores}c"
         return f"{name}-{self.fingerprint[:6]}"
 
     @property

@@ -80,7 +80,9 @@ class Timing:
     stopped: str = ""
     failure: str = ""
 
-    def record(self, case: Case, *, metric: str = "time", enqueue: bool = False, checks: Sequence[Check] = ()) -> Record:
+    def record(
+        self, case: Case, *, metric: str = "time", enqueue: bool = False, checks: Sequence[Check] = ()
+    ) -> Record:
         """These samples as a record, or a failed record where the variant ran out of memory."""
         if self.failure:
             return Record(case=case, metric=metric, unit="s", status="failed", note=self.failure)

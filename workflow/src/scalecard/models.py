@@ -47,7 +47,7 @@ def resnet18_variant(*, seed: int) -> nn.Module:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
+        model: nn.Module = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
         model.conv1 = nn.Conv2d(1, 64, kernel_size=3, stride=1, padding=1)
         model.maxpool = nn.Identity()
         for layer in model.modules():

@@ -51,7 +51,6 @@ class RankContext:
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.control)
         return [float(v) for v in tensor]
 
-
     def everyone(self, value: Any) -> list[Any]:
         """Every rank's value, in rank order."""
         values: list[Any] = [None] * self.world_size
@@ -105,6 +104,7 @@ def _main(function: Callable[..., Any], args: tuple[Any, ...], machine: Machine,
     dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT, device_id=device if cuda else None)
     try:
         control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        assert isinstance(control, dist.ProcessGroup), "every rank is a member"
         return function(RankContext(rank, world_size, device, control), *args)
     except Exception as error:
         Path(errors, str(rank)).write_text(f"{time.time_ns()} rank {rank} failed: {type(error).__name__}: {error}")

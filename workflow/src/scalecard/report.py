@@ -22,7 +22,19 @@ from scalecard.sections import Finding, style
 TEMPLATES = Path(__file__).parents[2] / "report"
 EXPERIMENTS = Path(__file__).parent / "experiments"
 NUM_LEADING = 8
-PROVENANCE = ("fingerprint", "commit", "dirty", "torch", "torchvision", "cuda", "cudnn", "nccl", "python", "os", "container")
+PROVENANCE = (
+    "fingerprint",
+    "commit",
+    "dirty",
+    "torch",
+    "torchvision",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "python",
+    "os",
+    "container",
+)
 
 
 def render(results: Sequence[Result], figures: Path) -> str:
@@ -32,7 +44,7 @@ def render(results: Sequence[Result], figures: Path) -> str:
     """
     _refuse_mixed(results)
     platforms = list(dict.fromkeys(r.platform for r in results))
-    names = [name for name in sections.names() if any(r.experiment == name for r in results)]
+    names = [name for name in dict.fromkeys(r.experiment for r in results) if name in sections.names()]
     current = [r for r in results if r.platform == platforms[0]]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -55,8 +67,9 @@ def _refuse_mixed(results: Iterable[Result]) -> None:
         ours, theirs = (r.environment["fingerprint"] for r in (result, first))
         if ours != theirs:
             raise ValueError(
-                f"results/{result.platform}: {result.experiment}.json was measured on {ours}, {first.experiment}.json on"
-                f" {theirs}: different hardware, driver or software under one label. Remove the older ones"
+                f"results/{result.platform}: {result.experiment}.json was measured on {ours},"
+                f" {first.experiment}.json on {theirs}: two machines, drivers or locks"
+                " under one label; remove the older files, or give each machine a label of its own"
             )
 
 
@@ -90,7 +103,8 @@ def _matrix_row(name: str, platforms: Sequence[str], results: Sequence[Result]) 
     cells = []
     for platform in platforms:
         found = [r for r in results if r.experiment == name and r.platform == platform]
-        headlines = [f.headline for f in sections.load(name).findings(found) if f.headline] if found else []
+        findings = sorted(sections.load(name).findings(found), key=lambda f: f.priority) if found else []
+        headlines = [finding.headline for finding in findings if finding.headline]
         cells.append(headlines[0] if headlines else "not measured")
     return {"name": name, "title": _title(name), "cells": cells}
 
@@ -238,7 +252,9 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "locked software": machine["software"],
             "commit": ", ".join(commits),
             **facts,
-            "measured": f"{min(r.started for r in own)[:16]} to {max(r.finished for r in own)[:16]} UTC".replace("T", " "),
+            "measured": f"{min(r.started for r in own)[:16]} to {max(r.finished for r in own)[:16]} UTC".replace(
+                "T", " "
+            ),
         },
         "gpus": environment["gpus"],
     }

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scalecard import progress, schema, specs
 from scalecard import machine as machines
+from scalecard import progress, schema, specs
 
 LOCK = Path(tempfile.gettempdir(), "scalecard.lock")
 
@@ -65,7 +65,9 @@ def machine_lock() -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.doing(f"waiting for {file.read().strip() or 'another process'}, which is measuring on this machine")
+            progress.doing(
+                f"waiting for {file.read().strip() or 'another process'}, which is measuring on this machine"
+            )
             fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate()

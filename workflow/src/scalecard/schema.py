@@ -93,9 +93,9 @@ class Result:
         """Whether CPU workers or CPU ranks stood in for GPUs."""
         return bool(self.environment["emulated"])
 
-    def select(self, metric: str, status: str = "ok", **case: Scalar) -> list[Record]:
-        """The records of a metric with this status whose case has these values."""
-        return [r for r in self.records if r.metric == metric and r.status == status and r.matches(**case)]
+    def select(self, metric: str, **case: Scalar) -> list[Record]:
+        """The measured records of a metric whose case has these values."""
+        return [r for r in self.records if r.metric == metric and r.status == "ok" and r.matches(**case)]
 
     def find(self, metric: str, **case: Scalar) -> Record | None:
         """The first such record with samples, or None."""
@@ -119,9 +119,9 @@ def load(path: Path) -> Result:
         raise InvalidResult(
             f"{path}: not a readable JSON file ({error}). Remove it; the next run measures it again."
         ) from error
-    for error in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
+    for problem in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
         raise InvalidResult(
-            f"{path}: {error.json_path}: {_brief(error.message)}. This is no result of schema version"
+            f"{path}: {problem.json_path}: {_brief(problem.message)}. This is no result of schema version"
             f" {SCHEMA_VERSION}: remove the file or measure it again."
         )
     records = [_record(r) for r in data.pop("records")]

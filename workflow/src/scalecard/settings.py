@@ -45,7 +45,7 @@ class Settings:
 
 
 def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
-    """Settings from the merged configuration; InvalidConfig with every problem found. `check` runs the Specs' checks."""
+    """Settings from the merged configuration, or InvalidConfig with every problem. `check` runs the Specs' checks."""
     problems = list(_schema_problems(config))
     if problems:
         raise InvalidConfig(_message(problems))

@@ -50,7 +50,7 @@ class Ratio:
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
     """The order-statistic interval of the median, or None below six samples, where none exists at 95 %.
 
-    Source: Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2, as scipy.stats.quantile_test has it.
+    Source: Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2, as in scipy.stats.quantile_test.
     """
     low, high = stats.quantile_test(samples, q=0, p=0.5).confidence_interval(confidence)
     return None if math.isnan(low) or math.isnan(high) else Interval(float(low), float(high))

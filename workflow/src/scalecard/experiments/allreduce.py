@@ -40,7 +40,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if not counts:
         note = f"needs 2 devices, this machine has {machine.num_devices}"
         for algorithm in (*ALGORITHMS, "torch.distributed"):
-            yield Record(case={"algorithm": algorithm, "devices": 2}, metric="time", unit="s", status="skipped", note=note)
+            yield Record(
+                case={"algorithm": algorithm, "devices": 2}, metric="time", unit="s", status="skipped", note=note
+            )
         return
     with open_devices(machine) as devices:
         yield from _textbook(spec, devices[:2])

@@ -38,7 +38,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         yield from _textbook(spec, devices)
         for direction, note in _absent(machine):
-            yield Record(case={"part": "matrix", "direction": direction}, metric="time", unit="s", status="skipped", note=note)
+            yield Record(
+                case={"part": "matrix", "direction": direction}, metric="time", unit="s", status="skipped", note=note
+            )
         wanted = [(d, s, t, size) for d, s, t in _directions(machine, devices) for size in spec.bytes]
         for case in progress.cases(wanted, label=lambda c: f"{c[0]}, {c[3]} bytes"):
             yield from _matrix_point(spec, *case)
@@ -68,7 +70,9 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         works["overlapped"] = overlapped
     else:
         note = "needs a second CPU worker to play the copy engine"
-        yield Record(case={"part": "textbook", "step": "overlapped"}, metric="time", unit="s", status="skipped", note=note)
+        yield Record(
+            case={"part": "textbook", "step": "overlapped"}, metric="time", unit="s", status="skipped", note=note
+        )
     progress.doing(f"the textbook's three: {spec.products} products of {spec.size} x {spec.size}")
     for step, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
         yield timing.record({"part": "textbook", "step": step, "bytes": results[0].nbytes * spec.products})
@@ -110,12 +114,13 @@ def _matrix_point(
     device = target or source
     assert device is not None
     host_side = source is None or target is None
-    works, cases, checks = {}, {}, {}
+    cases: dict[str, Case] = {}
+    works, checks = {}, {}
     for memory in _memories(spec, device, host_side):
         a, b = (_buffer(size, memory, end, spec.seed) for end in (source, target))
         for call in spec.calls:
             key = f"{memory} {call}"
-            cases[key]: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+            cases[key] = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
 
             def work(a: Tensor = a, b: Tensor = b, wait: bool = call == "blocking") -> None:
                 task = device.submit(_copy, b, a, not wait)

@@ -11,8 +11,9 @@ counted (a sample is the slowest rank's).
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Len
@@ -49,8 +50,8 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Scaling over 1..N ranks, the options at N, accuracy."""
-    name = data.load(spec.dataset, Path(spec.data_dir)).name  # here, where a warning is kept and a download done once
-    spec = replace(spec, dataset=name)
+    found = data.load(spec.dataset, Path(spec.data_dir))  # here, where a warning is kept and a download done once
+    spec = replace(spec, dataset=found.name)
     counts = device_counts(machine.num_devices)
     for count in progress.cases(counts, label=lambda n: f"DDP on {n} ranks"):
         yield from launch(_rank, spec, machine, num_ranks=count, machine=machine)[0]
@@ -92,7 +93,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
 
-    def stepper(**options: object) -> Stepper:
+    def stepper(**options: Any) -> Stepper:
         return Stepper(wrap(MODELS[model](seed=spec.seed), ctx, **options), dataset, share)
 
     default = stepper()
@@ -103,9 +104,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
     works["static_graph"] = stepper(static_graph=True).step
     works |= {f"{hook} hook": stepper(hook=hook).step for hook in spec.hooks}
     works |= {
-        f"accumulate {count}": lambda count=count: default.accumulated_step(count)
-        for count in spec.accumulation
-        if count > 1
+        f"accumulate {count}": partial(default.accumulated_step, count) for count in spec.accumulation if count > 1
     }
     progress.doing(f"{model}: {len(works)} options on {ctx.world_size} ranks")
     for name, timing in measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx).items():

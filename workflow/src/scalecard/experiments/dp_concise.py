@@ -11,6 +11,7 @@ because per-device statistics are another function), or were a silent no-op: on 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -69,7 +70,7 @@ def _grid_point(
     runs = {f"{n} devices": Trainer(model, resident, batch_size, lr, spec.seed) for n, model in models.items()}
     accuracies: dict[str, list[float]] = {name: [] for name in runs}
     seconds = measure.epochs(
-        {name: lambda trainer=trainer: first.submit(trainer.epoch) for name, trainer in runs.items()},
+        {name: partial(first.submit, trainer.epoch) for name, trainer in runs.items()},
         num_epochs=spec.epochs,
         devices=devices,
         after=lambda name: accuracies[name].append(first.call(runs[name].accuracy)),
@@ -96,4 +97,6 @@ def _checks(spec: Spec, device: Device, count: int, dataset: data.Dataset) -> li
             trainer.step(images.double(), labels)
         return list(model.parameters())
 
-    return [same_parameters(f"parameters after {spec.check_steps} steps, batch norm in eval mode", train(count), train(1))]
+    return [
+        same_parameters(f"parameters after {spec.check_steps} steps, batch norm in eval mode", train(count), train(1))
+    ]

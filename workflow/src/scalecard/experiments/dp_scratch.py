@@ -51,9 +51,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         )
     for name, run in runs.items():
         case: Case = {"devices": len(run.devices), "batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
-        yield Record(
-            case=case, metric="epoch_time", unit="s", samples=seconds[name], checks=checks[len(run.devices)]
-        )
+        yield Record(case=case, metric="epoch_time", unit="s", samples=seconds[name], checks=checks[len(run.devices)])
         yield Record(case=case, metric="accuracy", unit="fraction", samples=run.accuracies)
     if len(devices) == 1:
         note = "needs 2 devices, this machine has 1"
@@ -97,6 +95,8 @@ def _checks(spec: Spec, devices: Sequence[Device], dataset: data.Dataset) -> lis
 
     reference = train(devices[:1], "naive")
     return [
-        same_parameters(f"parameters after {spec.check_steps} steps, {name} all-reduce", train(devices, name), reference)
+        same_parameters(
+            f"parameters after {spec.check_steps} steps, {name} all-reduce", train(devices, name), reference
+        )
         for name in ALGORITHMS
     ]

@@ -43,7 +43,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
             case: Case = {"model": part, "strategy": "model parallel", "devices": 2}
-            yield Record(case=case, metric="time", unit="s", status="skipped", note="needs 2 devices, this machine has 1")
+            yield Record(
+                case=case, metric="time", unit="s", status="skipped", note="needs 2 devices, this machine has 1"
+            )
     with open_devices(machine, min(2, machine.num_devices)) as devices:
         yield from _toy(spec, devices)
         yield from _resnet50(spec, devices)
@@ -86,8 +88,12 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     works: dict[str, measure.Work] = {}
     models = {}
     for strategy, used in _strategies(devices).items():
-        models[strategy] = ModelParallel(resnet50_stages(seed=spec.seed, num_classes=spec.num_classes), used, lr=spec.lr)
-        works[strategy] = partial(_train, models[strategy], *one_hot_images(load, used[0].torch, used[-1].torch), spec.batches)
+        models[strategy] = ModelParallel(
+            resnet50_stages(seed=spec.seed, num_classes=spec.num_classes), used, lr=spec.lr
+        )
+        works[strategy] = partial(
+            _train, models[strategy], *one_hot_images(load, used[0].torch, used[-1].torch), spec.batches
+        )
     if len(devices) > 1:
         works |= {name: partial(stage.run, spec.batches) for name, stage in _stages_alone(spec, devices, load).items()}
     case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from scalecard import measure, progress
@@ -46,7 +45,9 @@ class Spec(Common):
 
     def __post_init__(self) -> None:
         if self.image_size < 64:
-            raise ValueError(f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value a channel")
+            raise ValueError(
+                f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value a channel"
+            )
         for size in self.split_sizes:
             if size > self.batch_size:
                 raise ValueError(f"split_sizes = {size}: must be at most batch_size = {self.batch_size}")
@@ -90,7 +91,9 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
     checks: dict[str, list[Check]] = {}
     models: dict[str, ModelParallel] = {}
 
-    def add(key: str, implementation: str, strategy: type[ModelParallel], used: list[Device], size: int, step: Step) -> None:
+    def add(
+        key: str, implementation: str, strategy: type[ModelParallel], used: list[Device], size: int, step: Step
+    ) -> None:
         if implementation not in models:
             stages = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
             models[implementation] = strategy(stages, used, lr=spec.lr)
@@ -103,7 +106,9 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
     add("model parallel", "model parallel", ModelParallel, devices, whole, ModelParallel.step)
     for name, (strategy, at_size) in _implementations().items():
         progress.say(f"proving equality of {name}")
-        check = proof_of_equality(name, small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy)
+        check = proof_of_equality(
+            name, small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy
+        )
         for size in spec.split_sizes:
             add(f"{name} {size}", name, strategy, devices, size, at_size(size))
             checks[f"{name} {size}"] = [check]

@@ -1,10 +1,9 @@
 """Data parallelism from scratch: parameters on every device, the minibatch scattered, gradients all-reduced.
 
-    batch --scatter--> shard d --> summed loss --> gradient d --all-reduce--> p_d -= lr / batch size * sum
+batch --scatter--> shard d --> summed loss --> gradient d --all-reduce--> p_d -= lr / batch size * sum
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,7 +41,8 @@ class ScratchDataParallel:
 
     def scores(self, images: Tensor) -> Tensor:
         """Class scores by the first replica, waited for."""
-        return self.devices[0].call(_inference, images, self.replicas[0])
+        scores: Tensor = self.devices[0].call(_inference, images, self.replicas[0])
+        return scores
 
 
 def _shard(batch: Batch, index: int, count: int, device: torch.device) -> Batch:
@@ -63,5 +63,5 @@ def _sgd(parameters: list[Tensor], gradients: list[Tensor], lr: float, batch: Ba
 
 
 @torch.no_grad()
-def _inference(images: Tensor, parameters: list[Tensor]) -> Any:
+def _inference(images: Tensor, parameters: list[Tensor]) -> Tensor:
     return lenet(images, parameters)

@@ -56,7 +56,7 @@ class Stepper:
 
     def _backward(self, *, synchronise: bool) -> None:
         local = isinstance(self.model, DistributedDataParallel) and not synchronise
-        with self.model.no_sync() if local else nullcontext():
+        with self.model.no_sync() if local else nullcontext():  # type: ignore[operator]
             functional.cross_entropy(self.model(self.images), self.labels).backward()
 
     def _update(self) -> None:

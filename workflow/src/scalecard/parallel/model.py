@@ -1,7 +1,7 @@
 """Model parallelism: consecutive stages of a network on consecutive devices, one minibatch at a time.
 
-    device 0   | F0            B0 |
-    device 1   |    F1      B1    |      one device computes, the other one waits
+device 0   | F0            B0 |
+device 1   |    F1      B1    |      one device computes, the other one waits
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,6 @@ Two executors over the stages of ModelParallel: the textbook's, where one thread
 backward of the whole batch, and our own, which follows a schedule (schedules.py) and runs backward stage by stage.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -36,7 +35,7 @@ def _concatenate(*parts: Tensor) -> Tensor:
 
 @dataclass
 class _Cut:
-    """What crosses a stage in one micro-batch: its input as a leaf, and its output (or, last, its share of the loss)."""
+    """One micro-batch at one stage: its input as a leaf, and its output (at the last stage, its share of the loss)."""
 
     leaf: Tensor
     output: Tensor
@@ -90,5 +89,3 @@ def _backward_cut(cut: _Cut, gradient: Tensor | None) -> Tensor | None:
         gradient = gradient.to(cut.output.device, non_blocking=True)
     torch.autograd.backward(cut.output, gradient)
     return cut.leaf.grad
-
-

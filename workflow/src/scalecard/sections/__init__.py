@@ -9,7 +9,6 @@ import pkgutil
 from dataclasses import dataclass
 from types import ModuleType
 
-
 SHARED = ("charts", "style", "words")
 
 

@@ -24,8 +24,12 @@ def plot(results: Sequence[Result]) -> Figure:
         bandwidth = data.assign(value=2 * (data["devices"] - 1) / data["devices"] * data["bytes"] / data["value"] / 1e9)
         charts.lines(bandwidth, x="bytes", hue="algorithm", axes=left)
         charts.lines(data, x="bytes", hue="algorithm", axes=right)
-    left.set(xlabel="bytes a device", ylabel="bus bandwidth (GB/s)", xscale="log", yscale="log", title="bus bandwidth")
-    right.set(xlabel="bytes a device", ylabel="time (s)", xscale="log", yscale="log", title="time")
+    left.set(
+        xlabel="size on each device", ylabel="bus bandwidth (GB/s)", xscale="log", yscale="log", title="bus bandwidth"
+    )
+    right.set(xlabel="size on each device", ylabel="time (s)", xscale="log", yscale="log", title="time")
+    for axes in (left, right):
+        charts.byte_ticks(axes, results[0].spec["bytes"])
     sns.despine(figure)
     return figure
 
@@ -49,10 +53,10 @@ def _best(result: Result, records: list[Record]) -> list[Finding]:
     best = max(records, key=busbw)
     spec = reference.gpu_spec(style.device_name(result))
     limit = spec.nvlink_one_way_gbs if spec else None
-    share = f", {busbw(best) / limit:.0%} of the link's {limit:g} GB/s one way".replace("%", " %") if limit else ""
+    share = f", {style.percent(busbw(best) / limit)} of the link's {limit:g} GB/s one way" if limit else ""
     text = (
         f"The best all-reduce over {best.case['devices']} devices is {best.case['algorithm']}'s: bus bandwidth"
-        f" {busbw(best):.3g} GB/s at {style.count_bytes(best.case['bytes'])}{share}."
+        f" {words.rate(best, busbw(best) * best.median)} GB/s at {style.count_bytes(best.case['bytes'])}{share}."
     )
     return [Finding(text=text, headline=f"{busbw(best):.3g} GB/s bus bandwidth", priority=14)]
 
@@ -62,7 +66,9 @@ def _ring(records: list[Record]) -> list[Finding]:
     if not {"ring", "naive"} <= set(top):
         return []
     size = style.count_bytes(top["ring"].case["bytes"])
-    text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce") + f", at {size}."
+    text = (
+        words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce") + f", at {size}."
+    )
     return [Finding(text=text, priority=40)]
 
 

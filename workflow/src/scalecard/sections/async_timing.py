@@ -13,7 +13,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard import reference
-from scalecard.schema import Record, Result
+from scalecard.schema import Case, Record, Result
 from scalecard.sections import Finding, charts, style, words
 
 MODES = ("serial", "concurrent")
@@ -31,7 +31,10 @@ def plot(results: Sequence[Result]) -> Figure:
     clocks = {"enqueue_time": "enqueued", "time": "complete"}
     parts = [words.frame(results, m, mode="single", dtype="float32").assign(clock=c) for m, c in clocks.items()]
     charts.lines(pd.concat(parts), x="size", hue="clock", axes=right)
-    right.set(xlabel="matrix size n (n x n)", ylabel="time (s)", title="enqueued, and complete", xscale="log", yscale="log")
+    right.set(
+        xlabel="matrix size n (n x n)", ylabel="time (s)", title="enqueued, and complete", xscale="log", yscale="log"
+    )
+    charts.ticks(right, sorted(results[0].spec["sizes"]))
     sns.despine(figure)
     return figure
 
@@ -43,7 +46,7 @@ def findings(results: Sequence[Result]) -> list[Finding]:
 
 def published(result: Result) -> dict[str, float]:
     """Our values of the published metrics, where the workload is the same: 50 products of 4000 x 4000."""
-    case = {"dtype": "float32", "size": 4000, "products": 50}
+    case: Case = {"dtype": "float32", "size": 4000, "products": 50}
     ours = {
         "time_with_sync": result.find("time", mode="single", **case),
         "time_without_sync": result.find("enqueue_time", mode="single", **case),
@@ -55,19 +58,21 @@ def published(result: Result) -> dict[str, float]:
     return {metric: record.median for metric, record in ours.items() if record}
 
 
-def tflops(record: Record) -> float:
-    """2 n^3 operations a product, over the median time, in TFLOP/s."""
-    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+def _tera_operations(record: Record) -> float:
+    """2 n^3 operations a product, in units of 10^12."""
+    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / 1e12
 
 
 def _rates(result: Result) -> list[Finding]:
-    found = []
+    found: list[Finding] = []
     spec = reference.gpu_spec(style.device_name(result))
     for dtype in dict.fromkeys(r.case["dtype"] for r in result.select("time", mode="single")):
         record = words.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
-        rate, peak = tflops(record), spec and spec.peak_tflops.get(str(dtype))
-        share = f", {rate / peak:.0%} of the device's peak of {peak:g}".replace("%", " %") if peak else ""
-        text = f"One device multiplies {dtype} matrices of size {record.case['size']} at {rate:.3g} TFLOP/s{share}."
+        work, peak = _tera_operations(record), spec and spec.peak_tflops.get(str(dtype))
+        rate = work / record.median
+        share = f", {style.percent(rate / peak)} of the device's peak of {peak:g}" if peak else ""
+        size = record.case["size"]
+        text = f"One device multiplies {dtype} matrices of size {size} at {words.rate(record, work)} TFLOP/s{share}."
         found.append(Finding(text=text, headline=f"{rate:.3g} TFLOP/s {dtype}", priority=30 if found else 12))
     return found
 
@@ -95,5 +100,7 @@ def _concurrency(result: Result) -> list[Finding]:
     if concurrent is None:
         return []
     gain = words.times(concurrent, serial[0])
-    text = f"Enqueued on {count} devices at once, the same work is done {gain} as fast as one by one; ideal is {count}x."
+    text = (
+        f"Enqueued on {count} devices at once, the same work is done {gain} as fast as one by one; ideal is {count}x."
+    )
     return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=15)]

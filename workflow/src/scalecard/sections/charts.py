@@ -69,8 +69,9 @@ def accuracies(data: pd.DataFrame, *, hue: str, axes: Axes) -> None:
     shown = data.assign(epoch=data["index"] + 1, **{hue: data[hue].astype(str)})
     lines(shown, x="epoch", hue=hue, axes=axes)
     axes.set(xlabel="epoch", ylabel="test accuracy", title="accuracy after each epoch", ylim=(0, 1))
-    if axes.get_legend():
-        axes.get_legend().set_title(hue.replace("_", " "))
+    explained = axes.get_legend()
+    if explained:
+        explained.set_title(hue.replace("_", " "))
 
 
 def intervals(rows: Sequence[tuple[str, str, float, float, float]], *, axes: Axes) -> None:
@@ -87,6 +88,18 @@ def intervals(rows: Sequence[tuple[str, str, float, float, float]], *, axes: Axe
     axes.invert_yaxis()
     if len(platforms) > 1:
         legend(axes)
+
+
+def ticks(axes: Axes, values: Sequence[float], *, every: int = 1) -> None:
+    """Ticks of a logarithmic axis at the values measured (or at every second one), and nowhere else."""
+    axes.set_xticks(list(values)[::every], [f"{value:g}" for value in values][::every])
+    axes.set_xticks([], minor=True)
+
+
+def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
+    """The same for sizes, in KiB and MiB."""
+    axes.set_xticks(list(values)[::2], [style.count_bytes(value) for value in values][::2], rotation=30)
+    axes.set_xticks([], minor=True)
 
 
 def legend(axes: Axes) -> None:

@@ -26,7 +26,8 @@ def plot(results: Sequence[Result]) -> Figure:
     matrix["value"] = matrix["bytes"] / matrix["value"] / 1e9
     matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
     charts.lines(matrix, x="bytes", hue="copy", axes=right)
-    right.set(xlabel="bytes", ylabel="rate (GB/s)", title="one copy", xscale="log", yscale="log")
+    right.set(xlabel="size", ylabel="rate (GB/s)", title="one copy", xscale="log", yscale="log")
+    charts.byte_ticks(right, results[0].spec["bytes"])
     sns.despine(figure)
     return figure
 
@@ -54,17 +55,21 @@ def _rate(record: Record) -> float:
 
 
 def _rates(result: Result) -> list[Finding]:
-    found = []
+    found: list[Finding] = []
     records = result.select("time", part="matrix")
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
         best = max((r for r in records if r.case["direction"] == direction), key=_rate)
         limit, name = _limit(result, direction)
-        share = f", {_rate(best) / limit:.0%} of {name} ({limit:.3g} GB/s one way)".replace("%", " %") if limit else ""
+        share = f", {style.percent(_rate(best) / limit)} of {name} ({limit:.3g} GB/s one way)" if limit else ""
+        rate = words.rate(best, float(best.case["bytes"] or 0) / 1e9)
+        call = str(best.case["call"]).replace("_", "-")
         text = (
-            f"{direction.capitalize()}, the best copy runs at {_rate(best):.3g} GB/s{share}:"
-            f" {style.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {best.case['call']}."
+            f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
+            f" {style.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}."
         )
-        found.append(Finding(text=text, headline=f"{_rate(best):.3g} GB/s {direction}", priority=18 if not found else 35))
+        found.append(
+            Finding(text=text, headline=f"{_rate(best):.3g} GB/s {direction}", priority=18 if not found else 35)
+        )
     return found
 
 
@@ -87,5 +92,7 @@ def _overlap(result: Result) -> list[Finding]:
     overlapped = result.find("time", part="textbook", step="overlapped")
     if not (serial and overlapped):
         return []
-    text = words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
+    text = (
+        words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
+    )
     return [Finding(text=text, headline=f"{words.times(overlapped, serial).split()[0]} by overlap", priority=25)]

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from scalecard.schema import Record, Result
 from scalecard.sections import Finding, charts, style, words
+from scalecard.stats import Interval, Ratio
 
 APART = ("default", "no_sync", "all-reduce alone")  # what takes the step apart: no option to choose
 
@@ -70,8 +71,10 @@ def _scaling(result: Result, model: str) -> list[Finding]:
         count = int(str(most[0].case["devices"]))
         ratio = words.inverse(most[0].over(single))
         efficiency = ratio.value / count if kind == "strong" else ratio.value
-        share = f"{efficiency:.0%}".replace("%", " %")
-        speed = f"{efficiency * count:.2f}x the samples/s of one rank"
+        share = style.percent(efficiency)
+        per_rank = 1 if kind == "strong" else count
+        bounds = ratio.interval and Interval(ratio.interval.low * per_rank, ratio.interval.high * per_rank)
+        speed = f"{words.factor(Ratio(ratio.value * per_rank, bounds))} the samples/s of one rank"
         text = f"DDP's {kind} scaling of {model} on {count} ranks is {share} efficient: {speed}."
         priority = 8 if model == result.spec["models"][-1] else 32
         found.append(Finding(text=text, headline=f"{share} {kind} scaling, {count} ranks", priority=priority))

@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.schema import Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard.sections import Finding, charts, words
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -37,7 +37,9 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     result = results[0]
     base = result.select("epoch_time", devices=1)
     if not base:
-        return [Finding(text=f"Not measured: {words.reason(result, 'epoch_time')}.", headline="not measured", priority=90)]
+        return [
+            Finding(text=f"Not measured: {words.reason(result, 'epoch_time')}.", headline="not measured", priority=90)
+        ]
     found = [_speed(result)]
     skipped = words.reason(result, "epoch_time")
     if skipped:
@@ -74,7 +76,9 @@ def _accuracy(result: Result) -> list[Finding]:
         f" {len(small.samples)} epochs"
     )
     told = abs(after - before) > error
-    text += ": so much of the textbook's difference is not the devices' doing." if told else ": no difference can be told."
+    text += (
+        ": so much of the textbook's difference is not the devices' doing." if told else ": no difference can be told."
+    )
     return [Finding(text=text, priority=42)]
 
 

@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.schema import Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard.sections import Finding, charts, words
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -31,7 +31,9 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     single = result.find("epoch_time", devices=1)
     most = words.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
-        return [Finding(text=f"Not compared: {words.reason(result, 'epoch_time')}.", headline="one device", priority=90)]
+        return [
+            Finding(text=f"Not compared: {words.reason(result, 'epoch_time')}.", headline="one device", priority=90)
+        ]
     count = most[0].case["devices"]
     gain = words.times(most[0], single)
     found = [

@@ -33,7 +33,7 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     text = words.versus("Plain model parallelism on two devices", cut.over(single), "one device")
     idle = [1 - busy.median / cut.median for busy in _stages(result)]
     if idle:
-        shares = " and ".join(f"{max(0.0, share):.0%}".replace("%", " %") for share in idle)
+        shares = " and ".join(style.percent(max(0.0, share)) for share in idle)
         text += f", because the devices idle {shares} of the time"
     ratio = cut.over(single)
     return [

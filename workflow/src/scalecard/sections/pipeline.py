@@ -29,12 +29,15 @@ def plot(results: Sequence[Result]) -> Figure:
     for name in LINES if len(data) else ():
         record = results[0].find("time", implementation=name)
         if record:
-            axes.axhline(record.median, color=style.colour(name), linestyle="--" if name == LINES[0] else "-.", label=name)
+            axes.axhline(
+                record.median, color=style.colour(name), linestyle="--" if name == LINES[0] else "-.", label=name
+            )
     fit = fitted(results[0])
     if fit:
         sizes = np.geomspace(min(fit.sizes), max(fit.sizes), 60)
         axes.plot(sizes, [fit.predict(size) for size in sizes], ":", color=style.colour("ideal"), label="ideal, fitted")
     axes.set(xlabel="split size (samples)", ylabel="time of one batch (s)", xscale="log")
+    charts.ticks(axes, sorted(results[0].spec["split_sizes"]))
     axes.set_ylim(bottom=0)
     charts.legend(axes)
     sns.despine(figure)
@@ -102,8 +105,14 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Findin
     if not own:
         return []
     best = min(own, key=lambda r: r.median)
-    text = words.versus(f"The textbook's pipeline, at its best split size {best.case['split_size']},", best.over(single), "one device")
-    note = "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread" if result.emulated else ""
+    text = words.versus(
+        f"The textbook's pipeline, at its best split size {best.case['split_size']},", best.over(single), "one device"
+    )
+    note = (
+        "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
+        if result.emulated
+        else ""
+    )
     return [Finding(text=f"{text}{note}.", priority=34)]
 
 
@@ -112,9 +121,9 @@ def _ideal(result: Result) -> list[Finding]:
     if fit is None:
         return []
     text = (
-        f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {fit.held_out_error:.0%} on the"
-        f" others; it puts the overhead of a micro-batch at {style.seconds(max(0.0, fit.overhead))} and the best split"
-        f" size at {fit.best_split:.1f}."
+        f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {fit.held_out_error:.0%}"
+        f" on the others; it puts the overhead of a micro-batch at {style.seconds(max(0.0, fit.overhead))} and the"
+        f" best split size at {fit.best_split:.1f}."
     ).replace("%", " %")
     return [Finding(text=text, priority=37)]
 

@@ -31,6 +31,14 @@ def _spread(record: Record) -> str:
     return f"({style.seconds(record.interval.low)} to {style.seconds(record.interval.high)})"
 
 
+def rate(record: Record, amount: float) -> str:
+    """`amount` a sample's time as a rate: '26.1 (25.9 to 26.2)'."""
+    text = f"{amount / record.median:.3g}"
+    if record.interval is None:
+        return f"{text} (n = {len(record.samples)})"
+    return f"{text} ({amount / record.interval.high:.3g} to {amount / record.interval.low:.3g})"
+
+
 def times(new: Record, old: Record) -> str:
     """How many times as fast `new` is: '1.54x (1.50 to 1.58)'."""
     return factor(inverse(new.over(old)))
