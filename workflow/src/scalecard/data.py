@@ -6,8 +6,9 @@ would be what is measured.
 
 import gzip
 import hashlib
-import shutil
+import os
 import socket
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,7 +86,6 @@ def load(name: str, root: Path) -> Dataset:
         try:
             _download(root)
         except (RuntimeError, OSError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
             reason = str(error).strip().splitlines()[-1].strip("<>")
             if name == "fashion-mnist":
                 raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error
@@ -99,8 +99,11 @@ def _download(root: Path) -> None:
     progress.say(f"downloading Fashion-MNIST to {root}")
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)
+    root.mkdir(parents=True, exist_ok=True)
     try:
-        FashionMNIST(str(root), download=True)
+        with tempfile.TemporaryDirectory(dir=root) as partial:  # a killed download never looks like a whole one
+            FashionMNIST(partial, download=True)
+            os.replace(Path(partial, "FashionMNIST"), root / "FashionMNIST")
     finally:
         socket.setdefaulttimeout(previous)
 

@@ -102,8 +102,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     for strategy, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
         proven = checks if strategy == "model parallel" else []
         yield timing.record({**case, "strategy": strategy}, checks=proven)
-    for strategy, model in models.items():
-        yield from peak_memory(works[strategy], model.devices, {**case, "strategy": strategy})
+    yield from peak_memory(({**case, "strategy": s}, works[s], model.devices) for s, model in models.items())
 
 
 def _stages_alone(spec: Spec, devices: list[Device], load: Workload) -> dict[str, StageAlone]:

@@ -115,8 +115,9 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
     progress.doing(f"{len(works)} variants, in rounds")
     for key, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
         yield timing.record(cases[key], checks=checks.get(key, []))
-    for key in works:
-        yield from peak_memory(works[key], models[str(cases[key]["implementation"])].devices, cases[key])
+    yield from peak_memory(
+        (cases[key], work, models[str(cases[key]["implementation"])].devices) for key, work in works.items()
+    )
 
 
 def _rank(ctx: RankContext, spec: Spec, schedule: str, small: Workload, reference: list[Tensor]) -> list[Record]:

@@ -1,6 +1,6 @@
 """ResNet-50 on random images as the model-parallel experiments share it: inputs, proof of equality, peak memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,17 +68,18 @@ def proof_of_equality(
     return same_parameters(f"{name}: parameters after {num_steps} steps, batch norm in eval mode", ours, reference)
 
 
-def peak_memory(work: Callable[[], object], devices: Sequence[Device], case: Case) -> Iterator[Record]:
-    """One record a device: the most bytes torch held there during one call."""
-    for device in {d.index: d for d in devices}.values():
-        at: Case = {**case, "device": device.index}
-        if device.torch.type != "cuda":
+def peak_memory(runs: Iterable[tuple[Case, Callable[[], object], Sequence[Device]]]) -> Iterator[Record]:
+    """One record a case and device: the most bytes torch held there during one call. One skipped record on CPUs."""
+    for case, work, devices in runs:
+        if devices[0].torch.type == "cpu":
             note = "CPU workers share the host's memory: there is no peak of one device"
-            yield Record(case=at, metric="peak_memory", unit="B", status="skipped", note=note)
-            continue
-        device.synchronize()
-        torch.cuda.reset_peak_memory_stats(device.torch)
+            yield Record(case={"model": "resnet50"}, metric="peak_memory", unit="B", status="skipped", note=note)
+            return
+        used = {device.index: device for device in devices}.values()
+        for device in used:
+            torch.cuda.reset_peak_memory_stats(device.torch)
         work()
-        device.synchronize()
-        peak = float(torch.cuda.max_memory_allocated(device.torch))
-        yield Record(case=at, metric="peak_memory", unit="B", samples=[peak])
+        for device in used:
+            device.synchronize()
+            peak = float(torch.cuda.max_memory_allocated(device.torch))
+            yield Record(case={**case, "device": device.index}, metric="peak_memory", unit="B", samples=[peak])
