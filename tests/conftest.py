@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from scalecard import machine as machines
 from scalecard.measure import Rule
 from scalecard.schema import Record, Result

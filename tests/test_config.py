@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT, snakemake
-
 from scalecard import sections, settings, specs
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import functional
-from torchvision.datasets import FashionMNIST
-
 from scalecard import data
 from scalecard.models import lenet, lenet_parameters
 from scalecard.training import accuracy
+from torch.nn import functional
+from torchvision.datasets import FashionMNIST
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-
 from scalecard import machine as machines
 from scalecard import ranks, runner
 from scalecard.devices import device_counts, open_devices
@@ -105,9 +104,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_second_measurement_waits_and_says_for_whom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_measurement_waits_and_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "LOCK", tmp_path / "lock")
     code = (
         f"from scalecard import runner; from pathlib import Path; runner.LOCK = Path({str(tmp_path / 'lock')!r})\n"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
 from scalecard import measure
 from scalecard.measure import Rule
 from scalecard.stats import paired_ratio
@@ -108,7 +107,10 @@ def test_equal_work_is_never_called_different_and_three_percent_is_found(rule: R
 
 @pytest.mark.parametrize(
     "error",
-    [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
 )
 def test_out_of_memory_fails_one_variant_only(rule: Rule, error: Exception) -> None:
     def greedy() -> None:

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import Tensor, nn
-
 from scalecard.devices import Device, open_devices
 from scalecard.machine import Machine
 from scalecard.models import lenet_parameters
@@ -16,6 +14,7 @@ from scalecard.parallel.model import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Action
 from scalecard.proof import ProofFailed, proven
+from torch import Tensor, nn
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from scalecard import schema
 from scalecard.schema import Check, InvalidResult, Record, Result
 
@@ -61,7 +60,9 @@ def test_a_truncated_or_foreign_file_is_refused(tmp_path: Path, text: str) -> No
 
 
 def test_a_failed_check_cannot_be_saved(tmp_path: Path, make_result: Callable[..., Result]) -> None:
-    failed = Record(case={}, metric="time", unit="s", samples=[1.0], checks=[Check(name="x", difference=1, tolerance=0)])
+    failed = Record(
+        case={}, metric="time", unit="s", samples=[1.0], checks=[Check(name="x", difference=1, tolerance=0)]
+    )
     with pytest.raises(Exception, match="True was expected"):
         schema.save(make_result([failed]), tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,6 @@ import math
 import random
 
 import pytest
-
 from scalecard.stats import Interval, Ratio, median_interval, paired_ratio, unpaired_ratio
 
 

@@ -10,7 +10,7 @@ counted (a sample is the slowest rank's).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,19 +50,17 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Scaling over 1..N ranks, the options at N, accuracy."""
-    found = data.load(spec.dataset, Path(spec.data_dir))  # here, where a warning is kept and a download done once
-    spec = replace(spec, dataset=found.name)
+    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     counts = device_counts(machine.num_devices)
     for count in progress.cases(counts, label=lambda n: f"DDP on {n} ranks"):
-        yield from launch(_rank, spec, machine, num_ranks=count, machine=machine)[0]
+        yield from launch(_rank, spec, machine, dataset, num_ranks=count, machine=machine)[0]
     if machine.num_devices == 1:
         note = "needs 2 devices, this machine has 1"
         yield Record(case={"devices": 2}, metric="step_time", unit="s", status="skipped", note=note)
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
-    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images).to(ctx.device)
-    records = []
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) -> list[Record]:
+    dataset, records = shared.to(ctx.device), []
     for model in spec.models:
         progress.doing(f"{model}: proving equality on {ctx.world_size} ranks in float64")
         checks = [_check(ctx, spec, model, dataset)]

@@ -23,7 +23,7 @@ from scalecard.parallel.library_pipeline import LibraryPipeline, library_paramet
 from scalecard.parallel.model import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES
-from scalecard.parallel.workload import Workload, one_hot_images, peak_memory, proof_of_equality, trained
+from scalecard.parallel.workload import Workload, one_hot_images, peak_memory, reference, trained
 from scalecard.proof import same_parameters
 from scalecard.ranks import RankContext, launch
 from scalecard.schema import Case, Check, Record
@@ -64,11 +64,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine, 2) as devices:
         small = Workload(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
         progress.doing("proving equality in float64")
-        reference = trained(small, [devices[0]] * 2, ModelParallel.step, spec.check_steps)
-        yield from _in_process(spec, devices, small)
+        expected = [p.detach().cpu() for p in reference(small, devices[0], spec.check_steps)]
+        yield from _in_process(spec, devices, small, expected)
     empty_cache()
-    for name in progress.cases(list(SCHEDULES), label=lambda n: f"torch.distributed.pipelining, {n}"):
-        yield from launch(_rank, spec, name, small, [p.cpu() for p in reference], num_ranks=2, machine=machine)[0]
+    progress.doing("torch.distributed.pipelining on two ranks")
+    yield from launch(_rank, spec, small, expected, num_ranks=2, machine=machine)[0]
 
 
 def _implementations() -> dict[str, tuple[type[ModelParallel], Callable[[int], Step]]]:
@@ -84,7 +84,7 @@ def _fixed(step: Step, split_size: int, **options: object) -> Step:
     return partial(step, split_size=split_size, **options)
 
 
-def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[Record]:
+def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: list[Tensor]) -> Iterator[Record]:
     load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
     works: dict[str, measure.Work] = {}
     cases: dict[str, Case] = {}
@@ -106,9 +106,8 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
     add("model parallel", "model parallel", ModelParallel, devices, whole, ModelParallel.step)
     for name, (strategy, at_size) in _implementations().items():
         progress.say(f"proving equality of {name}")
-        check = proof_of_equality(
-            name, small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy
-        )
+        ours = trained(small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy)
+        check = same_parameters(_proof_name(name, spec), ours, expected)
         for size in spec.split_sizes:
             add(f"{name} {size}", name, strategy, devices, size, at_size(size))
             checks[f"{name} {size}"] = [check]
@@ -120,15 +119,23 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload) -> Iterator[
     )
 
 
-def _rank(ctx: RankContext, spec: Spec, schedule: str, small: Workload, reference: list[Tensor]) -> list[Record]:
-    """torch.distributed.pipelining with one stage a rank, every split size that divides the batch."""
+def _proof_name(implementation: str, spec: Spec) -> str:
+    return f"{implementation}: parameters after {spec.check_steps} steps, batch norm in eval mode"
+
+
+def _rank(ctx: RankContext, spec: Spec, small: Workload, expected: list[Tensor]) -> list[Record]:
+    """torch.distributed.pipelining with one stage a rank."""
+    first = len(list(resnet50_stages(seed=0)[0].parameters()))
+    mine = expected[:first] if ctx.rank == 0 else expected[first:]
+    return [record for schedule in SCHEDULES for record in _library(ctx, spec, schedule, small, mine)]
+
+
+def _library(ctx: RankContext, spec: Spec, schedule: str, small: Workload, mine: list[Tensor]) -> list[Record]:
+    """One of the library's schedules, every split size that it takes."""
     name = f"torch {schedule}"
     progress.doing(f"{name}: proving equality in float64")
     ours = library_parameters(ctx, small, schedule, spec.check_steps)
-    first = len(list(resnet50_stages(seed=0)[0].parameters()))
-    mine = reference[:first] if ctx.rank == 0 else reference[first:]
-    label = f"{name}: parameters after {spec.check_steps} steps, batch norm in eval mode, rank {ctx.rank}"
-    check = ctx.everyone(same_parameters(label, ours, mine))
+    check = ctx.everyone(same_parameters(f"{_proof_name(name, spec)}, rank {ctx.rank}", ours, mine))
     load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
     records, works = [], {}
     module = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)[ctx.rank]
