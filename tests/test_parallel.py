@@ -127,7 +127,7 @@ def test_a_schedule_does_everything_once_and_in_order(name: str, p: int, m: int)
 
 
 def test_a_difference_beyond_the_tolerance_is_refused() -> None:
-    with pytest.raises(ProofFailed, match="differs by 0.001"):
+    with pytest.raises(ProofFailed, match=r"differs by 0\.001"):
         proven("parameters", 1e-3, 1e-10)
     with pytest.raises(ProofFailed):
         proven("parameters", float("nan"), 1e-10)

@@ -1,5 +1,6 @@
-"""Real workflow runs in a copy of the project, at the smoke scale: all of it, nothing to do, edits, kills, bad files."""
+"""Real workflow runs in a copy of the project, at the smoke scale: whole, nothing to do, edits, kills, bad files."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -61,7 +62,7 @@ def test_every_parallel_case_was_proven(measured: Path) -> None:
 
 def test_measurements_never_overlap(measured: Path) -> None:
     spans = sorted((r.started, r.finished) for r in results(measured).values())
-    for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+    for (_, end), (start, _) in itertools.pairwise(spans):
         assert datetime.fromisoformat(end) <= datetime.fromisoformat(start)
 
 

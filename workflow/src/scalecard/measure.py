@@ -12,7 +12,7 @@ import math
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
@@ -165,9 +165,23 @@ def _out_of_memory_into(timing: Timing) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        timing.failure = f"out of memory: {str(error).splitlines()[0][:200]}"
+        timing.failure = _out_of_memory(error)
         timing.completion.clear()
         timing.enqueue.clear()
+
+
+def guarded(records: Iterable[Record], case: Case, *, metric: str = "time") -> Iterator[Record]:
+    """The records of one sweep point, or, where preparing it runs out of memory, one failed record that says so."""
+    try:
+        yield from records
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        yield Record(case=case, metric=metric, unit="s", status="failed", note=_out_of_memory(error))
+
+
+def _out_of_memory(error: BaseException) -> str:
+    return f"out of memory: {(str(error).splitlines() or [''])[0][:200]}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -48,7 +48,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from _textbook(spec, devices[:2])
         wanted = [(count, size) for count in counts for size in spec.bytes]
         for count, size in progress.cases(wanted, label=lambda c: f"from scratch, {c[0]} devices, {c[1]} bytes"):
-            yield from _from_scratch(spec, devices[:count], size)
+            at: Case = {"algorithm": "from scratch", "devices": count, "bytes": size}
+            yield from measure.guarded(_from_scratch(spec, devices[:count], size), at)
     empty_cache()
     for count in progress.cases(counts, label=lambda n: f"torch.distributed, {n} ranks"):
         yield from launch(_rank, spec, num_ranks=count, machine=machine)[0]
@@ -100,15 +101,20 @@ def _integers(size: int, seed: int, *, rank: int) -> Tensor:
 
 def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
     """torch.distributed's all-reduce, every size."""
-    records = []
+    records: list[Record] = []
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.world_size} ranks, {s} bytes"):
-        values = [_integers(size, spec.seed, rank=rank) for rank in range(ctx.world_size)]
-        mine = values[ctx.rank].to(ctx.device, copy=True)
-        dist.all_reduce(mine)
-        check = same_values("sum on every rank", mine, torch.stack(values).sum(0))
-        zeros = torch.zeros(size // 4, device=ctx.device)
-        works = {"all_reduce": lambda t=zeros: dist.all_reduce(t)}
-        timing = measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx)["all_reduce"]
         case: Case = {"algorithm": "torch.distributed", "devices": ctx.world_size, "bytes": size}
-        records.append(timing.record({**case, "backend": dist.get_backend()}, checks=[check]))
+        case["backend"] = dist.get_backend()
+        records += measure.guarded(_library(ctx, spec, case, size), case)
     return records
+
+
+def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Iterator[Record]:
+    values = [_integers(size, spec.seed, rank=rank) for rank in range(ctx.world_size)]
+    mine = values[ctx.rank].to(ctx.device, copy=True)
+    dist.all_reduce(mine)
+    check = same_values("sum on every rank", mine, torch.stack(values).sum(0))
+    zeros = torch.zeros(size // 4, device=ctx.device)
+    works: dict[str, measure.Work] = {"all_reduce": lambda: dist.all_reduce(zeros)}
+    timing = measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx)["all_reduce"]
+    yield timing.record(case, checks=[check])

@@ -43,7 +43,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             )
         wanted = [(d, s, t, size) for d, s, t in _directions(machine, devices) for size in spec.bytes]
         for case in progress.cases(wanted, label=lambda c: f"{c[0]}, {c[3]} bytes"):
-            yield from _matrix_point(spec, *case)
+            at: Case = {"part": "matrix", "direction": case[0], "bytes": case[3]}
+            yield from measure.guarded(_matrix_point(spec, *case), at)
 
 
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:

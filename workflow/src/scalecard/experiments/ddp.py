@@ -60,15 +60,17 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) -> list[Record]:
-    dataset, records = shared.to(ctx.device), []
+    dataset, records = shared.to(ctx.device), list[Record]()
     for model in spec.models:
         progress.doing(f"{model}: proving equality on {ctx.world_size} ranks in float64")
         checks = [_check(ctx, spec, model, dataset)]
-        records += list(_scaling(ctx, spec, model, dataset, checks))
+        case: Case = {"model": model, "devices": ctx.world_size}
+        records += measure.guarded(_scaling(ctx, spec, model, dataset, checks), case, metric="step_time")
         if ctx.world_size == machine.num_devices > 1:
-            records += list(_options(ctx, spec, model, dataset, checks))
+            records += measure.guarded(_options(ctx, spec, model, dataset, checks), case, metric="step_time")
     for model in spec.accuracy_models:
-        records += list(_accuracy(ctx, spec, model, dataset))
+        case = {"model": model, "devices": ctx.world_size}
+        records += measure.guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
     return records
 
 

@@ -48,7 +48,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         checks = {n: _checks(spec, devices[0], n, dataset) for n in usable if n > 1}
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
-            yield from _grid_point(spec, devices, usable, dataset, batch_size, lr, checks)
+            records = _grid_point(spec, devices, usable, dataset, batch_size, lr, checks)
+            yield from measure.guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record(case={"devices": count}, metric="epoch_time", unit="s", status="skipped", note=note)

@@ -1,4 +1,4 @@
-"""ResNet-50 on random images as the model-parallel experiments share it: inputs, training for the proof, peak memory."""
+"""ResNet-50 on random images, shared by the experiments that cut it: inputs, training for the proof, peak memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
