@@ -17,3 +17,5 @@ rule all:
     default_target: True
     input:
         rules.report.output.html,
+        expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks),
+        expand("results/figures/{name}.png", name=SETTINGS.blocks),
