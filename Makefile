@@ -31,7 +31,7 @@ check: $(VENV)/testing
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
-	$(RUN) snakemake --lint
+	$(RUN) python tests/lint.py
 
 # Ratios measured side by side in one run, against what the project promises.
 bench: $(VENV)/testing

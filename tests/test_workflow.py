@@ -148,15 +148,15 @@ def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(measured: Path)
 
 
 def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(measured: Path) -> None:
-    target = measured / "results" / machines.probe().slug / "ddp.json"
+    target = measured / "results" / machines.probe().slug / "pipeline.json"
     target.unlink()
     running = start(measured, str(target.relative_to(measured)), *SMOKE)
-    orphan = wait_until_measuring("ddp")
+    orphan = wait_until_measuring("pipeline")
     running.kill()
     running.wait(30)
-    assert measuring("ddp") == [orphan], "it lives on"
+    assert measuring("pipeline") == [orphan], "it lives on"
     snakemake(measured, "--unlock")
     done = snakemake(measured, *SMOKE)
-    assert "ddp" in jobs(done)
+    assert "pipeline" in jobs(done)
     assert f"waiting for process {orphan}" in done.stdout
     assert schema.load(target).records

@@ -16,15 +16,14 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import ToTensor
-
 from scalecard import data, measure, schema
 from scalecard.devices import open_devices
 from scalecard.machine import probe
 from scalecard.models import lenet, lenet_parameters
 from scalecard.parallel.data import ScratchDataParallel
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import ToTensor
 
 ROOT = Path(__file__).parents[2]
 BATCH, LR = 256, 0.2
@@ -91,7 +90,13 @@ def overhead_of_measuring() -> float:
     """Wall time of rounds() over that of a bare loop of as many calls, alternating; the smallest of five."""
     x = torch.rand(256, 256)
     rule = measure.Rule(
-        warmup_seconds=0, block_seconds=0.02, min_rounds=40, max_rounds=40, min_seconds=9, max_seconds=99, precision=0.01
+        warmup_seconds=0,
+        block_seconds=0.02,
+        min_rounds=40,
+        max_rounds=40,
+        min_seconds=9,
+        max_seconds=99,
+        precision=0.01,
     )
     calls = 0
 
@@ -122,7 +127,9 @@ def dag_over_experiments(scale: str) -> float:
         command = [sys.executable, "-m", "snakemake", "--cores", "all", *extra]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ)
         wall = time.perf_counter() - start
-        own = sum(_seconds(schema.load(p)) for p in Path(folder, "results").glob("*/*.json") if p.name != "machine.json")
+        own = sum(
+            _seconds(schema.load(p)) for p in Path(folder, "results").glob("*/*.json") if p.name != "machine.json"
+        )
     print(f"  the workflow took {wall:.0f} s, its experiments {own:.0f} s")
     return wall / own
 

@@ -54,5 +54,10 @@ def title_of(wildcards):
     return settings.title(wildcards.name)
 
 
+def folder_of_figures(wildcards, input):
+    """Where the report finds the figures."""
+    return os.path.dirname(input.figures[0])
+
+
 wildcard_constraints:
     name="[a-z][a-z0-9_]*",

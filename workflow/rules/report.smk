@@ -15,7 +15,7 @@ rule report:
     resources:
         machine=10,
     params:
-        figures="results/figures",
+        figures=folder_of_figures,
     shell:
         "python -m scalecard report --results {input.results} --figures {params.figures}"
         " --output {output.html} 2>&1 | tee {log}"

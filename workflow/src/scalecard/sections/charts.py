@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from scalecard.sections import style
 
@@ -69,6 +70,7 @@ def accuracies(data: pd.DataFrame, *, hue: str, axes: Axes) -> None:
     shown = data.assign(epoch=data["index"] + 1, **{hue: data[hue].astype(str)})
     lines(shown, x="epoch", hue=hue, axes=axes)
     axes.set(xlabel="epoch", ylabel="test accuracy", title="accuracy after each epoch", ylim=(0, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     explained = axes.get_legend()
     if explained:
         explained.set_title(hue.replace("_", " "))

@@ -7,6 +7,7 @@ ideal line. Right: time of a step with each option, relative to the default in t
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
@@ -20,17 +21,28 @@ APART = ("default", "no_sync", "all-reduce alone")  # what takes the step apart:
 def plot(results: Sequence[Result]) -> Figure:
     """Samples per second by ranks; relative step time by option."""
     figure, (left, right) = plt.subplots(1, 2)
-    scaling = words.frame(results, "step_time")
-    scaling = scaling[scaling["scaling"].isin(["strong", "weak"])]
-    scaling = scaling.assign(value=scaling["batch_size"] / scaling["value"])
-    scaling["kind"] = scaling["model"] + ", " + scaling["scaling"]
+    scaling = _throughput(results)
     charts.lines(scaling, x="devices", hue="kind", axes=left)
+    for _, first in scaling[scaling["devices"] == 1].groupby("model"):
+        counts = sorted(scaling["devices"].unique())
+        ideal = [first["value"].median() * count for count in counts]
+        left.plot(counts, ideal, ":", color=style.colour("ideal"), label="ideal")
+    charts.legend(left)
     left.set(xlabel="ranks", ylabel="samples/s", title="scaling", yscale="log")
     left.set_xticks(sorted(scaling["devices"].unique()))
     charts.intervals(_relative(results), axes=right)
     right.set(xlabel="time relative to the default", ylabel="", title=f"options, {results[0].spec['models'][-1]}")
     sns.despine(figure)
     return figure
+
+
+def _throughput(results: Sequence[Result]) -> pd.DataFrame:
+    """Samples per second; on one rank strong and weak scaling are the same measurement."""
+    steps = words.frame(results, "step_time")
+    steps = steps[steps["scaling"].isin(["strong", "weak"])]
+    single = steps[steps["devices"] == 1].assign(scaling="weak")
+    both = pd.concat([steps, single], ignore_index=True)
+    return both.assign(value=both["batch_size"] / both["value"], kind=both["model"] + ", " + both["scaling"])
 
 
 def _options(result: Result, model: str) -> dict[str, Record]:
