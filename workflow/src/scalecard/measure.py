@@ -142,7 +142,10 @@ def rounds(
 def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
     if done >= rule.max_rounds:
         return f"{rule.max_rounds} rounds"
-    return f"{rule.max_seconds:g} s a variant" if done >= 2 and elapsed >= rule.max_seconds * num_variants else ""
+    limit = rule.max_seconds * num_variants
+    # Below six rounds there is no interval: slow work gets up to thrice the time to have one.
+    spent = elapsed >= limit and (done >= stats.FEWEST or elapsed >= 3 * limit)
+    return f"{rule.max_seconds:g} s a variant" if done >= 2 and spent else ""
 
 
 def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:

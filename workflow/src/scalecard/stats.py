@@ -12,6 +12,7 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
+FEWEST = 6  # samples for an interval of the median at 95 %: 2 / 2**6 < 5 % <= 2 / 2**5
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     idle = [1 - busy.median / cut.median for busy in _stages(result)]
     if idle:
         shares = " and ".join(style.percent(max(0.0, share)) for share in idle)
-        text += f", because the devices idle {shares} of the time"
+        text += f"; the devices idle {shares} of the time"
     ratio = cut.over(single)
     return [
         Finding(text=text + ".", headline=f"{ratio.value:.2f}x one device's time", priority=13),
