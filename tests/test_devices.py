@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from scalecard import machine as machines
 from scalecard import ranks, runner
 from scalecard.devices import device_counts, open_devices
 from scalecard.machine import Machine
+from scalecard.schema import Case, Record
 
 SRC = Path(__file__).parents[1] / "workflow" / "src"
 
@@ -71,6 +73,34 @@ def test_ranks_return_and_agree(machine: Machine) -> None:
 def test_the_rank_that_failed_first_is_named(machine: Machine) -> None:
     with pytest.raises(ranks.RanksFailed, match="rank 1 failed: ValueError: on purpose"):
         ranks.launch(second_fails, num_ranks=2, machine=machine)
+
+
+def second_is_killed(ctx: ranks.RankContext) -> list[Record]:
+    if ctx.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+    return []
+
+
+def second_hangs(ctx: ranks.RankContext) -> list[Record]:
+    if ctx.rank == 1:
+        time.sleep(60)
+    dist.barrier()
+    return []
+
+
+def test_a_killed_rank_is_a_failed_record_that_names_it(machine: Machine) -> None:
+    case: Case = {"devices": 2}
+    (record,) = ranks.measured(second_is_killed, num_ranks=2, machine=machine, case=case, metric="step_time")
+    assert (record.status, record.case, record.samples) == ("failed", case, [])
+    assert "rank 1 was killed by signal 9" in record.note
+
+
+def test_a_rank_that_does_not_answer_ends_the_others_within_the_timeout(machine: Machine) -> None:
+    started = time.monotonic()
+    with pytest.raises(ranks.RankLost, match=r"rank 0 failed: .*waits 3 s for the others"):
+        ranks.launch(second_hangs, num_ranks=2, machine=machine, timeout=timedelta(seconds=3))
+    assert time.monotonic() - started < 45
 
 
 def sleep_long(ctx: ranks.RankContext, pids: str) -> None:

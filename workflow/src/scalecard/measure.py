@@ -143,8 +143,8 @@ def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
     if done >= rule.max_rounds:
         return f"{rule.max_rounds} rounds"
     limit = rule.max_seconds * num_variants
-    # Below six rounds there is no interval: slow work gets up to twice the time to have one.
-    spent = elapsed >= limit and (done >= stats.FEWEST or elapsed >= 2 * limit)
+    # Below six rounds there is no interval: slow work gets up to three times as long to have one.
+    spent = elapsed >= limit and (done >= stats.FEWEST or elapsed >= 3 * limit)
     return f"{rule.max_seconds:g} s a variant" if done >= 2 and spent else ""
 
 

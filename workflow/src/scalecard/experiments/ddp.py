@@ -24,7 +24,7 @@ from scalecard.machine import Machine
 from scalecard.models import MODELS, freeze_batch_norm
 from scalecard.parallel.ddp import Stepper, all_reduce_alone, wrap
 from scalecard.proof import same_parameters
-from scalecard.ranks import RankContext, launch
+from scalecard.ranks import RankContext, measured
 from scalecard.schema import Case, Check, Record
 from scalecard.specs import Common, Positive, Rate, Sweep
 from scalecard.training import Trainer
@@ -53,7 +53,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     counts = device_counts(machine.num_devices)
     for count in progress.cases(counts, label=lambda n: f"DDP on {n} ranks"):
-        yield from launch(_rank, spec, machine, dataset, num_ranks=count, machine=machine)[0]
+        args = (_rank, spec, machine, dataset)
+        yield from measured(*args, num_ranks=count, machine=machine, case={"devices": count}, metric="step_time")
     if machine.num_devices == 1:
         note = "needs 2 devices, this machine has 1"
         yield Record(case={"devices": 2}, metric="step_time", unit="s", status="skipped", note=note)
