@@ -19,7 +19,7 @@ from PIL import Image
 from scalecard import data, measure, schema
 from scalecard.devices import open_devices
 from scalecard.machine import probe
-from scalecard.models import lenet, lenet_parameters
+from scalecard.models import lenet_parameters
 from scalecard.parallel.data import ScratchDataParallel
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
@@ -58,23 +58,31 @@ def input_path(split: data.Split) -> float:
     return faster(lambda: [x.sum() for x, _ in split.batches(BATCH, order)], lambda: [x.sum() for x, _ in loader])
 
 
+def textbook_lenet(images: torch.Tensor, parameters: list[torch.Tensor]) -> torch.Tensor:
+    """LeNet as the textbook writes it, in the layout that its loader gives."""
+    w1, b1, w2, b2, w3, b3, w4, b4 = parameters
+    h1 = functional.avg_pool2d(functional.relu(functional.conv2d(images, w1, b1)), 2, 2)
+    h2 = functional.avg_pool2d(functional.relu(functional.conv2d(h1, w2, b2)), 2, 2)
+    h3 = functional.relu(h2.reshape(len(h2), -1).mm(w3) + b3)
+    return h3.mm(w4) + b4
+
+
 def lenet_epoch(split: data.Split) -> float:
-    """One device with all the cores, as the textbook's loop has them."""
+    """All the devices, which share the cores that the textbook's loop has alone."""
     loader = DataLoader(Textbook(split), BATCH, shuffle=True)
     order = torch.Generator().manual_seed(0)
     parameters = [p.requires_grad_() for p in lenet_parameters(seed=0)]
 
     def textbook() -> None:
         for images, labels in loader:
-            loss = functional.cross_entropy(lenet(images, parameters), labels, reduction="sum")
+            loss = functional.cross_entropy(textbook_lenet(images, parameters), labels, reduction="sum")
             loss.backward()
             with torch.no_grad():
                 for parameter in parameters:
                     parameter -= LR / len(labels) * parameter.grad
                     parameter.grad.zero_()
 
-    machine = probe()
-    with open_devices(machine) as devices:
+    with open_devices(probe()) as devices:
         model = ScratchDataParallel(devices, lenet_parameters(seed=0), lr=LR)
 
         def ours() -> None:
