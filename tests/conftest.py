@@ -23,7 +23,14 @@ def machine() -> machines.Machine:
 @pytest.fixture
 def rule() -> Rule:
     return Rule(
-        warmup_seconds=0, block_seconds=0, min_rounds=6, max_rounds=40, min_seconds=0, max_seconds=5, precision=0.01
+        warmup_seconds=0,
+        block_seconds=0,
+        min_rounds=6,
+        max_rounds=40,
+        min_seconds=0,
+        max_seconds=5,
+        precision=0.01,
+        processes=1,
     )
 
 

@@ -19,6 +19,7 @@ QUICK = {
     "min_seconds": 0,
     "max_seconds": 1,
     "precision": 0.5,
+    "processes": 1,
 }
 
 

@@ -89,7 +89,7 @@ def test_the_reason_for_stopping_is_recorded(rule: Rule, changes: dict[str, floa
     works = {"a": machine.work(0.1), "b": machine.work(0.1)}
     timings = measure.rounds(works, devices=[], rule=dataclasses.replace(rule, **changes), clock=machine.clock)
     assert timings["a"].stopped == reason
-    assert timings["a"].record({}).telemetry["stopped"] == reason
+    assert timings["a"].record({}).telemetry[0]["stopped"] == reason
 
 
 def test_equal_work_is_never_called_different_and_three_percent_is_found(rule: Rule) -> None:
@@ -100,7 +100,7 @@ def test_equal_work_is_never_called_different_and_three_percent_is_found(rule: R
             machine = SimulatedMachine(noise=0.02, drift=0.01, seed=seed)
             works = {"a": machine.work(0.02), "b": machine.work(0.02 * factor)}
             timings = measure.rounds(works, devices=[], rule=longer, clock=machine.clock)
-            found.append(paired_ratio(timings["b"].completion, timings["a"].completion).verdict)
+            found.append(paired_ratio([timings["b"].completion], [timings["a"].completion]).verdict)
     assert not {"faster", "slower"} & set(verdicts[1.0])
     assert verdicts[1.03].count("slower") >= 19
 
@@ -135,5 +135,5 @@ def test_every_epoch_is_kept() -> None:
     tested: list[str] = []
     trainers = {"a": lambda: None, "b": lambda: None}
     seconds = measure.epochs(trainers, num_epochs=4, devices=[], after=tested.append)
-    assert {name: len(values) for name, values in seconds.items()} == {"a": 4, "b": 4}
+    assert {name: len(timing.completion) for name, timing in seconds.items()} == {"a": 4, "b": 4}
     assert sorted(tested) == ["a"] * 4 + ["b"] * 4

@@ -17,8 +17,8 @@ CHECKS = [Check(name="parameters after 3 steps", difference=1e-17, tolerance=1e-
 
 
 def timed(metric: str = "time", scale: float = 1.0, **case: str | float) -> Record:
-    telemetry = {"rounds_id": "r", "stopped": "7 rounds"}
     samples = [scale * s for s in SAMPLES]
+    telemetry = [{"count": len(samples), "rounds_id": "r", "stopped": "7 rounds"}]
     return Record(case=case, metric=metric, unit="s", samples=samples, checks=CHECKS, telemetry=telemetry)
 
 

@@ -14,7 +14,7 @@ OK = Record(
     unit="s",
     samples=[0.1, 0.2, 0.3],
     checks=[Check(name="sum", difference=0.0, tolerance=0.0)],
-    telemetry={"stopped": "30 rounds"},
+    telemetry=[{"count": 3, "stopped": "30 rounds"}],
 )
 SKIPPED = Record(case={"devices": 4}, metric="time", unit="s", status="skipped", note="needs 4 devices")
 

@@ -25,9 +25,9 @@ def test_interval_needs_six_samples(count: int, exists: bool) -> None:
 def test_pairing_cancels_drift_that_hides_a_difference() -> None:
     drift = [1 + 0.02 * i for i in range(30)]
     old, new = drift, [1.03 * d for d in drift]
-    assert paired_ratio(new, old).verdict == "slower"
-    assert unpaired_ratio(new, old).verdict == "unclear"
-    assert paired_ratio(new, old).value == pytest.approx(1.03)
+    assert paired_ratio([new], [old]).verdict == "slower"
+    assert unpaired_ratio([new], [old]).verdict == "unclear"
+    assert paired_ratio([new], [old]).value == pytest.approx(1.03)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,14 @@ from torchvision.transforms import ToTensor
 ROOT = Path(__file__).parents[2]
 BATCH, LR = 256, 0.2
 RULE = measure.Rule(
-    warmup_seconds=0.5, block_seconds=0.02, min_rounds=6, max_rounds=12, min_seconds=1, max_seconds=30, precision=0.01
+    warmup_seconds=0.5,
+    block_seconds=0.02,
+    min_rounds=6,
+    max_rounds=12,
+    min_seconds=1,
+    max_seconds=30,
+    precision=0.01,
+    processes=1,
 )
 
 
@@ -105,6 +112,7 @@ def overhead_of_measuring() -> float:
         min_seconds=9,
         max_seconds=99,
         precision=0.01,
+        processes=1,
     )
     calls = 0
 

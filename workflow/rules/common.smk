@@ -8,12 +8,6 @@ sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
 from scalecard import settings
 
-# The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated.
-shell.prefix(
-    f"set -euo pipefail; export PATH={os.path.dirname(sys.executable)}:$PATH"
-    " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
-)
-
 # A measurement takes the whole machine, a figure a tenth of it: measurements never overlap with anything. Registered
 # here, so that no --resources on the command line drops the limit. Local: the nodes of a cluster do not share it.
 if "machine" not in workflow.global_resources:
@@ -28,6 +22,14 @@ try:
     SETTINGS = settings.resolve(config, check=workflow.is_main_process)
 except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
+
+# The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated. What is set
+# here, unlike params, makes nothing run again.
+shell.prefix(
+    f"set -euo pipefail; export PATH={os.path.dirname(sys.executable)}:$PATH"
+    f" SCALECARD_STRICT={SETTINGS.strict:d}"
+    " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
+)
 
 HERE = f"results/{SETTINGS.platform}"
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,12 @@ def main() -> int:
     run.add_argument("--spec", type=json.loads, required=True, help="the merged block as JSON")
     run.add_argument("--machine", type=Path, required=True, help="machine.json of the platform")
     run.add_argument("--output", type=Path, required=True)
+    run.add_argument(
+        "--strict",
+        action="store_true",
+        default=os.environ.get("SCALECARD_STRICT") == "1",  # so that the workflow can set it without remeasuring
+        help="refuse where something else uses the machine",
+    )
     plot = commands.add_parser("plot", help="draw one experiment's figure, as SVG and PNG")
     plot.add_argument("name")
     plot.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
@@ -66,7 +73,7 @@ def _run(args: argparse.Namespace) -> None:
             f" {found.describe()} ({found.fingerprint}); give it a platform label of its own"
         )
     try:
-        runner.run(args.name, args.spec, found, args.output.parent.name, args.output)
+        runner.run(args.name, args.spec, found, args.output.parent.name, args.output, strict=args.strict)
     except proof.ProofFailed as error:
         raise ValueError(f"{args.name}: {error}") from error
 

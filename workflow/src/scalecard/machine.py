@@ -15,13 +15,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from scalecard import nvml
+from scalecard import host, nvml
 
 ROOT = Path(__file__).parents[3]
 LOCK = ROOT / "docker" / "requirements.lock"
 MAX_CPU_DEVICES = 4
+PACKAGES = {
+    "torch": ("torch",),
+    "torchvision": ("torchvision",),
+    "cuda": ("nvidia-cuda-runtime", "cuda-toolkit"),
+    "cudnn": ("nvidia-cudnn-cu13",),
+    "nccl": ("nvidia-nccl-cu13",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +72,16 @@ class Machine:
 
 def probe() -> Machine:
     """Read this machine. GPUs that CUDA_VISIBLE_DEVICES hides do not count."""
-    gpus, cores = nvml.visible_gpus(), usable_cores()
+    gpus, cores = nvml.visible_gpus(), host.usable_cores()
     return Machine(
         kind="cuda" if gpus else "cpu",
         num_devices=len(gpus) or min(cores, MAX_CPU_DEVICES),
         gpus=[gpu.name for gpu in gpus],
-        gpu_uuid_hashes=sorted(_digest(gpu.uuid)[:12] for gpu in gpus),
+        gpu_uuid_hashes=sorted(gpu.uuid_hash for gpu in gpus),
         driver=nvml.driver_version(),
-        cpu=_cpu_model(),
+        cpu=host.cpu_model(),
         cores=cores,
-        software=_digest(LOCK.read_bytes())[:12] if LOCK.exists() else _version("torch") or "unknown",
+        software=_digest(LOCK.read_bytes())[:12] if LOCK.exists() else "unlocked",
     )
 
 
@@ -88,43 +93,25 @@ def from_facts(facts: dict[str, Any]) -> Machine:
 def environment(machine: Machine) -> dict[str, Any]:
     """Everything about hardware and software that a reader may need to judge a number.
 
-    No host names, user names, serial numbers or environment dumps: reports get published.
+    A fact that is not to be had is None, and `missing` says why. No host names, user names, serial numbers or
+    environment dumps: reports get published.
     """
+    missing = nvml.Missing()
     return {
         "fingerprint": machine.fingerprint,
         "emulated": machine.emulated,
         "machine": asdict(machine),
-        "gpus": nvml.details(),
-        "topology": nvml.topology(),
-        "ram_bytes": psutil.virtual_memory().total,
+        "gpus": nvml.details(missing),
+        "topology": nvml.topology(missing),
+        **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
-        "torch": _version("torch"),
-        "torchvision": _version("torchvision"),
-        "cuda": _cuda_version(),
-        "cudnn": _version("nvidia-cudnn-cu13"),
-        "nccl": _version("nvidia-nccl-cu13"),
-        "container": os.environ.get("SCALECARD_IMAGE_DIGEST"),
-        **_commit(),
+        **{name: missing.ask(name, _version_of, packages) for name, packages in PACKAGES.items()},
+        "lock": machine.software,
+        "container": missing.ask("container", _image),
+        **_commit(missing),
+        "missing": missing.reasons,
     }
-
-
-def usable_cores() -> int:
-    """Cores this process may use: its affinity, and the CPU quota of its cgroup where one is set."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
-
-
-def _cpu_model() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return " ".join(found[1].split()) if found else platform.processor() or platform.machine()
 
 
 def _short(name: str) -> str:
@@ -139,24 +126,34 @@ def _digest(data: str | bytes) -> str:
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _cuda_version() -> str | None:
-    return _version("nvidia-cuda-runtime") or _version("cuda-toolkit")
-
-
-def _commit() -> dict[str, str | bool | None]:
-    def git(*args: str) -> str | None:
+def _version_of(packages: tuple[str, ...]) -> str:
+    """The version of the first package that is installed."""
+    for package in packages:
         try:
-            done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    raise OSError(f"{' or '.join(packages)} is not installed")
 
-    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+
+def _image() -> str:
+    try:
+        return os.environ["SCALECARD_IMAGE_DIGEST"]
+    except KeyError:
+        raise OSError("not run in a container of this workflow") from None
+
+
+def _commit(missing: nvml.Missing) -> dict[str, str | bool | None]:
+    commit = missing.ask("commit", _git, "rev-parse", "HEAD")
+    changes = missing.ask("dirty", _git, "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(*args: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, timeout=10)
+    except subprocess.TimeoutExpired as error:
+        raise OSError("git did not answer") from error
+    if done.returncode:
+        raise OSError("not a git repository")
+    return done.stdout.strip()

@@ -7,19 +7,18 @@ every variant once, in shuffled order, so that drift of a busy machine hits all 
 This is the only module that touches clocks. Times are seconds.
 """
 
-import contextlib
 import math
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from scalecard import progress, stats
-from scalecard.schema import Case, Check, Record
+from scalecard import failures, progress, stats, telemetry
+from scalecard.timing import Timing
 
 Work = Callable[[], object]
 Clock = Callable[[], int]
@@ -37,6 +36,7 @@ class Rule:
     max_rounds: Count
     min_seconds: Seconds
     max_seconds: Annotated[float, Field(gt=0)]
+    processes: Annotated[int, Field(ge=1)]
     precision: Annotated[float, Field(gt=0, lt=1)]
 
     def __post_init__(self) -> None:
@@ -51,7 +51,13 @@ class Synchronised(Protocol):
 
 
 class Ranks(Protocol):
-    """What timing needs of the other processes: to start together, and to agree on the slowest."""
+    """What timing needs of the other processes: to start together, and to agree on the slowest.
+
+    One of them leads: it watches the machine's state for all.
+    """
+
+    @property
+    def leads(self) -> bool: ...
 
     def barrier(self) -> None: ...
 
@@ -59,6 +65,8 @@ class Ranks(Protocol):
 
 
 class _Alone:
+    leads = True
+
     def barrier(self) -> None:
         pass
 
@@ -67,33 +75,6 @@ class _Alone:
 
 
 ALONE: Ranks = _Alone()
-
-
-@dataclass(kw_only=True)
-class Timing:
-    """The samples of one variant, one a round: seconds a call until enqueued, and until complete."""
-
-    rounds_id: str
-    iterations: int = 1
-    enqueue: list[float] = field(default_factory=list)
-    completion: list[float] = field(default_factory=list)
-    stopped: str = ""
-    failure: str = ""
-
-    def record(
-        self, case: Case, *, metric: str = "time", enqueue: bool = False, checks: Sequence[Check] = ()
-    ) -> Record:
-        """These samples as a record, or a failed record where the variant ran out of memory."""
-        if self.failure:
-            return Record(case=case, metric=metric, unit="s", status="failed", note=self.failure)
-        return Record(
-            case=case,
-            metric=metric,
-            unit="s",
-            samples=self.enqueue if enqueue else self.completion,
-            checks=list(checks),
-            telemetry={"rounds_id": self.rounds_id, "iterations": self.iterations, "stopped": self.stopped},
-        )
 
 
 def rounds(
@@ -107,36 +88,59 @@ def rounds(
     """Time every variant; the first one is the baseline that the others are compared with.
 
     A variant that runs out of memory is dropped, its Timing says why, and the others go on. With `ranks` a sample is
-    the slowest rank's, and every rank sees the same samples, so all stop in the same round.
+    the slowest rank's, and every rank sees the same samples, so all stop in the same round. Where a GPU was slowed down
+    by heat or by its power supply meanwhile, everything is measured once more, and the telemetry says so.
     """
     bench = _Bench(devices, ranks, clock)
+    timings, slowed = _measure(variants, bench, rule)
+    if slowed:
+        progress.say(f"measuring once more: {slowed}")
+        timings, _ = _measure(variants, bench, rule)
+        for timing in timings.values():
+            timing.state["measured_again"] = slowed
+    return timings
+
+
+def _measure(variants: Mapping[str, Work], bench: "_Bench", rule: Rule) -> tuple[dict[str, Timing], str]:
+    """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
     rounds_id = uuid.uuid4().hex[:8]
     timings = {name: Timing(rounds_id=rounds_id) for name in variants}
     for name, work in variants.items():
         progress.detail(f"warming up {name}")
-        with _out_of_memory_into(timings[name]):
+        with failures.out_of_memory(timings[name].fail):
             timings[name].iterations = bench.warm_up(work, rule)
-    shuffle, started, next_check, reason = random.Random(0), clock(), rule.min_rounds, ""
-    while not reason:
+    with telemetry.watching(bench.ranks.leads) as watch:
+        reason = _run_rounds(variants, timings, bench, rule, watch)
+    for timing in timings.values():
+        timing.stopped, timing.state = reason, watch.summary() if watch else {}
+    return timings, bench.agreed_slowdown(watch)
+
+
+def _run_rounds(
+    variants: Mapping[str, Work],
+    timings: dict[str, Timing],
+    bench: "_Bench",
+    rule: Rule,
+    watch: telemetry.Watch | None,
+) -> str:
+    """Shuffled rounds until a reason to stop, which is returned."""
+    shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
+    while True:
         alive = [name for name in variants if not timings[name].failure]
         if not alive:
-            break
+            return ""
         for name in shuffle.sample(alive, len(alive)):
-            timing = timings[name]
-            with _out_of_memory_into(timing):
-                enqueue, completion = bench.block(variants[name], timing.iterations)
-                timing.enqueue.append(enqueue)
-                timing.completion.append(completion)
-        (elapsed,) = ranks.maximum([(clock() - started) / 1e9])
+            with failures.out_of_memory(timings[name].fail):
+                bench.sample(variants[name], timings[name], watch)
+        (elapsed,) = bench.ranks.maximum([(bench.clock() - started) / 1e9])
         done = len(timings[alive[0]].completion)
         reason = _limit(done, elapsed, rule, len(alive))
         progress.detail(f"round {done}, at most {max(0.0, rule.max_seconds * len(alive) - elapsed):.0f} s more")
         if not reason and done >= next_check:
             next_check = math.ceil(done * 1.25)
             reason = _precise([timings[name].completion for name in alive], elapsed, rule)
-    for timing in timings.values():
-        timing.stopped = reason
-    return timings
+        if reason:
+            return reason
 
 
 def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
@@ -161,38 +165,6 @@ def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> 
     return f"interval within {rule.precision:.0%}"
 
 
-@contextlib.contextmanager
-def _out_of_memory_into(timing: Timing) -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        timing.failure = _out_of_memory(error)
-        timing.completion.clear()
-        timing.enqueue.clear()
-
-
-def guarded(records: Iterable[Record], case: Case, *, metric: str = "time") -> Iterator[Record]:
-    """The records of one sweep point, or, where preparing it runs out of memory, one failed record that says so."""
-    try:
-        yield from records
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        yield Record(case=case, metric=metric, unit="s", status="failed", note=_out_of_memory(error))
-
-
-def _out_of_memory(error: BaseException) -> str:
-    return f"out of memory: {(str(error).splitlines() or [''])[0][:200]}"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """torch.OutOfMemoryError is a RuntimeError; the CPU allocator raises a plain one that says 'can't allocate'."""
-    text = str(error)
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
-
-
 @dataclass
 class _Bench:
     devices: Sequence[Synchronised]
@@ -213,6 +185,22 @@ class _Bench:
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
         return enqueue / iterations, completion / iterations
 
+    def sample(self, work: Work, timing: Timing, watch: telemetry.Watch | None) -> None:
+        """One block of a variant into its timing; the energy counter is read outside the timed region."""
+        before = watch.energy() if watch else None
+        enqueue, completion = self.block(work, timing.iterations)
+        after = watch.energy() if watch else None
+        timing.enqueue.append(enqueue)
+        timing.completion.append(completion)
+        if before is not None and after is not None:
+            timing.joules = (timing.joules or 0.0) + after - before
+
+    def agreed_slowdown(self, watch: telemetry.Watch | None) -> str:
+        """What slowed a GPU down, on every rank where the leading one saw it."""
+        seen = "; ".join(watch.slowdowns) if watch else ""
+        (slowed,) = self.ranks.maximum([float(bool(seen))])
+        return seen or ("a GPU was slowed down" if slowed else "")
+
     def warm_up(self, work: Work, rule: Rule) -> int:
         """Run until warm, and return how many calls make a block."""
         spent, last = 0.0, math.inf
@@ -227,25 +215,6 @@ class _Bench:
             device.synchronize()
 
 
-def clocked(
-    work: Callable[[], Any],
-    *,
-    devices: Sequence[Synchronised],
-    ranks: Ranks = ALONE,
-    clock: Clock = time.perf_counter_ns,
-) -> tuple[Any, float]:
-    """The result of one call and its seconds, the wait for every device included: for epochs, which are long."""
-    for device in devices:
-        device.synchronize()
-    ranks.barrier()
-    start = clock()
-    value = work()
-    for device in devices:
-        device.synchronize()
-    (seconds,) = ranks.maximum([(clock() - start) / 1e9])
-    return value, seconds
-
-
 def epochs(
     trainers: Mapping[str, Work],
     *,
@@ -253,16 +222,34 @@ def epochs(
     devices: Sequence[Synchronised],
     after: Callable[[str], None],
     ranks: Ranks = ALONE,
-) -> dict[str, list[float]]:
-    """Seconds of every epoch of every trainer, none dropped; the trainers take turns in shuffled order.
+) -> dict[str, Timing]:
+    """Time every epoch of every trainer, dropping none; the trainers take turns in shuffled order.
 
-    `after(name)` runs, untimed, after each epoch: the place to test accuracy.
+    `after(name)` runs, untimed, after each epoch: the place to test accuracy. Where a GPU was slowed down meanwhile, as
+    many further epochs are timed instead; the accuracies stay those of the first.
     """
-    shuffle = random.Random(0)
-    seconds: dict[str, list[float]] = {name: [] for name in trainers}
+    bench = _Bench(devices, ranks, time.perf_counter_ns)
+    timings, slowed = _epochs(trainers, num_epochs, bench, after)
+    if slowed:
+        progress.say(f"timing as many epochs once more: {slowed}")
+        timings, _ = _epochs(trainers, num_epochs, bench, lambda name: None)
+        for timing in timings.values():
+            timing.state["measured_again"] = slowed
+    return timings
+
+
+def _epochs(
+    trainers: Mapping[str, Work], num_epochs: int, bench: _Bench, after: Callable[[str], None]
+) -> tuple[dict[str, Timing], str]:
+    shuffle, rounds_id = random.Random(0), uuid.uuid4().hex[:8]
+    timings = {name: Timing(rounds_id=rounds_id, stopped=f"{num_epochs} epochs") for name in trainers}
     turns = [name for _ in range(num_epochs) for name in shuffle.sample(list(trainers), len(trainers))]
-    for name in progress.cases(turns, label=lambda name: f"epoch {len(seconds[name]) + 1} of {num_epochs}, {name}"):
-        _, duration = clocked(trainers[name], devices=devices, ranks=ranks)
-        seconds[name].append(duration)
-        after(name)
-    return seconds
+    with telemetry.watching(bench.ranks.leads) as watch:
+        for name in progress.cases(
+            turns, label=lambda name: f"epoch {len(timings[name].completion) + 1} of {num_epochs}, {name}"
+        ):
+            bench.sample(trainers[name], timings[name], watch)
+            after(name)
+    for timing in timings.values():
+        timing.state = watch.summary() if watch else {}
+    return timings, bench.agreed_slowdown(watch)

@@ -1,16 +1,42 @@
-"""What the NVIDIA driver says of its GPUs, through nvidia-ml-py. Without a driver every answer is empty.
+"""What the NVIDIA driver says of its GPUs, through nvidia-ml-py: facts, state, and who else is there.
 
-A fact that a GPU or a virtual machine does not give is None; nothing here fails for a missing fact.
+A fact that a GPU, a virtual machine or a missing driver does not give is None, and Missing keeps the reason; nothing
+here fails for a missing fact.
 """
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pynvml
+
+# Clock event reasons that say the hardware was held back. The power cap is how a card is meant to work: reported only.
+SLOWDOWNS = {
+    0x8: "hardware slowdown",
+    0x20: "thermal slowdown (software)",
+    0x40: "thermal slowdown (hardware)",
+    0x80: "power brake",
+}
+POWER_CAP = {0x4: "power cap"}
+
+
+@dataclass
+class Missing:
+    """Answers a question, or notes under its key why there is no answer."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, key: str, question: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return question(*args)
+        except OSError as error:
+            self.reasons[key] = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        except (pynvml.NVMLError, ValueError) as error:
+            self.reasons[key] = str(error) or type(error).__name__
+        return None
 
 
 @dataclass(frozen=True)
@@ -21,93 +47,158 @@ class Gpu:
     uuid: str
     handle: Any
 
+    @property
+    def uuid_hash(self) -> str:
+        return hashlib.sha256(self.uuid.encode()).hexdigest()[:12]
+
 
 @contextmanager
-def _session() -> Iterator[bool]:
-    """Whether a driver answers."""
+def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
+    """The GPUs that CUDA will enumerate, in its order; their handles are valid inside. None without a driver."""
+    missing = missing or Missing()
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield False
+    except pynvml.NVMLError as error:
+        missing.reasons["gpus"] = f"no NVIDIA driver answers: {error}"
+        yield []
         return
     try:
-        yield True
+        yield missing.ask("gpus", _visible) or []
     finally:
         pynvml.nvmlShutdown()
 
 
-def _ask(question: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return question(*args)
-    except pynvml.NVMLError:
-        return None
-
-
-def _gpus() -> list[Gpu]:
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    return [Gpu(pynvml.nvmlDeviceGetName(h), pynvml.nvmlDeviceGetUUID(h), h) for h in handles]
-
-
 def _visible() -> list[Gpu]:
     """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID."""
-    gpus, wanted = _gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
-        return gpus
-    chosen = []
-    for name in filter(None, (part.strip() for part in wanted.split(","))):
-        if name.isdigit() and int(name) < len(gpus):
-            chosen.append(gpus[int(name)])
-        else:
-            chosen += [gpu for gpu in gpus if gpu.uuid.startswith(name)][:1]
-    return chosen
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is not None:
+        uuids = [uuid for name in wanted.split(",") if (uuid := _named(name.strip(), uuids))]
+    gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids)
+    return [Gpu(pynvml.nvmlDeviceGetName(handle), uuid, handle) for uuid, handle in gpus]
+
+
+def _named(name: str, uuids: list[str]) -> str | None:
+    if name.isdigit():
+        return uuids[int(name)] if int(name) < len(uuids) else None
+    return next((uuid for uuid in uuids if name and uuid.startswith(name)), None)
 
 
 def visible_gpus() -> list[Gpu]:
-    """The GPUs that CUDA will enumerate, in its order; their handles are valid inside a session only."""
-    with _session() as answers:
-        return _visible() if answers else []
+    """Names and UUIDs; the handles are not to be used outside a session."""
+    with session() as gpus:
+        return gpus
 
 
 def driver_version() -> str | None:
-    with _session() as answers:
-        return str(_ask(pynvml.nvmlSystemGetDriverVersion)) if answers else None
+    with session() as gpus:
+        return str(Missing().ask("driver", pynvml.nvmlSystemGetDriverVersion)) if gpus else None
 
 
-def details() -> list[dict[str, Any]]:
+def details(missing: Missing) -> list[dict[str, Any]]:
     """One mapping a visible GPU: memory in bytes, PCIe generation and width (now and at most), watts, MHz, ECC."""
-    with _session() as answers:
-        return [_detail(gpu) for gpu in _visible()] if answers else []
+    with session(missing) as gpus:
+        return [
+            _detail(gpu, lambda key, *args, i=i: missing.ask(f"gpus.{i}.{key}", *args)) for i, gpu in enumerate(gpus)
+        ]
 
 
-def _detail(gpu: Gpu) -> dict[str, Any]:
-    memory, ecc = _ask(pynvml.nvmlDeviceGetMemoryInfo, gpu.handle), _ask(pynvml.nvmlDeviceGetEccMode, gpu.handle)
-    power = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, gpu.handle)
+def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
+    handle = gpu.handle
+    memory = ask("memory_bytes", pynvml.nvmlDeviceGetMemoryInfo, handle)
+    power = ask("power_limit_w", pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    power_max = ask("power_limit_max_w", pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
+    ecc = ask("ecc", pynvml.nvmlDeviceGetEccMode, handle)
     return {
         "name": gpu.name,
-        "uuid_hash": hashlib.sha256(gpu.uuid.encode()).hexdigest()[:12],
+        "uuid_hash": gpu.uuid_hash,
         "memory_bytes": memory and memory.total,
-        "pcie_gen": _ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, gpu.handle),
-        "pcie_gen_max": _ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
-        "pcie_width": _ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, gpu.handle),
-        "pcie_width_max": _ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
-        "nvlinks": _active_links(gpu.handle),
+        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "nvlinks": ask("nvlinks", _active_links, handle),
         "power_limit_w": power and power / 1000,
-        "sm_clock_max_mhz": _ask(pynvml.nvmlDeviceGetMaxClockInfo, gpu.handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_max_mhz": _ask(pynvml.nvmlDeviceGetMaxClockInfo, gpu.handle, pynvml.NVML_CLOCK_MEM),
+        "power_limit_max_w": power_max and power_max[1] / 1000,
+        "sm_clock_max_mhz": ask("sm_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": ask(
+            "memory_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM
+        ),
         "ecc": ecc and bool(ecc[0]),
+        "ecc_corrected": ask("ecc_corrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        "ecc_uncorrected": ask("ecc_uncorrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     }
 
 
+def _ecc_errors(handle: Any, kind: int) -> int:
+    """Errors over the card's life."""
+    return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC))
+
+
 def _active_links(handle: Any) -> int:
-    states = (_ask(pynvml.nvmlDeviceGetNvLinkState, handle, i) for i in range(pynvml.NVML_NVLINK_MAX_LINKS))
-    return sum(state == pynvml.NVML_FEATURE_ENABLED for state in states)
+    """NVLinks that are up; asking beyond the last one is how their number is found."""
+    active = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active += pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED
+        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+            break
+    return active
 
 
-def topology() -> list[list[int | None]]:
+def topology(missing: Missing) -> list[list[int | None]]:
     """NVML's common ancestor level for each pair of GPUs (0 same board ... 50 across sockets)."""
-    with _session() as answers:
-        gpus = _visible() if answers else []
-        return [
-            [_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, a.handle, b.handle) if a != b else None for b in gpus]
-            for a in gpus
-        ]
+    ancestor = pynvml.nvmlDeviceGetTopologyCommonAncestor
+    with session() as gpus:
+        return [[missing.ask("topology", ancestor, a.handle, b.handle) if a != b else None for b in gpus] for a in gpus]
+
+
+def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None]:
+    """The GPU now: SM clock in MHz, degrees Celsius, watts, clock event reasons (bits), bytes of others' processes.
+
+    The PCIe link too: an idle card lowers its generation, so only what is seen under load counts.
+    """
+    ask, handle = Missing().ask, gpu.handle
+    power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
+    return {
+        "sm_clock_mhz": ask("clock", pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "temperature_c": ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "power_w": power and power / 1000,
+        "reasons": ask("reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
+        "others_memory_bytes": ask("others", _memory_of_others, handle, ours),
+        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+    }
+
+
+def _memory_of_others(handle: Any, ours: Callable[[int], bool]) -> int:
+    """A virtual machine or a container may see processes without their memory: they count as 0."""
+    return sum(process.usedGpuMemory or 0 for process in _processes(handle) if not ours(process.pid))
+
+
+def _processes(handle: Any) -> list[Any]:
+    found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle) + pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle)
+    return list({process.pid: process for process in found}.values())
+
+
+def num_others(gpu: Gpu, ours: Callable[[int], bool]) -> int:
+    """How many processes that are not ours use the GPU."""
+    return sum(not ours(process.pid) for process in Missing().ask("others", _processes, gpu.handle) or [])
+
+
+def utilisation(gpu: Gpu) -> float | None:
+    """The share of the last moments (the driver's own window, under a second) in which a kernel ran, 0 to 1."""
+    rates = Missing().ask("utilisation", pynvml.nvmlDeviceGetUtilizationRates, gpu.handle)
+    return None if rates is None else rates.gpu / 100
+
+
+def energy_joules(gpu: Gpu) -> float | None:
+    """The card's energy counter, from Volta on."""
+    energy = Missing().ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, gpu.handle)
+    return None if energy is None else energy / 1000
+
+
+def reasons_in_words(bits: int) -> list[str]:
+    """The clock event reasons a reader should know of."""
+    return [words for bit, words in (SLOWDOWNS | POWER_CAP).items() if bits & bit]

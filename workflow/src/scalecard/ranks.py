@@ -4,11 +4,9 @@ The process group always has a timeout, and a rank dies with the process that la
 killed measurement.
 """
 
-import ctypes
 import json
 import logging
 import os
-import signal
 import tempfile
 import time
 import uuid
@@ -23,7 +21,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from scalecard import progress
+from scalecard import host, progress
 from scalecard.devices import threads_each
 from scalecard.machine import Machine
 from scalecard.schema import Case, Record
@@ -39,6 +37,10 @@ class RankContext:
     world_size: int
     device: torch.device
     control: dist.ProcessGroup
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -136,7 +138,7 @@ def _main(
     timeout: timedelta,
 ) -> Any:
     """What each rank process runs. Its error goes to the folder `errors` with the time, so the first can be told."""
-    _die_with(parent)
+    host.die_with(parent)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     progress.join("ranks" if world_size > 1 else "rank", quiet=rank != 0)
     cuda = machine.kind == "cuda"
@@ -159,10 +161,3 @@ def _main(
         raise
     finally:
         dist.destroy_process_group()
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this rank when its launcher dies: an orphan would disturb the next measurement."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)

@@ -175,7 +175,7 @@ def _cell(record: Record) -> dict[str, Any]:
         "interval": f"{show(interval.low)} to {show(interval.high)}" if interval else "",
         "count": len(record.samples),
         "what": "after the last epoch" if last else "",
-        "stopped": record.telemetry.get("stopped", ""),
+        "stopped": next((entry.get("stopped", "") for entry in record.telemetry), ""),
     }
 
 

@@ -1,51 +1,98 @@
-"""One run of one experiment: alone on the machine, warnings kept, the result written whole or not at all."""
+"""One run of one experiment: alone on the machine, in fresh processes, written whole or not at all."""
 
 import fcntl
 import importlib
+import multiprocessing
 import os
 import tempfile
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scalecard import host, nvml, preflight, progress, schema, specs
 from scalecard import machine as machines
-from scalecard import progress, schema, specs
+from scalecard.merge import merged
+from scalecard.schema import Record
 
 LOCK = Path(tempfile.gettempdir(), "scalecard.lock")
 
 
-def run(name: str, block: dict[str, Any], machine: machines.Machine, platform: str, output: Path) -> None:
+@dataclass(frozen=True)
+class Outcome:
+    """What one process measured: the values it used, its records, its warnings."""
+
+    spec: dict[str, Any]
+    records: list[Record]
+    warnings: list[str]
+
+
+class ProcessLost(RuntimeError):
+    """The process that measured was killed."""
+
+
+def run(
+    name: str, block: dict[str, Any], machine: machines.Machine, platform: str, output: Path, *, strict: bool = False
+) -> None:
     """Measure and save. ValueError for a bad block; ProofFailed and RanksFailed as they come; nothing half-written."""
-    spec = specs.build(name, block)
+    progress.join(name, quiet=False)
+    host.claim()
     environment = machines.environment(machine)
-    if spec.devices:
-        machine = replace(machine, num_devices=spec.devices)
-    experiment = importlib.import_module(f"scalecard.experiments.{name}")
-    with progress.signs_of_life(name), machine_lock(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with machine_lock():
+        disturbances = preflight.check(machine.cores, strict=strict)
+        for text in disturbances:
+            progress.say(f"warning: {text}")
         started = _now()
-        records = list(experiment.run(spec, machine))
+        outcomes = list(_outcomes(name, block, machine))
         finished = _now()
-    said = _to_keep(caught)
-    for text in said:
-        progress.say(f"warning: {text}")
+    records = merged([outcome.records for outcome in outcomes])
     result = schema.Result(
         experiment=name,
         platform=platform,
-        spec=asdict(spec),
+        spec=outcomes[0].spec,
         environment=environment,
         started=started,
         finished=finished,
-        warnings=said,
+        warnings=[*disturbances, *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)],
         records=records,
     )
     schema.save(result, output)
     counts = {status: sum(r.status == status for r in records) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
+
+
+def _outcomes(name: str, block: dict[str, Any], machine: machines.Machine) -> Iterator[Outcome]:
+    """One fresh process after another, as many as the block's `measure.processes` says."""
+    num_processes = block.get("measure", {}).get("processes", 1)
+    for number in range(1, num_processes + 1):
+        if num_processes > 1:
+            progress.doing(f"process {number} of {num_processes}")
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, initializer=host.die_with, initargs=(os.getpid(),)) as fresh:
+            try:
+                yield fresh.submit(measure, name, block, machine).result()
+            except BrokenProcessPool as error:
+                raise ProcessLost(f"{name}: the measuring process was killed; run the workflow again") from error
+
+
+def measure(name: str, block: dict[str, Any], machine: machines.Machine) -> Outcome:
+    """What a fresh process does: check the values, measure every case, and keep our own warnings."""
+    spec = specs.build(name, block)
+    if spec.devices:
+        machine = replace(machine, num_devices=spec.devices)
+    experiment = importlib.import_module(f"scalecard.experiments.{name}")
+    with progress.signs_of_life(name), nvml.session(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        records = list(experiment.run(spec, machine))
+    said = _to_keep(caught)
+    for text in said:
+        progress.say(f"warning: {text}")
+    return Outcome(asdict(spec), records, said)
 
 
 def _to_keep(caught: list[warnings.WarningMessage]) -> list[str]:

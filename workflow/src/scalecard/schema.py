@@ -5,6 +5,7 @@ Raw samples are stored; everything computed from them is a property. A file is e
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -49,15 +50,39 @@ class Record:
     status: str = "ok"
     note: str = ""
     checks: list[Check] = field(default_factory=list)
-    telemetry: dict[str, Any] = field(default_factory=dict)
+    telemetry: list[dict[str, Any]] = field(default_factory=list)
+
+    @functools.cached_property
+    def processes(self) -> list[list[float]]:
+        """The samples of each process that measured this, in the order in which they were taken."""
+        counts = [entry["count"] for entry in self.telemetry if "count" in entry] or [len(self.samples)]
+        ends = list(itertools.accumulate(counts))
+        return [self.samples[end - count : end] for count, end in zip(counts, ends, strict=True) if count]
 
     @functools.cached_property
     def median(self) -> float:
-        return statistics.median(self.samples)
+        """The median over processes of each one's median."""
+        return statistics.median(statistics.median(samples) for samples in self.processes)
 
     @functools.cached_property
+    def within(self) -> stats.Interval | None:
+        """Uncertainty within a process: the widest of their order-statistic intervals, around the median."""
+        return stats.within(self.processes)
+
+    @functools.cached_property
+    def between(self) -> stats.Interval | None:
+        """Uncertainty between fresh processes; None where there was only one."""
+        return stats.between(self.processes)
+
+    @property
     def interval(self) -> stats.Interval | None:
-        return stats.median_interval(self.samples)
+        """The larger of the two."""
+        return stats.larger(self.within, self.between)
+
+    @functools.cached_property
+    def doubts(self) -> list[str]:
+        """In plain words, what makes the interval within a process too narrow."""
+        return stats.doubts(self.processes)
 
     @functools.cached_property
     def iqr(self) -> float:
@@ -68,10 +93,10 @@ class Record:
 
     def over(self, other: "Record") -> stats.Ratio:
         """self / other: paired where both were measured in the same rounds, unpaired otherwise."""
-        group = self.telemetry.get("rounds_id")
-        if group is not None and group == other.telemetry.get("rounds_id"):
-            return stats.paired_ratio(self.samples, other.samples)
-        return stats.unpaired_ratio(self.samples, other.samples)
+        groups, theirs = ([entry.get("rounds_id") for entry in r.telemetry] for r in (self, other))
+        if groups and None not in groups and groups == theirs:
+            return stats.paired_ratio(self.processes, other.processes)
+        return stats.unpaired_ratio(self.processes, other.processes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +153,18 @@ def load(path: Path) -> Result:
     return Result(**data, records=records)
 
 
+def _uncertainty(record: Record) -> dict[str, list[float] | None]:
+    """For readers of the file; computed anew from the samples when it is loaded."""
+    bounds = {"within": record.within, "between": record.between} if record.samples else {}
+    return {name: [value.low, value.high] if value else None for name, value in bounds.items()}
+
+
 def _brief(message: str, limit: int = 200) -> str:
     return message if len(message) <= limit else message[:limit] + "..."
 
 
 def _record(data: dict[str, Any]) -> Record:
+    data.pop("uncertainty")
     checks = [Check(name=c["name"], difference=c["difference"], tolerance=c["tolerance"]) for c in data.pop("checks")]
     return Record(**data, checks=checks)
 
@@ -143,6 +175,7 @@ def save(result: Result, path: Path) -> None:
     for record, source in zip(data["records"], result.records, strict=True):
         for check, proven in zip(record["checks"], source.checks, strict=True):
             check["passed"] = proven.passed
+        record["uncertainty"] = _uncertainty(source)
     data = json.loads(json.dumps(data, allow_nan=False))
     _validator().validate(data)
     write_atomically(path, json.dumps(data, indent=1) + "\n")

@@ -41,6 +41,7 @@ class Settings:
     platform: str
     machine: machines.Machine
     scale: str
+    strict: bool
     blocks: dict[str, str]
 
 
@@ -58,7 +59,9 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if check:
         _check_blocks(blocks)
     platform = machine.slug if config["platform"] == "auto" else config["platform"]
-    return Settings(platform, machine, scale, {name: json.dumps(block) for name, block in blocks.items()})
+    return Settings(
+        platform, machine, scale, config["strict"], {name: json.dumps(block) for name, block in blocks.items()}
+    )
 
 
 def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:

@@ -6,12 +6,15 @@ Medians and order statistics only: timings are skewed, and an interval of the me
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, stdev
 
 from scipy import stats
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
+NOTABLE_DRIFT = 0.02
+NOTABLE_CORRELATION = 0.4
+FEWEST_TO_DOUBT = 12  # samples
 FEWEST = 6  # samples for an interval of the median at 95 %: 2 / 2**6 < 5 % <= 2 / 2**5
 
 
@@ -37,10 +40,14 @@ class Ratio:
     @property
     def verdict(self) -> str:
         """'faster', 'slower', 'same' (within the margin of 1 %) or 'unclear'."""
+        return self.verdict_at(MARGIN)
+
+    def verdict_at(self, margin: float) -> str:
+        """The verdict where a fraction `margin` of difference does not matter."""
         if self.interval is None:
             return "unclear"
         low, high = math.log(self.interval.low), math.log(self.interval.high)
-        margin = math.log1p(MARGIN)
+        margin = math.log1p(margin)
         if high < -margin:
             return "faster"
         if low > margin:
@@ -61,16 +68,74 @@ def interquartile_range(samples: Sequence[float]) -> float:
     return float(stats.iqr(samples))
 
 
-def paired_ratio(new: Sequence[float], old: Sequence[float]) -> Ratio:
-    """The median of new/old over rounds that measured both, so that slow drift of the machine cancels."""
-    logs = [math.log(a / b) for a, b in zip(new, old, strict=True)]
-    interval = median_interval(logs)
-    bounds = interval and Interval(math.exp(interval.low), math.exp(interval.high))
-    return Ratio(math.exp(median(logs)), bounds)
+def within(processes: Sequence[Sequence[float]]) -> Interval | None:
+    """The widest of the processes' own intervals, as a factor around the median of their medians."""
+    found = [(median(samples), median_interval(samples)) for samples in processes]
+    known = [(middle, interval) for middle, interval in found if interval]
+    if len(known) < len(found) or not known:
+        return None
+    if len(known) == 1:
+        return known[0][1]
+    centre = median(middle for middle, _ in known)
+    middle, widest = max(known, key=lambda item: item[1].half_width / abs(item[0]))
+    return Interval(centre * widest.low / middle, centre * widest.high / middle)
 
 
-def unpaired_ratio(new: Sequence[float], old: Sequence[float]) -> Ratio:
+def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:
+    """Student's t interval of the processes' log medians: what a fresh process may give. None for one process."""
+    if len(processes) < 2 or min(map(min, processes)) <= 0:
+        return None
+    logs = [math.log(median(samples)) for samples in processes]
+    half = float(stats.t.ppf((1 + confidence) / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    centre = median(logs)
+    return Interval(math.exp(centre - half), math.exp(centre + half))
+
+
+def larger(*intervals: Interval | None) -> Interval | None:
+    """The widest of those that exist."""
+    return max((i for i in intervals if i), key=lambda i: i.half_width, default=None)
+
+
+def paired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]]) -> Ratio:
+    """The median of new/old over rounds that measured both, so that slow drift of the machine cancels.
+
+    Both are sequences of processes; the interval is the larger of that within them and that between them.
+    """
+    ratios = [[a / b for a, b in zip(x, y, strict=True)] for x, y in zip(new, old, strict=True)]
+    value = median(median(process) for process in ratios)
+    return Ratio(value, larger(within(ratios), between(ratios)))
+
+
+def unpaired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]]) -> Ratio:
     """The ratio of medians of separate runs; its interval takes both medians at their worst."""
-    a, b = median_interval(new), median_interval(old)
+    a, b = (larger(within(processes), between(processes)) for processes in (new, old))
     bounds = Interval(a.low / b.high, a.high / b.low) if a and b else None
-    return Ratio(median(new) / median(old), bounds)
+    middles = [median(median(process) for process in processes) for processes in (new, old)]
+    return Ratio(middles[0] / middles[1], bounds)
+
+
+def drift(samples: Sequence[float]) -> float:
+    """The median of the second half over that of the first: 1.05 is 5 % slower in the end."""
+    half = len(samples) // 2
+    return median(samples[-half:]) / median(samples[:half])
+
+
+def autocorrelation(samples: Sequence[float]) -> float:
+    """Of neighbouring samples, from -1 to 1, by ranks: independent ones are near 0."""
+    found = float(stats.spearmanr(samples[:-1], samples[1:]).statistic) if len(set(samples)) > 1 else 0.0
+    return 0.0 if math.isnan(found) else found
+
+
+def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
+    """In plain words, why the interval within a process is too narrow: samples that drift or follow one another."""
+    long = [samples for samples in processes if len(samples) >= FEWEST_TO_DOUBT]
+    said = []
+    drifts = [drift(samples) for samples in long]
+    worst = max(drifts, key=lambda value: abs(math.log(value)), default=1.0)
+    if abs(math.log(worst)) > NOTABLE_DRIFT:
+        change = "slower" if worst > 1 else "faster"
+        said.append(f"{abs(worst - 1):.0%} {change} in the second half than in the first".replace("%", " %"))
+    related = max((autocorrelation(s) for s in long if autocorrelation(s) > 2 / math.sqrt(len(s))), default=0.0)
+    if related > NOTABLE_CORRELATION:
+        said.append(f"neighbouring samples resemble one another (autocorrelation {related:.2f})")
+    return said

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from scalecard import measure, progress
 from scalecard.devices import Device, device_counts, empty_cache, open_devices
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.parallel.allreduce import ALGORITHMS, AllReduce
 from scalecard.proof import same_values
 from scalecard.ranks import RankContext, measured
 from scalecard.schema import Case, Check, Record
 from scalecard.specs import Common, Sweep
+from scalecard.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         wanted = [(count, size) for count in counts for size in spec.bytes]
         for count, size in progress.cases(wanted, label=lambda c: f"from scratch, {c[0]} devices, {c[1]} bytes"):
             at: Case = {"algorithm": "from scratch", "devices": count, "bytes": size}
-            yield from measure.guarded(_from_scratch(spec, devices[:count], size), at)
+            yield from guarded(_from_scratch(spec, devices[:count], size), at)
     empty_cache()
     for count in progress.cases(counts, label=lambda n: f"torch.distributed, {n} ranks"):
         lost: Case = {"algorithm": "torch.distributed", "devices": count}
@@ -80,9 +82,7 @@ def _checks(all_reduce: AllReduce, devices: Sequence[Device], size: int, seed: i
     return [same_values(f"sum on device {d.index}", value, total) for d, value in zip(devices, ours, strict=True)]
 
 
-def _time(
-    algorithms: dict[str, AllReduce], spec: Spec, devices: Sequence[Device], numel: int
-) -> dict[str, measure.Timing]:
+def _time(algorithms: dict[str, AllReduce], spec: Spec, devices: Sequence[Device], numel: int) -> dict[str, Timing]:
     buckets = [[torch.zeros(numel, device=d.torch)] for d in devices]  # zeros stay finite however often they are added
     works = {name: lambda f=all_reduce: f(devices, buckets) for name, all_reduce in algorithms.items()}
     return measure.rounds(works, devices=devices, rule=spec.measure)
@@ -106,7 +106,7 @@ def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.world_size} ranks, {s} bytes"):
         case: Case = {"algorithm": "torch.distributed", "devices": ctx.world_size, "bytes": size}
         case["backend"] = dist.get_backend()
-        records += measure.guarded(_library(ctx, spec, case, size), case)
+        records += guarded(_library(ctx, spec, case, size), case)
     return records
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from scalecard import measure, progress
 from scalecard.devices import Device, Task, open_devices
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.proof import same_values
 from scalecard.schema import Case, Record
@@ -44,7 +45,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         wanted = [(d, s, t, size) for d, s, t in _directions(machine, devices) for size in spec.bytes]
         for case in progress.cases(wanted, label=lambda c: f"{c[0]}, {c[3]} bytes"):
             at: Case = {"part": "matrix", "direction": case[0], "bytes": case[3]}
-            yield from measure.guarded(_matrix_point(spec, *case), at)
+            yield from guarded(_matrix_point(spec, *case), at)
 
 
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:

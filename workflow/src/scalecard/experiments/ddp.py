@@ -20,6 +20,7 @@ from annotated_types import Len
 
 from scalecard import data, measure, progress
 from scalecard.devices import device_counts
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.models import MODELS, freeze_batch_norm
 from scalecard.parallel.ddp import Stepper, all_reduce_alone, wrap
@@ -66,12 +67,12 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) 
         progress.doing(f"{model}: proving equality on {ctx.world_size} ranks in float64")
         checks = [_check(ctx, spec, model, dataset)]
         case: Case = {"model": model, "devices": ctx.world_size}
-        records += measure.guarded(_scaling(ctx, spec, model, dataset, checks), case, metric="step_time")
+        records += guarded(_scaling(ctx, spec, model, dataset, checks), case, metric="step_time")
         if ctx.world_size == machine.num_devices > 1:
-            records += measure.guarded(_options(ctx, spec, model, dataset, checks), case, metric="step_time")
+            records += guarded(_options(ctx, spec, model, dataset, checks), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"model": model, "devices": ctx.world_size}
-        records += measure.guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
+        records += guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
     return records
 
 
@@ -119,7 +120,7 @@ def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset) -
     wrapped = wrap(MODELS[model](seed=spec.seed), ctx)
     trainer = Trainer(wrapped, dataset, spec.accuracy_batch_size, spec.lr, spec.seed, ctx.rank, ctx.world_size)
     accuracies: list[float] = []
-    (seconds,) = measure.epochs(
+    (timing,) = measure.epochs(
         {f"{model} on {ctx.world_size} ranks": trainer.epoch},
         num_epochs=spec.epochs,
         devices=[ctx],
@@ -128,7 +129,7 @@ def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset) -
     ).values()
     case: Case = {"model": model, "devices": ctx.world_size, "data": dataset.name}
     case |= {"batch_size": spec.accuracy_batch_size, "lr": spec.lr}
-    yield Record(case=case, metric="epoch_time", unit="s", samples=seconds)
+    yield timing.record(case, metric="epoch_time")
     yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies)
 
 

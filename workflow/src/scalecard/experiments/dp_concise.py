@@ -19,6 +19,7 @@ from torch import nn
 
 from scalecard import data, measure, progress
 from scalecard.devices import Device, device_counts, open_devices
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.models import freeze_batch_norm, resnet18_variant
 from scalecard.proof import same_parameters
@@ -49,7 +50,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
             records = _grid_point(spec, devices, usable, dataset, batch_size, lr, checks)
-            yield from measure.guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
+            yield from guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record(case={"devices": count}, metric="epoch_time", unit="s", status="skipped", note=note)
@@ -70,7 +71,7 @@ def _grid_point(
     models = {n: _wrap(resnet18_variant(seed=spec.seed).to(first.torch), n) for n in counts}
     runs = {f"{n} devices": Trainer(model, resident, batch_size, lr, spec.seed) for n, model in models.items()}
     accuracies: dict[str, list[float]] = {name: [] for name in runs}
-    seconds = measure.epochs(
+    timings = measure.epochs(
         {name: partial(first.submit, trainer.epoch) for name, trainer in runs.items()},
         num_epochs=spec.epochs,
         devices=devices,
@@ -78,7 +79,7 @@ def _grid_point(
     )
     for count, name in zip(counts, runs, strict=True):
         case: Case = {"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name}
-        yield Record(case=case, metric="epoch_time", unit="s", samples=seconds[name], checks=checks.get(count, []))
+        yield timings[name].record(case, metric="epoch_time", checks=checks.get(count, []))
         yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies[name])
 
 

@@ -43,7 +43,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         progress.doing(f"proving equality on up to {len(devices)} devices in float64")
         checks = {count: _checks(spec, devices[:count], dataset) for count in counts}
         runs = {f"{count} devices": _Run(spec, devices[:count], dataset) for count in counts}
-        seconds = measure.epochs(
+        timings = measure.epochs(
             {name: run.epoch for name, run in runs.items()},
             num_epochs=spec.epochs,
             devices=devices,
@@ -51,7 +51,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         )
     for name, run in runs.items():
         case: Case = {"devices": len(run.devices), "batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
-        yield Record(case=case, metric="epoch_time", unit="s", samples=seconds[name], checks=checks[len(run.devices)])
+        yield timings[name].record(case, metric="epoch_time", checks=checks[len(run.devices)])
         yield Record(case=case, metric="accuracy", unit="fraction", samples=run.accuracies)
     if len(devices) == 1:
         note = "needs 2 devices, this machine has 1"

@@ -1,0 +1,105 @@
+"""What the operating system says of the CPU: its facts, its state now, and whose time it spends.
+
+As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
+"""
+
+import ctypes
+import os
+import platform
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+
+from scalecard.nvml import Missing
+
+CPUS = Path("/sys/devices/system/cpu")
+CGROUP = Path("/sys/fs/cgroup")
+ROOT_PID = "SCALECARD_ROOT_PID"
+
+
+def cpu_model() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return " ".join(found[1].split()) if found else platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, and the CPU quota of its cgroup where one is set."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+def facts(missing: Missing) -> dict[str, str | int | None]:
+    """Memory in bytes, frequency governor, and the limits of the cgroup ('max' where there is none)."""
+    return {
+        "ram_bytes": psutil.virtual_memory().total,
+        "cpu_governor": missing.ask("cpu_governor", _read, CPUS / "cpu0/cpufreq/scaling_governor"),
+        "cgroup_cpu_max": missing.ask("cgroup_cpu_max", _read, CGROUP / "cpu.max"),
+        "cgroup_memory_max": missing.ask("cgroup_memory_max", _read, CGROUP / "memory.max"),
+    }
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip()
+
+
+def frequency_mhz(missing: Missing) -> float | None:
+    """The mean of the cores this process may use, where the kernel tells it."""
+    return missing.ask("cpu_mhz", _mean_frequency)  # type: ignore[no-any-return]
+
+
+def _mean_frequency() -> float:
+    cores = sorted(os.sched_getaffinity(0))[:8]  # a few tell enough, and each costs a read
+    khz = [int(_read(CPUS / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores]
+    return sum(khz) / len(khz) / 1000
+
+
+def load_average() -> float:
+    """Of the last minute: processes that ran or waited to run, ours included."""
+    return os.getloadavg()[0]
+
+
+def cpu_seconds() -> tuple[float, float, float]:
+    """(busy, stolen by the hypervisor, all) seconds of all cores since boot."""
+    times = psutil.cpu_times()
+    stolen = getattr(times, "steal", 0.0)
+    everything = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return everything - times.idle - getattr(times, "iowait", 0.0) - stolen, stolen, everything
+
+
+def cores_busy(seconds: float) -> float:
+    """How many cores were busy on average over the next `seconds`, in which this process sleeps."""
+    before = cpu_seconds()[0]
+    start = time.monotonic()
+    time.sleep(seconds)
+    return (cpu_seconds()[0] - before) / (time.monotonic() - start)
+
+
+def claim() -> None:
+    """Make this process the root of the measurement: it and its descendants are `ours` from now on."""
+    os.environ[ROOT_PID] = str(os.getpid())
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a process belongs to this measurement; one that cannot be seen from here does not."""
+    root = int(os.environ.get(ROOT_PID, os.getpid()))
+    try:
+        return root == pid or any(parent.pid == root for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies: an orphan would disturb the next measurement."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
