@@ -1,4 +1,4 @@
-"""The command line: probe, check, run, plot, report. It parses, calls and writes, nothing else."""
+"""The command line: probe, check, run, plot, report, compare. It parses, calls and writes, nothing else."""
 
 import argparse
 import json
@@ -36,6 +36,13 @@ def main() -> int:
     report.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
     report.add_argument("--figures", type=Path, required=True, help="folder of the SVG files")
     report.add_argument("--output", type=Path, required=True)
+    compare = commands.add_parser("compare", help="say which cases of B are faster or slower than those of A")
+    for name in ("a", "b"):
+        compare.add_argument(name, help="a platform, a folder of results, or a git revision[:platform]")
+    compare.add_argument("--margin", type=float, default=0.02, help="difference that does not matter (default 0.02)")
+    compare.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    compare.add_argument("--html", type=Path, help="also write an HTML page")
+    compare.add_argument("--fail-on", choices=["slower"], help="exit with 1 where a case is slower")
     args = parser.parse_args()
     try:
         return globals()[f"_{args.command}"](args) or 0
@@ -92,6 +99,18 @@ def _report(args: argparse.Namespace) -> None:
 
     results = [schema.load(path) for path in args.results]
     schema.write_atomically(args.output, report.render(results, args.figures))
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from scalecard import compare, compare_views, sources
+
+    if not 0 <= args.margin < 1:
+        raise ValueError(f"--margin {args.margin:g}: must be a fraction from 0 to below 1, as 0.02 for 2 %")
+    found = compare.compare(sources.find(args.a), sources.find(args.b), margin=args.margin)
+    print(compare_views.as_json(found) if args.json else compare_views.as_text(found))
+    if args.html:
+        schema.write_atomically(args.html, compare_views.as_html(found))
+    return int(args.fail_on == "slower" and found.count("slower") > 0)
 
 
 if __name__ == "__main__":

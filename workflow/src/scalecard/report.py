@@ -7,14 +7,14 @@ files; the template only arranges it. Sources of the experiments are read, not i
 import ast
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from scalecard import reference, sections
+from scalecard import reference, schema, sections
 from scalecard.machine import from_facts
 from scalecard.schema import Record, Result
 from scalecard.sections import Finding, style
@@ -42,7 +42,7 @@ def render(results: Sequence[Result], figures: Path) -> str:
 
     ValueError where results of one platform were measured on different hardware.
     """
-    _refuse_mixed(results)
+    schema.refuse_mixed(results, "results")
     platforms = list(dict.fromkeys(r.platform for r in results))
     names = [name for name in dict.fromkeys(r.experiment for r in results) if name in sections.names()]
     current = [r for r in results if r.platform == platforms[0]]
@@ -58,19 +58,6 @@ def render(results: Sequence[Result], figures: Path) -> str:
         sections=[_section(name, _of(results, name, platforms), figures) for name in names],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
-
-
-def _refuse_mixed(results: Iterable[Result]) -> None:
-    seen: dict[str, Result] = {}
-    for result in results:
-        first = seen.setdefault(result.platform, result)
-        ours, theirs = (r.environment["fingerprint"] for r in (result, first))
-        if ours != theirs:
-            raise ValueError(
-                f"results/{result.platform}: {result.experiment}.json was measured on {ours},"
-                f" {first.experiment}.json on {theirs}: two machines, drivers or locks"
-                " under one label; remove the older files, or give each machine a label of its own"
-            )
 
 
 def _of(results: Sequence[Result], name: str, platforms: Sequence[str]) -> list[Result]:

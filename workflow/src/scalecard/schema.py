@@ -139,14 +139,23 @@ def _validator() -> jsonschema.Draft202012Validator:
 def load(path: Path) -> Result:
     """Read a result. InvalidResult names the file and field where it is corrupt, truncated or foreign."""
     try:
-        data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidResult(f"{path}: not a readable file ({error}).") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Result:
+    """A result from the text of a file; `where` names it in errors."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
         raise InvalidResult(
-            f"{path}: not a readable JSON file ({error}). Remove it; the next run measures it again."
+            f"{where}: not a readable JSON file ({error}). Remove it; the next run measures it again."
         ) from error
     for problem in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
         raise InvalidResult(
-            f"{path}: {problem.json_path}: {_brief(problem.message)}. This is no result of schema version"
+            f"{where}: {problem.json_path}: {_brief(problem.message)}. This is no result of schema version"
             f" {SCHEMA_VERSION}: remove the file or measure it again."
         )
     records = [_record(r) for r in data.pop("records")]
@@ -195,6 +204,22 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def refuse_mixed(results: Iterable[Result], where: str) -> None:
+    """ValueError where one platform's results were measured on different machines; it names files and facts."""
+    seen: dict[str, Result] = {}
+    for result in results:
+        first = seen.setdefault(result.platform, result)
+        ours, theirs = (r.environment for r in (first, result))
+        if ours["fingerprint"] != theirs["fingerprint"]:
+            a, b = ours["machine"], theirs["machine"]
+            facts = "; ".join(f"{key} {a[key]} and {b[key]}" for key in a if a[key] != b.get(key))
+            raise ValueError(
+                f"{where}: {first.experiment}.json and {result.experiment}.json of platform '{result.platform}' were"
+                f" measured on different machines ({facts}); remove the older files, or give each machine a label of"
+                " its own (platform: in config.yaml)"
+            )
 
 
 def worst(checks: Iterable[Check]) -> Check | None:
