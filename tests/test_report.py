@@ -78,8 +78,10 @@ def test_accuracies_on_synthetic_images_never_stand_beside_published_ones(
 
 
 def test_two_machines_under_one_label_are_refused(results: list[Result], tmp_path: Path) -> None:
-    other = dataclasses.replace(results[1], environment={**results[1].environment, "fingerprint": "0" * 12})
-    with pytest.raises(ValueError, match=r"results/box: allreduce\.json was measured on 000000000000"):
+    environment = results[1].environment
+    newer = {"fingerprint": "0" * 12, "machine": {**environment["machine"], "driver": "580.1"}}
+    other = dataclasses.replace(results[1], environment={**environment, **newer})
+    with pytest.raises(ValueError, match=r"dp_scratch\.json and allreduce\.json .*\(driver None and 580\.1\)"):
         report.render([results[0], other], tmp_path)
 
 

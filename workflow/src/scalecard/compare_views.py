@@ -6,8 +6,8 @@ from typing import Any
 
 import jinja2
 
+from scalecard import units
 from scalecard.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
-from scalecard.sections import style
 
 TEMPLATES = Path(__file__).parents[2] / "report"
 HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
@@ -25,8 +25,8 @@ def cells(row: Row) -> tuple[str, ...]:
         row.verdict,
         f"{row.ratio.value:.3f}" if row.ratio else "",
         f"{interval.low:.3f} to {interval.high:.3f}" if interval else row.reason or "too few samples",
-        style.seconds(row.old.median),
-        style.seconds(row.new.median),
+        units.seconds(row.old.median),
+        units.seconds(row.new.median),
         row.experiment,
         case_in_words(row),
     )

@@ -14,9 +14,9 @@ from typing import Any
 
 import jinja2
 
-from scalecard import reference, schema, sections
+from scalecard import compare, compare_views, normal, reference, schema, sections, state, tables, units
 from scalecard.machine import from_facts
-from scalecard.schema import Record, Result
+from scalecard.schema import Result
 from scalecard.sections import Finding, style
 
 TEMPLATES = Path(__file__).parents[2] / "report"
@@ -34,6 +34,9 @@ PROVENANCE = (
     "python",
     "os",
     "container",
+    "cpu_governor",
+    "cgroup_cpu_max",
+    "cgroup_memory_max",
 )
 
 
@@ -53,6 +56,8 @@ def render(results: Sequence[Result], figures: Path) -> str:
         css=(TEMPLATES / "style.css").read_text(),
         masthead=_masthead(current),
         leading=_leading(current),
+        health=[judgement for result in current for judgement in normal.judge(result)],
+        changes=[_changes(platform, current, results) for platform in platforms[1:]],
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, results) for name in names],
         sections=[_section(name, _of(results, name, platforms), figures) for name in names],
@@ -96,6 +101,25 @@ def _matrix_row(name: str, platforms: Sequence[str], results: Sequence[Result]) 
     return {"name": name, "title": _title(name), "cells": cells}
 
 
+def _changes(platform: str, current: Sequence[Result], results: Sequence[Result]) -> dict[str, Any]:
+    """What differs from another platform to this one, and what that did."""
+    other = [r for r in results if r.platform == platform]
+    try:
+        found = compare.compare(other, current)
+    except ValueError as error:
+        said = compare.changes(other[0].environment, current[0].environment)
+        return {"platform": platform, "headline": str(error), "changes": said, "rows": []}
+    told = [row for row in found.rows if row.verdict in ("slower", "faster", "not compared")]
+    return {
+        "platform": platform,
+        "headline": compare_views.headline(found),
+        "changes": found.changes,
+        "notes": compare_views.notes(found)[1:],
+        "head": compare_views.HEAD,
+        "rows": [compare_views.cells(row) for row in told],
+    }
+
+
 def _doc(name: str) -> tuple[str, str]:
     first, _, rest = (sections.load(name).__doc__ or name).partition("\n")
     return first.strip(), " ".join(rest.split())
@@ -116,9 +140,13 @@ def _section(name: str, results: Sequence[Result], figures: Path) -> dict[str, A
         "alt": f"Figure: {title} {found[0].text if found else ''}",
         "caption": style.caption(results),
         "findings": found,
-        "table": _table(results),
-        "absent": _absent(results),
-        "checks": _checks(results),
+        "table": tables.measured(results),
+        "judgements": [(r.platform, judgement) for r in results for judgement in normal.judge(r)],
+        "warnings": [(r.platform, w) for r in results for w in r.warnings],
+        "states": [(r.platform, rows) for r in results if (rows := state.overview(r))],
+        "one_process": [r.platform for r in results if all(len(x.processes) == 1 for x in r.records if x.samples)],
+        "absent": tables.absent(results),
+        "checks": tables.checks(results),
         "published": _published(name, results[0]),
         "limits": [_limit(result) for result in results],
         "method": _method(name),
@@ -135,60 +163,6 @@ def _figure(path: Path) -> str:
     for mark in ('id="', 'xlink:href="#', "url(#"):
         text = text.replace(mark, mark + own)
     return text
-
-
-def _table(results: Sequence[Result]) -> dict[str, Any]:
-    """One row a case and metric, medians with intervals by platform."""
-    rows: dict[str, dict[str, Any]] = {}
-    axes: dict[str, None] = {}
-    for result in results:
-        for record in result.records:
-            if record.status != "ok":
-                continue
-            axes |= dict.fromkeys(record.case)
-            key = json.dumps([record.metric, record.case], sort_keys=True)
-            row = rows.setdefault(key, {"metric": record.metric, "case": record.case, "cells": {}})
-            row["cells"][result.platform] = _cell(record)
-    return {"axes": list(axes), "rows": list(rows.values()), "platforms": [r.platform for r in results]}
-
-
-def _cell(record: Record) -> dict[str, Any]:
-    show = {"s": style.seconds, "B": style.count_bytes, "fraction": "{:.3f}".format}[record.unit]
-    last = record.metric == "accuracy"  # a curve, not repeated samples of one number
-    interval = None if last else record.interval
-    return {
-        "value": show(record.samples[-1] if last else record.median),
-        "sort": record.samples[-1] if last else record.median,
-        "interval": f"{show(interval.low)} to {show(interval.high)}" if interval else "",
-        "count": len(record.samples),
-        "what": "after the last epoch" if last else "",
-        "stopped": next((entry.get("stopped", "") for entry in record.telemetry), ""),
-    }
-
-
-def _absent(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """What was skipped or failed, and why; cases with the same reason together."""
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for result in results:
-        for record in result.records:
-            if record.status != "ok":
-                case = ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
-                rows.setdefault((result.platform, record.status, record.note), []).append(case)
-    return [
-        {"platform": platform, "status": status, "note": note, "cases": cases}
-        for (platform, status, note), cases in rows.items()
-    ]
-
-
-def _checks(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Every kind of proof with its largest difference."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for result in results:
-        for check in (check for record in result.records for check in record.checks):
-            row = rows.setdefault((result.platform, check.name), {"difference": 0.0, "count": 0})
-            row["difference"] = max(row["difference"], check.difference)
-            row |= {"tolerance": check.tolerance, "count": row["count"] + 1}
-    return [{"platform": platform, "name": name, **row} for (platform, name), row in rows.items()]
 
 
 def _published(name: str, result: Result) -> dict[str, Any]:
@@ -235,7 +209,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
         "facts": {
             "machine": from_facts(machine).describe(),
             "driver": machine["driver"],
-            "memory": style.count_bytes(environment["ram_bytes"]),
+            "memory": units.count_bytes(environment["ram_bytes"]),
             "locked software": machine["software"],
             "commit": ", ".join(commits),
             **facts,
@@ -244,4 +218,5 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             ),
         },
         "gpus": environment["gpus"],
+        "missing": environment["missing"],
     }

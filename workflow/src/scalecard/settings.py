@@ -26,8 +26,12 @@ SOURCES = Path("workflow/src/scalecard")
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 CHECKED = Path(".snakemake/scalecard-checked")
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
-NOT_MEASURING = {"__main__.py", "settings.py", "report.py", "reference.py"}
-DRAWING = ("schema.py", "stats.py", "machine.py", "reference.py", "sections/__init__.py", "sections/style.py")
+REPORTING = ("report.py", "tables.py", "state.py", "normal.py", "compare.py", "compare_views.py")
+NOT_MEASURING = {"__main__.py", "settings.py", "sources.py", "reference.py", "limits.py", "units.py", *REPORTING}
+DRAWING = (
+    *("schema.py", "stats.py", "machine.py", "reference.py", "limits.py", "units.py"),
+    *(f"sections/{name}.py" for name in ("__init__", "style", "charts", "words")),
+)
 
 
 class InvalidConfig(ValueError):
@@ -132,7 +136,7 @@ def reporting_sources() -> list[str]:
     sections = sorted(str(path) for path in (SOURCES / "sections").glob("*.py"))
     templates = [f"workflow/report/{name}" for name in ("report.html.j2", "style.css")]
     reference = [f"workflow/reference/{name}.yaml" for name in ("published", "gpu_specs")]
-    return [*drawing_sources(), *sections, str(SOURCES / "report.py"), *templates, *reference]
+    return [*drawing_sources(), *sections, *(str(SOURCES / name) for name in REPORTING), *templates, *reference]
 
 
 def result_files(name: str, platform: str) -> list[str]:

@@ -96,6 +96,7 @@ def _directions(machine: Machine, devices: list[Device]) -> Iterator[tuple[str, 
         return
     yield "host to device", None, devices[0]
     yield "device to host", devices[0], None
+    yield f"within device {devices[0].index}", devices[0], devices[0]
     for source in devices:
         for target in devices:
             if source is not target:

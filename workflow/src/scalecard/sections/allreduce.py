@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from scalecard import reference
+from scalecard import limits, units
 from scalecard.schema import Record, Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard.sections import Finding, charts, words
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -43,29 +43,22 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     return [*_best(result, records), *_ring(records), *_latency(records)]
 
 
-def busbw(record: Record) -> float:
-    """nccl-tests' bus bandwidth in GB/s."""
-    n = float(record.case["devices"] or 0)
-    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
-
-
 def _best(result: Result, records: list[Record]) -> list[Finding]:
-    best = max(records, key=busbw)
-    spec = reference.gpu_spec(style.device_name(result))
-    limit = spec.nvlink_one_way_gbs if spec else None
-    share = f", {style.percent(busbw(best) / limit)} of the link's {limit:g} GB/s one way" if limit else ""
+    best = max(records, key=limits.bus_bandwidth)
+    limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
+    share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
     text = (
         f"The best all-reduce over {best.case['devices']} devices is {best.case['algorithm']}'s: bus bandwidth"
-        f" {words.rate(best, busbw(best) * best.median)} GB/s at {style.count_bytes(best.case['bytes'])}{share}."
+        f" {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}{share}."
     )
-    return [Finding(text=text, headline=f"{busbw(best):.3g} GB/s bus bandwidth", priority=14)]
+    return [Finding(text=text, headline=f"{reached:.3g} GB/s bus bandwidth", priority=14)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:
     top = {r.case["algorithm"]: r for r in words.largest(records, "bytes")}
     if not {"ring", "naive"} <= set(top):
         return []
-    size = style.count_bytes(top["ring"].case["bytes"])
+    size = units.count_bytes(top["ring"].case["bytes"])
     text = (
         words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce") + f", at {size}."
     )
@@ -78,4 +71,4 @@ def _latency(records: list[Record]) -> list[Finding]:
         return []
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
     text = f"torch.distributed ({least.case['backend']}) needs {words.time(least)} even for"
-    return [Finding(text=f"{text} {style.count_bytes(least.case['bytes'])}.", priority=38)]
+    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", priority=38)]

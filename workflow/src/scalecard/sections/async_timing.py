@@ -12,9 +12,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from scalecard import reference
-from scalecard.schema import Case, Record, Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard import limits, units
+from scalecard.schema import Case, Result
+from scalecard.sections import Finding, charts, words
 
 MODES = ("serial", "concurrent")
 
@@ -58,21 +58,14 @@ def published(result: Result) -> dict[str, float]:
     return {metric: record.median for metric, record in ours.items() if record}
 
 
-def _tera_operations(record: Record) -> float:
-    """2 n^3 operations a product, in units of 10^12."""
-    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / 1e12
-
-
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
-    spec = reference.gpu_spec(style.device_name(result))
     for dtype in dict.fromkeys(r.case["dtype"] for r in result.select("time", mode="single")):
         record = words.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
-        work, peak = _tera_operations(record), spec and spec.peak_tflops.get(str(dtype))
-        rate = work / record.median
-        share = f", {style.percent(rate / peak)} of the device's peak of {peak:g}" if peak else ""
-        size = record.case["size"]
-        text = f"One device multiplies {dtype} matrices of size {size} at {words.rate(record, work)} TFLOP/s{share}."
+        limit, rate = limits.of_products(result, str(dtype)), limits.product_rate(record)
+        share = f", {units.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
+        reached, size = words.rate(record, rate * record.median), record.case["size"]
+        text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
         found.append(Finding(text=text, headline=f"{rate:.3g} TFLOP/s {dtype}", priority=30 if found else 12))
     return found
 
@@ -86,7 +79,7 @@ def _enqueue(result: Result) -> list[Finding]:
     share = f"{enqueue.median / complete.median:.2%}".replace("%", " %")
     text = (
         f"A clock stopped without waiting reads {share} of the true time at size {size}:"
-        f" {style.seconds(enqueue.median)} instead of {words.time(complete)}."
+        f" {units.seconds(enqueue.median)} instead of {words.time(complete)}."
     )
     return [Finding(text=text, headline=f"{share} seen without waiting", priority=20)]
 

@@ -7,6 +7,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from scalecard import units
 from scalecard.sections import style
 
 MIDDLE_HALF = ("pi", 50)
@@ -100,7 +101,7 @@ def ticks(axes: Axes, values: Sequence[float], *, every: int = 1) -> None:
 
 def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
     """The same for sizes, in KiB and MiB."""
-    axes.set_xticks(list(values)[::2], [style.count_bytes(value) for value in values][::2], rotation=30)
+    axes.set_xticks(list(values)[::2], [units.count_bytes(value) for value in values][::2], rotation=30)
     axes.set_xticks([], minor=True)
 
 

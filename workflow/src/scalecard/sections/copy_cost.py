@@ -11,9 +11,9 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from scalecard import reference
-from scalecard.schema import Record, Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard import limits, units
+from scalecard.schema import Result
+from scalecard.sections import Finding, charts, words
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -23,7 +23,8 @@ def plot(results: Sequence[Result]) -> Figure:
     charts.bars(steps, y="step", axes=left)
     left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
     matrix = words.frame(results, "time", part="matrix")
-    matrix["value"] = matrix["bytes"] / matrix["value"] / 1e9
+    passes = 1 + matrix["direction"].str.startswith("within")  # within a device every byte is read and written
+    matrix["value"] = passes * matrix["bytes"] / matrix["value"] / 1e9
     matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
     charts.lines(matrix, x="bytes", hue="copy", axes=right)
     right.set(xlabel="size", ylabel="rate (GB/s)", title="one copy", xscale="log", yscale="log")
@@ -50,41 +51,21 @@ def published(result: Result) -> dict[str, float]:
     return {metric: record.median for metric, record in ours.items() if record}
 
 
-def _rate(record: Record) -> float:
-    return float(record.case["bytes"] or 0) / record.median / 1e9
-
-
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     records = result.select("time", part="matrix")
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
-        best = max((r for r in records if r.case["direction"] == direction), key=_rate)
-        limit, name = _limit(result, direction)
-        share = f", {style.percent(_rate(best) / limit)} of {name} ({limit:.3g} GB/s one way)" if limit else ""
-        rate = words.rate(best, float(best.case["bytes"] or 0) / 1e9)
+        best = max((r for r in records if r.case["direction"] == direction), key=limits.copy_rate)
+        limit, reached = limits.of_copy(result, best), limits.copy_rate(best)
+        share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
+        rate = words.rate(best, reached * best.median)
         call = str(best.case["call"]).replace("_", "-")
         text = (
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
-            f" {style.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}."
+            f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}."
         )
-        found.append(
-            Finding(text=text, headline=f"{_rate(best):.3g} GB/s {direction}", priority=18 if not found else 35)
-        )
+        found.append(Finding(text=text, headline=f"{reached:.3g} GB/s {direction}", priority=18 if not found else 35))
     return found
-
-
-def _limit(result: Result, direction: str) -> tuple[float | None, str]:
-    """The link's one-way rate in GB/s, from the detected PCIe generation and width, or from NVLink."""
-    gpus = result.environment["gpus"]
-    if not gpus or direction == "host to host":
-        return None, ""
-    spec = reference.gpu_spec(gpus[0]["name"])
-    if direction.startswith("device ") and "host" not in direction and gpus[0]["nvlinks"] and spec:
-        return spec.nvlink_one_way_gbs, "NVLink"
-    gen, width = gpus[0]["pcie_gen_max"], gpus[0]["pcie_width_max"]
-    if not (gen and width):
-        return (spec.pcie_one_way_gbs, "PCIe") if spec else (None, "")
-    return reference.pcie_gbs(gen, width), f"PCIe {gen} x{width}"
 
 
 def _overlap(result: Result) -> list[Finding]:

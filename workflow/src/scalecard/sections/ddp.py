@@ -11,6 +11,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from scalecard import units
 from scalecard.schema import Record, Result
 from scalecard.sections import Finding, charts, style, words
 from scalecard.stats import Interval, Ratio
@@ -83,7 +84,7 @@ def _scaling(result: Result, model: str) -> list[Finding]:
         count = int(str(most[0].case["devices"]))
         ratio = words.inverse(most[0].over(single))
         efficiency = ratio.value / count if kind == "strong" else ratio.value
-        share = style.percent(efficiency)
+        share = units.percent(efficiency)
         per_rank = 1 if kind == "strong" else count
         bounds = ratio.interval and Interval(ratio.interval.low * per_rank, ratio.interval.high * per_rank)
         speed = f"{words.factor(Ratio(ratio.value * per_rank, bounds))} the samples/s of one rank"
@@ -102,7 +103,7 @@ def _hidden(result: Result, model: str) -> list[Finding]:
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
-        f"Of {model}'s communication ({words.time(reduce)} alone), {style.seconds(max(0.0, exposed))} a step is exposed"
+        f"Of {model}'s communication ({words.time(reduce)} alone), {units.seconds(max(0.0, exposed))} a step is exposed"
         f" beside backward: "
     )
     text += f"{hidden:.0%} is hidden.".replace("%", " %") if hidden > 0 else "none of it is hidden."

@@ -10,8 +10,9 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from scalecard import units
 from scalecard.schema import Record, Result
-from scalecard.sections import Finding, charts, style, words
+from scalecard.sections import Finding, charts, words
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -33,7 +34,7 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     text = words.versus("Plain model parallelism on two devices", cut.over(single), "one device")
     idle = [1 - busy.median / cut.median for busy in _stages(result)]
     if idle:
-        shares = " and ".join(style.percent(max(0.0, share)) for share in idle)
+        shares = " and ".join(units.percent(max(0.0, share)) for share in idle)
         text += f"; the devices idle {shares} of the time"
     ratio = cut.over(single)
     return [
@@ -58,7 +59,7 @@ def _balance(result: Result) -> list[Finding]:
     if len(times) < 2:
         return []
     text = (
-        f"The stages take {style.seconds(times[0])} and {style.seconds(times[1])}, so no pipeline over this cut can be"
+        f"The stages take {units.seconds(times[0])} and {units.seconds(times[1])}, so no pipeline over this cut can be"
         f" more than {sum(times) / max(times):.2f}x as fast as one device."
     )
     return [Finding(text=text, priority=28)]
@@ -69,8 +70,8 @@ def _memory(result: Result) -> list[Finding]:
     cut = result.select("peak_memory", strategy="model parallel")
     if not (single and cut):
         return []
-    peaks = " and ".join(style.count_bytes(record.median) for record in cut)
-    text = f"Peak memory is {peaks} on the two devices, against {style.count_bytes(single.median)} on one."
+    peaks = " and ".join(units.count_bytes(record.median) for record in cut)
+    text = f"Peak memory is {peaks} on the two devices, against {units.count_bytes(single.median)} on one."
     return [Finding(text=text, priority=36)]
 
 

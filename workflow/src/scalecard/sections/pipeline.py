@@ -13,6 +13,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from scalecard import units
 from scalecard.schema import Record, Result
 from scalecard.sections import Finding, charts, style, words
 
@@ -122,7 +123,7 @@ def _ideal(result: Result) -> list[Finding]:
         return []
     text = (
         f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {fit.held_out_error:.0%}"
-        f" on the others; it puts the overhead of a micro-batch at {style.seconds(max(0.0, fit.overhead))} and the"
+        f" on the others; it puts the overhead of a micro-batch at {units.seconds(max(0.0, fit.overhead))} and the"
         f" best split size at {fit.best_split:.1f}."
     ).replace("%", " %")
     return [Finding(text=text, priority=37)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from scalecard import units
 from scalecard.schema import Record, Result
 from scalecard.sections import style
 from scalecard.stats import Interval, Ratio
@@ -22,13 +23,13 @@ def frame(results: Sequence[Result], metric: str, **case: str | int | float | bo
 
 def time(record: Record) -> str:
     """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' where there is none."""
-    return f"{style.seconds(record.median)} {_spread(record)}"
+    return f"{units.seconds(record.median)} {_spread(record)}"
 
 
 def _spread(record: Record) -> str:
     if record.interval is None:
         return f"(n = {len(record.samples)})"
-    return f"({style.seconds(record.interval.low)} to {style.seconds(record.interval.high)})"
+    return f"({units.seconds(record.interval.low)} to {units.seconds(record.interval.high)})"
 
 
 def rate(record: Record, amount: float) -> str:

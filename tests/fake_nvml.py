@@ -1,0 +1,160 @@
+# ruff: noqa: N802 - the names are those of the library it stands in for
+"""A stand-in for pynvml with the answers of known machines. Constants and exceptions are pynvml's own.
+
+Answers are those that nvidia-smi prints on such boards: a GTX 1080 Ti has no ECC, no NVLink and no energy counter.
+"""
+
+import copy
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+
+GIB = 2**30
+
+
+@dataclass
+class Board:
+    """One GPU's answers; None makes the question unsupported."""
+
+    name: str
+    memory: int
+    pcie: tuple[int, int] = (4, 4)  # generation now and at most
+    width: tuple[int, int] = (16, 16)
+    nvlinks: int = 0
+    power_limit: int = 400_000
+    clock: int = 1980
+    ecc: bool | None = True
+    energy: bool = True
+    reasons: int = 0
+    utilisation: int = 0
+    processes: list[tuple[int, int]] = field(default_factory=list)  # (pid, bytes)
+    uuid: str = ""
+
+
+H100 = Board("NVIDIA H100 80GB HBM3", 80 * GIB, (5, 5), nvlinks=18, power_limit=700_000)
+A100 = Board("NVIDIA A100-SXM4-40GB", 40 * GIB, (4, 4), nvlinks=12, clock=1410)
+GTX = Board("NVIDIA GeForce GTX 1080 Ti", 11 * GIB, (3, 3), power_limit=250_000, clock=1911, ecc=None, energy=False)
+
+
+def box(board: Board, count: int) -> list[Board]:
+    boards = [copy.deepcopy(board) for _ in range(count)]
+    for index, own in enumerate(boards):
+        own.uuid = f"GPU-{board.name.split()[1].lower()}-{index}"
+    return boards
+
+
+class FakeNvml:
+    """`boards` may be changed while it is in use. `fail_after` questions about boards, every further one fails."""
+
+    def __init__(self, boards: list[Board], driver: str = "570.86.10", fail_after: int | None = None) -> None:
+        self.boards, self.driver, self.left, self.millijoules = boards, driver, fail_after, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pynvml, name)
+
+    def nvmlInit(self) -> None:
+        if not self.boards:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return self.driver
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.boards)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        return [board.uuid for board in self.boards].index(uuid)
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return self.boards[handle].name
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return self.boards[handle].uuid
+
+    def _board(self, handle: int) -> Board:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return self.boards[handle]
+
+    @staticmethod
+    def _supported(value: Any) -> Any:
+        if value is None or value is False:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return value
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(total=self._board(handle).memory)
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+        return self._board(handle).power_limit
+
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, handle: int) -> list[int]:
+        return [100_000, self._board(handle).power_limit]
+
+    def nvmlDeviceGetEccMode(self, handle: int) -> list[int]:
+        return [int(self._supported(self._board(handle).ecc))] * 2
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
+        self._supported(self._board(handle).ecc)
+        return 0
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: int) -> int:
+        return self._board(handle).pcie[0]
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: int) -> int:
+        return self._board(handle).pcie[1]
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: int) -> int:
+        return self._board(handle).width[0]
+
+    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: int) -> int:
+        return self._board(handle).width[1]
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
+        if link >= self._board(handle).nvlinks:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return pynvml.NVML_FEATURE_ENABLED
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:
+        return self._board(handle).clock
+
+    def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> int:
+        return self._board(handle).clock
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+        self._board(handle)
+        return 55
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        return self._board(handle).power_limit // 2
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
+        return self._board(handle).reasons
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        return SimpleNamespace(gpu=self._board(handle).utilisation)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
+        self._supported(self._board(handle).energy)
+        self.millijoules += 100
+        return self.millijoules
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self._board(handle).processes]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: int) -> list[Any]:
+        return []
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, a: int, b: int) -> int:
+        self._board(a)
+        return 20

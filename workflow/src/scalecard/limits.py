@@ -1,0 +1,97 @@
+"""The hardware's limit of a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
+
+Rates are one way, in GB/s, line rate less encoding, by PCI-SIG and the vendors' sheets in workflow/reference.
+"""
+
+from dataclasses import dataclass
+
+from scalecard import reference
+from scalecard.schema import Record, Result
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`least` is the smallest normal share of it; `advice` says where a link runs below what its card can do."""
+
+    rate: float
+    name: str
+    least: float
+    advice: str = ""
+
+
+# Packets cost PCIe 5 to 20 % of its line rate. Of NVLink's 450 GB/s NCCL's maintainers expect 370 by a ring. A product
+# of some thousand rows keeps the units busy most of the time, but under the card's power cap.
+PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.75, 0.50
+THROUGH_HOST = 0.40  # an all-reduce without NVLink: each byte crosses the root complex, and both ways at once
+
+
+def of_copy(result: Result, record: Record) -> Limit | None:
+    """The limit of one copy, or None where none is known."""
+    gpus, direction = result.environment["gpus"], str(record.case["direction"])
+    if not gpus or direction == "host to host":
+        return None
+    spec = reference.gpu_spec(gpus[0]["name"])
+    if direction.startswith("within"):
+        return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
+    return ("host" not in direction and _nvlink(result)) or _pcie(result, record)
+
+
+def copy_rate(record: Record) -> float:
+    """Effective GB/s: bytes that arrived over the time. Within a device every byte is read and written."""
+    passes = 2 if str(record.case["direction"]).startswith("within") else 1
+    return passes * float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def of_all_reduce(result: Result, record: Record) -> Limit | None:
+    """The link that bus bandwidth stands beside."""
+    nvlink, pcie = _nvlink(result), _pcie(result, record)
+    return nvlink or (pcie and Limit(pcie.rate, pcie.name, THROUGH_HOST, pcie.advice))
+
+
+def bus_bandwidth(record: Record) -> float:
+    """nccl-tests' bus bandwidth in GB/s: 2 (n - 1)/n x bytes / time."""
+    n = float(record.case["devices"] or 0)
+    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def of_products(result: Result, dtype: str) -> Limit | None:
+    """The chip's dense peak in TFLOP/s."""
+    gpus = result.environment["gpus"]
+    spec = reference.gpu_spec(gpus[0]["name"]) if gpus else None
+    peak = spec and spec.peak_tflops.get(dtype)
+    return Limit(peak, f"the dense peak in {dtype}", COMPUTE) if peak else None
+
+
+def product_rate(record: Record) -> float:
+    """TFLOP/s: 2 n^3 operations a product."""
+    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+
+
+def _nvlink(result: Result) -> Limit | None:
+    gpus = result.environment["gpus"]
+    spec = reference.gpu_spec(gpus[0]["name"]) if gpus and gpus[0]["nvlinks"] else None
+    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK) if spec and spec.nvlink_one_way_gbs else None
+
+
+def _pcie(result: Result, record: Record) -> Limit | None:
+    """The slowest link among the GPUs, at the highest generation and width seen while this was measured."""
+    found = []
+    for index, gpu in enumerate(result.environment["gpus"]):
+        seen = [e["gpus"][index] for e in record.telemetry if len(e.get("gpus", [])) > index]
+        gen, width = (_most([s[key] for s in seen]) or gpu[key] for key in ("pcie_gen", "pcie_width"))
+        if gen and width:
+            advice = _advice(gpu, gen, width)
+            found.append(Limit(reference.pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
+    return min(found, key=lambda limit: limit.rate, default=None)
+
+
+def _most(values: list[int | None]) -> int | None:
+    return max((value for value in values if value), default=None)
+
+
+def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:
+    if width < (gpu["pcie_width_max"] or 0):
+        return f"the card can do x{gpu['pcie_width_max']} but runs at x{width}: reseat it, or look at its slot"
+    if gen < (gpu["pcie_gen_max"] or 0):
+        return f"the card can do PCIe {gpu['pcie_gen_max']} but runs at {gen}: look at the slot, the riser and the BIOS"
+    return ""
