@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,27 @@ def test_editing_an_experiment_measures_it_alone(measured: Path) -> None:
     module = measured / "workflow" / "src" / "scalecard" / "experiments" / "async_timing.py"
     module.write_text(module.read_text() + "\n# a comment\n")
     assert sorted(jobs(snakemake(measured, *SMOKE))) == ["all", "async_timing", "figure", "report"]
+
+
+def test_one_experiment_can_be_measured_again(measured: Path) -> None:
+    planned = snakemake(measured, *SMOKE, "-n", "--forcerun", "ddp")
+    assert "ddp" in jobs(planned)
+    assert "allreduce" not in jobs(planned)
+
+
+def test_another_machine_under_the_same_label_is_refused_before_any_job(measured: Path) -> None:
+    here = measured / "results" / machines.probe().slug
+    labelled = measured / "results" / "my-box"
+    labelled.mkdir()
+    (labelled / "allreduce.json").write_text((here / "allreduce.json").read_text())
+    facts = (here / "machine.json").read_text().replace('"driver": null', '"driver": "570.1"')
+    (labelled / "machine.json").write_text(facts)
+    refused = snakemake(measured, *SMOKE, "--config", "platform=my-box")
+    shutil.rmtree(labelled)
+    assert refused.returncode != 0
+    assert "results/my-box/machine.json: the results under the label 'my-box'" in refused.stdout
+    assert "driver 570.1, now None" in refused.stdout
+    assert "Traceback" not in refused.stdout
 
 
 def test_another_platform_is_shown_beside_this_one_and_never_measured(measured: Path) -> None:

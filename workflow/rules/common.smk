@@ -20,6 +20,9 @@ resource_scopes:
 
 try:
     SETTINGS = settings.resolve(config, check=workflow.is_main_process)
+    HERE = f"results/{SETTINGS.platform}"
+    if workflow.is_main_process:
+        settings.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
@@ -30,11 +33,6 @@ shell.prefix(
     f" SCALECARD_STRICT={SETTINGS.strict:d}"
     " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
 )
-
-HERE = f"results/{SETTINGS.platform}"
-
-if workflow.is_main_process:
-    settings.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 
 
 def results_of(wildcards):

@@ -108,10 +108,27 @@ def _message(problems: list[str]) -> str:
 
 
 def write_machine(path: Path, machine: machines.Machine) -> None:
-    """Write machine.json only where its content changes: it is an input of every measurement."""
+    """Write machine.json only where its content changes: it is an input of every measurement.
+
+    InvalidConfig where results of another machine lie under the same label: they are not to be measured over.
+    """
     text = json.dumps(asdict(machine), indent=1) + "\n"
-    if not path.exists() or path.read_text() != text:
-        write_atomically(path, text)
+    if path.exists() and path.read_text() == text:
+        return
+    if path.exists() and any(other != path for other in path.parent.glob("*.json")):
+        _refuse_another(path, machine)
+    write_atomically(path, text)
+
+
+def _refuse_another(path: Path, machine: machines.Machine) -> None:
+    then, now = machines.from_facts(json.loads(path.read_text())), machine
+    if then.fingerprint != now.fingerprint:
+        a, b = asdict(then), asdict(now)
+        facts = "; ".join(f"{key} {a[key]}, now {b[key]}" for key in a if a[key] != b[key])
+        raise InvalidConfig(
+            f"{path}: the results under the label '{path.parent.name}' were measured on another machine ({facts}): set"
+            " another platform: in config.yaml, or remove that folder"
+        )
 
 
 def all_sources() -> list[str]:
