@@ -31,7 +31,8 @@ check: $(VENV)/testing
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
-	$(RUN) python tests/lint.py
+	$(RUN) snakemake --lint
+	$(RUN) hadolint docker/Dockerfile
 
 # Ratios measured side by side in one run, against what the project promises.
 bench: $(VENV)/testing

@@ -7,7 +7,12 @@ min_version("9.27")
 configfile: "config.yaml"
 
 
+# Only for `snakemake --sdm apptainer`: by itself the workflow uses the engine that config.yaml names.
+container: "docker/scalecard.sif"
+
+
 include: "workflow/rules/common.smk"
+include: "workflow/rules/container.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"

@@ -53,8 +53,12 @@ def make_result(machine: machines.Machine) -> Callable[..., Result]:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the files that git knows, outside any repository; shared by the tests of one session."""
-    folder = tmp_path_factory.mktemp("project")
+    """A copy of the project, shared by the tests of one session."""
+    return copy_project(tmp_path_factory.mktemp("project"))
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy the files that git knows, without results, to a folder outside any repository."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -69,7 +73,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def snakemake(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def snakemake(folder: Path, *args: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """`snakemake` in that folder; stdout and stderr together."""
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *args]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
+    return subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout
+    )

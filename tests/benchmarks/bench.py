@@ -144,7 +144,9 @@ def dag_over_experiments(scale: str) -> float:
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ)
         wall = time.perf_counter() - start
         own = sum(
-            _seconds(schema.load(p)) for p in Path(folder, "results").glob("*/*.json") if p.name != "machine.json"
+            _seconds(schema.load(p))
+            for p in Path(folder, "results").glob("*/*.json")
+            if p.name not in schema.NO_RESULTS
         )
     print(f"  the workflow took {wall:.0f} s, its experiments {own:.0f} s")
     return wall / own

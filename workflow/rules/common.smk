@@ -1,12 +1,15 @@
 # What the other rules share: the checked configuration, this machine's platform, and the lists of sources.
+import json
 import os
 import sys
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
 from scalecard import settings
+from scalecard.containers import marker
 
 # A measurement takes the whole machine, a figure a tenth of it: measurements never overlap with anything. Registered
 # here, so that no --resources on the command line drops the limit. Local: the nodes of a cluster do not share it.

@@ -6,6 +6,7 @@ for experiment, block in SETTINGS.blocks.items():
             experiment
         input:
             machine=f"{HERE}/machine.json",
+            container=MARKER,
             module=f"workflow/src/scalecard/experiments/{experiment}.py",
             library=settings.measuring_sources(),
         output:
@@ -17,6 +18,10 @@ for experiment, block in SETTINGS.blocks.items():
         params:
             name=experiment,
             spec=block,
+            data=SETTINGS.data_dir,
+            dataset=settings.dataset_of(experiment, SETTINGS.dataset),
         shell:
-            "python -m scalecard run {params.name} --spec {params.spec:q}"
+            "python -m scalecard.containers.launch {input.container} --data {params.data:q}"
+            " --fetch {params.dataset:q} --writable results --"
+            " python -m scalecard run {params.name} --spec {params.spec:q}"
             " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"

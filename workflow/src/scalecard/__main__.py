@@ -1,4 +1,4 @@
-"""The command line: probe, check, run, plot, report, compare. It parses, calls and writes, nothing else."""
+"""The command line: parse, call, write, nothing else. Bad input is one error on stderr and exit status 2."""
 
 import argparse
 import json
@@ -11,13 +11,41 @@ from scalecard import machine, schema
 
 
 def main() -> int:
-    """Run one command; bad input is one line on stderr and exit status 2."""
+    """Run one command and return the exit status."""
+    args = _parser().parse_args()
+    try:
+        return globals()[f"_{args.command}"](args) or 0
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scalecard", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("probe", help="print what this machine is, as JSON")
     check = commands.add_parser("check", help="check the experiments' blocks of a configuration")
     check.add_argument("blocks", type=json.loads, help="JSON: experiment name to its merged block")
-    run = commands.add_parser("run", help="measure one experiment")
+    container = commands.add_parser("container", help="make or find the image, and write its marker")
+    container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
+    container.add_argument("--output", type=Path, required=True, help="the marker")
+    fetch = commands.add_parser("fetch", help="download and verify the images")
+    fetch.add_argument("--data-dir", type=Path, required=True)
+    _add_run(commands.add_parser("run", help="measure one experiment"))
+    for name, what in (("plot", "draw one experiment's figure, as SVG and PNG"), ("report", "write the HTML report")):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
+        if name == "plot":
+            command.add_argument("name")
+            command.add_argument("--output", type=Path, nargs="+", required=True, help="files to write, .svg or .png")
+        else:
+            command.add_argument("--figures", type=Path, required=True, help="folder of the SVG files")
+            command.add_argument("--output", type=Path, required=True)
+    _add_compare(commands.add_parser("compare", help="say which cases of B are faster or slower than those of A"))
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("name")
     run.add_argument("--spec", type=json.loads, required=True, help="the merged block as JSON")
     run.add_argument("--machine", type=Path, required=True, help="machine.json of the platform")
@@ -28,27 +56,15 @@ def main() -> int:
         default=os.environ.get("SCALECARD_STRICT") == "1",  # so that the workflow can set it without remeasuring
         help="refuse where something else uses the machine",
     )
-    plot = commands.add_parser("plot", help="draw one experiment's figure, as SVG and PNG")
-    plot.add_argument("name")
-    plot.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
-    plot.add_argument("--output", type=Path, nargs="+", required=True, help="files to write, .svg or .png")
-    report = commands.add_parser("report", help="write the HTML report")
-    report.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
-    report.add_argument("--figures", type=Path, required=True, help="folder of the SVG files")
-    report.add_argument("--output", type=Path, required=True)
-    compare = commands.add_parser("compare", help="say which cases of B are faster or slower than those of A")
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
     for name in ("a", "b"):
         compare.add_argument(name, help="a platform, a folder of results, or a git revision[:platform]")
     compare.add_argument("--margin", type=float, default=0.02, help="difference that does not matter (default 0.02)")
     compare.add_argument("--json", action="store_true", help="print JSON instead of a table")
     compare.add_argument("--html", type=Path, help="also write an HTML page")
     compare.add_argument("--fail-on", choices=["slower"], help="exit with 1 where a case is slower")
-    args = parser.parse_args()
-    try:
-        return globals()[f"_{args.command}"](args) or 0
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
 
 
 def _probe(args: argparse.Namespace) -> None:
@@ -67,6 +83,30 @@ def _check(args: argparse.Namespace) -> None:
             problems.append(str(error))
     if problems:
         raise ValueError("\n".join(problems))
+
+
+def _container(args: argparse.Namespace) -> None:
+    from scalecard import __version__
+    from scalecard.containers import build, engines, marker
+
+    wanted = args.settings
+    engine, why = engines.choose(wanted["engine"])
+    print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
+    made = build.prepare(
+        engine,
+        why,
+        base_image=wanted["base_image"],
+        build_args=wanted["build_args"],
+        image=wanted["image"],
+        version=__version__,
+    )
+    marker.write(args.output, made)
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    from scalecard import data
+
+    data.load("fashion-mnist", args.data_dir)
 
 
 def _run(args: argparse.Namespace) -> None:

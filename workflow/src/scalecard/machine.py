@@ -109,6 +109,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         **{name: missing.ask(name, _version_of, packages) for name, packages in PACKAGES.items()},
         "lock": machine.software,
         "container": missing.ask("container", _image),
+        "container_engine": _engine(),
         **_commit(missing),
         "missing": missing.reasons,
     }
@@ -137,13 +138,26 @@ def _version_of(packages: tuple[str, ...]) -> str:
 
 
 def _image() -> str:
-    try:
+    """The digest of the image around this process: from the launcher, or that of the .sif that Snakemake runs."""
+    if os.environ.get("SCALECARD_IMAGE_DIGEST"):
         return os.environ["SCALECARD_IMAGE_DIGEST"]
-    except KeyError:
-        raise OSError("not run in a container of this workflow") from None
+    sif = os.environ.get("APPTAINER_CONTAINER")
+    if not sif:
+        raise OSError("not run in a container")
+    with open(sif, "rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _engine() -> str:
+    if os.environ.get("SCALECARD_ENGINE"):
+        return os.environ["SCALECARD_ENGINE"]
+    return "apptainer" if os.environ.get("APPTAINER_CONTAINER") else "none"
 
 
 def _commit(missing: nvml.Missing) -> dict[str, str | bool | None]:
+    """What git says here, or, in a container without git, what the launcher asked it on the host."""
+    if os.environ.get("SCALECARD_COMMIT"):
+        return {"commit": os.environ["SCALECARD_COMMIT"], "dirty": os.environ.get("SCALECARD_DIRTY") == "1"}
     commit = missing.ask("commit", _git, "rev-parse", "HEAD")
     changes = missing.ask("dirty", _git, "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}

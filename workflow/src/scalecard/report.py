@@ -33,6 +33,7 @@ PROVENANCE = (
     "nccl",
     "python",
     "os",
+    "container_engine",
     "container",
     "cpu_governor",
     "cgroup_cpu_max",

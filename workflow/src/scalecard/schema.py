@@ -22,6 +22,8 @@ from scalecard import stats
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).parents[2] / "schemas" / "result.schema.json"
 
+NO_RESULTS = ("machine.json", "container.json")  # other JSON files of a platform's folder
+
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
 

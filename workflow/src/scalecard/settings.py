@@ -20,7 +20,7 @@ import jsonschema
 import yaml
 
 from scalecard import machine as machines
-from scalecard.schema import write_atomically
+from scalecard.schema import NO_RESULTS, write_atomically
 
 SOURCES = Path("workflow/src/scalecard")
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
@@ -46,6 +46,9 @@ class Settings:
     machine: machines.Machine
     scale: str
     strict: bool
+    container: dict[str, Any]
+    dataset: str
+    data_dir: str
     blocks: dict[str, str]
 
 
@@ -64,7 +67,14 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         _check_blocks(blocks)
     platform = machine.slug if config["platform"] == "auto" else config["platform"]
     return Settings(
-        platform, machine, scale, config["strict"], {name: json.dumps(block) for name, block in blocks.items()}
+        platform=platform,
+        machine=machine,
+        scale=scale,
+        strict=config["strict"],
+        container=dict(config["container"]),
+        dataset=config["dataset"],
+        data_dir=config["data_dir"],
+        blocks={name: json.dumps(block) for name, block in blocks.items()},
     )
 
 
@@ -115,7 +125,7 @@ def write_machine(path: Path, machine: machines.Machine) -> None:
     text = json.dumps(asdict(machine), indent=1) + "\n"
     if path.exists() and path.read_text() == text:
         return
-    if path.exists() and any(other != path for other in path.parent.glob("*.json")):
+    if path.exists() and any(other.name not in NO_RESULTS for other in path.parent.glob("*.json")):
         _refuse_another(path, machine)
     write_atomically(path, text)
 
@@ -138,7 +148,7 @@ def all_sources() -> list[str]:
 
 def measuring_sources() -> list[str]:
     """What every experiment depends on: not the other experiments, nor what only draws and reports."""
-    apart = ("experiments/", "sections/")
+    apart = ("experiments/", "sections/", "containers/")
     relative = [str(Path(path).relative_to(SOURCES)) for path in all_sources()]
     return [str(SOURCES / path) for path in relative if not path.startswith(apart) and path not in NOT_MEASURING]
 
@@ -160,6 +170,11 @@ def result_files(name: str, platform: str) -> list[str]:
     """The result of this platform, which the workflow makes, then those of others that lie there."""
     others = sorted(str(path) for path in Path("results").glob(f"*/{name}.json") if path.parent.name != platform)
     return [f"results/{platform}/{name}.json", *others]
+
+
+def dataset_of(name: str, dataset: str) -> str:
+    """The dataset where the experiment's module loads one, else nothing."""
+    return dataset if "data.load(" in (SOURCES / "experiments" / f"{name}.py").read_text() else ""
 
 
 def title(name: str) -> str:

@@ -28,11 +28,11 @@ def find(name: str, root: Path = Path()) -> list[Result]:
 
 
 def _platforms(folder: Path) -> list[str]:
-    return sorted({path.parent.name for path in folder.glob("*/*.json") if path.name != "machine.json"})
+    return sorted({path.parent.name for path in folder.glob("*/*.json") if path.name not in schema.NO_RESULTS})
 
 
 def _from_folder(folder: Path) -> list[Result]:
-    files = sorted(path for path in folder.glob("*.json") if path.name != "machine.json")
+    files = sorted(path for path in folder.glob("*.json") if path.name not in schema.NO_RESULTS)
     if files:
         return _one_platform(str(folder), [schema.load(path) for path in files])
     inside = _platforms(folder)
@@ -43,7 +43,9 @@ def _from_folder(folder: Path) -> list[Result]:
 
 def _from_revision(root: Path, revision: str, platform: str) -> list[Result]:
     listed = _git(root, "ls-tree", "-r", "--name-only", revision, f"{RESULTS}/") or ""
-    paths = [path for path in map(Path, listed.splitlines()) if path.suffix == ".json" and path.name != "machine.json"]
+    paths = [
+        path for path in map(Path, listed.splitlines()) if path.suffix == ".json" and path.name not in schema.NO_RESULTS
+    ]
     platforms = sorted({path.parent.name for path in paths})
     if not platform and len(platforms) == 1:
         platform = platforms[0]

@@ -82,9 +82,15 @@ def within(processes: Sequence[Sequence[float]]) -> Interval | None:
 
 
 def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:
-    """Student's t interval of the processes' log medians: what a fresh process may give. None for one process."""
+    """What a fresh process may give, from the processes' medians; None for one process.
+
+    From six processes on their order-statistic interval, which an odd one out does not widen; below, Student's t on the
+    log scale, which needs fewer and assumes more.
+    """
     if len(processes) < 2 or min(map(min, processes)) <= 0:
         return None
+    if len(processes) >= FEWEST:
+        return median_interval([median(samples) for samples in processes], confidence)
     logs = [math.log(median(samples)) for samples in processes]
     half = float(stats.t.ppf((1 + confidence) / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
     centre = median(logs)

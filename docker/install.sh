@@ -1,0 +1,15 @@
+#!/bin/bash
+# The locked dependencies into FOLDER: what the Dockerfile and the Apptainer definition share.
+#   install.sh FOLDER REQUIREMENTS.LOCK
+set -euo pipefail
+folder=$1 lock=$2
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0
+
+python3 -m venv "$folder"
+"$folder/bin/python" -m pip install --quiet --no-cache-dir --no-compile --require-hashes --requirement "$lock"
+
+# Bytecode that depends on the sources alone. Some packages ship files for other Pythons, which do not compile here.
+"$folder/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$folder/lib" >/dev/null || true
+
+# One time for every file, so that the same lock gives the same layer.
+find "$folder" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +

@@ -1,0 +1,24 @@
+# The image that the experiments run in, or a marker that says that they run in the host's environment. It depends on the
+# dependencies alone: editing the project's code builds nothing.
+MARKER = f"{HERE}/container.json"
+
+if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
+    logger.warning(f"The image of {MARKER} is gone: it is made again.")
+
+
+rule container:
+    input:
+        dockerfile="docker/Dockerfile",
+        definition="docker/scalecard.def",
+        install="docker/install.sh",
+        lock="docker/requirements.lock",
+    output:
+        marker=MARKER,
+    log:
+        f"results/logs/{SETTINGS.platform}/container.log",
+    resources:
+        machine=100,
+    params:
+        settings=json.dumps(SETTINGS.container),
+    shell:
+        "python -m scalecard container {params.settings:q} --output {output.marker} 2>&1 | tee {log}"

@@ -1,0 +1,51 @@
+"""Which container engine answers. A client without its daemon, or a program that only fails, does not."""
+
+import subprocess
+
+ENGINES = ("docker", "podman", "apptainer")
+QUESTION = {
+    "docker": ("docker", "info", "--format", "{{.ServerVersion}}"),
+    "podman": ("podman", "info", "--format", "{{.Version.Version}}"),
+    "apptainer": ("apptainer", "version"),
+}
+TIMEOUT = 30  # seconds
+
+
+class NoEngine(ValueError):
+    """An engine was asked for by name, and does not answer."""
+
+
+def choose(wanted: str) -> tuple[str, str]:
+    """(engine or 'none', why): the one asked for, or with 'auto' the first that answers.
+
+    NoEngine says what was tried and how to go on.
+    """
+    if wanted == "none":
+        return "none", "container.engine = none in config.yaml"
+    tried = []
+    for engine in ENGINES if wanted == "auto" else (wanted,):
+        silence = why_silent(engine)
+        if not silence:
+            return engine, "asked for in config.yaml" if wanted != "auto" else "the first engine that answers"
+        tried.append(f"{engine}: {silence}")
+    if wanted == "auto":
+        return "none", f"no container engine answers ({'; '.join(tried)})"
+    raise NoEngine(
+        f"container.engine = {wanted}: it does not answer ({tried[0]}). Start it, or set container: {{engine: auto}} to"
+        " take another, or {engine: none} to run in the host's environment"
+    )
+
+
+def why_silent(engine: str) -> str:
+    """Why an engine does not answer, or nothing where it does."""
+    command = " ".join(QUESTION[engine][:2])
+    try:
+        done = subprocess.run(QUESTION[engine], capture_output=True, text=True, timeout=TIMEOUT)
+    except FileNotFoundError:
+        return "not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"`{command}` did not run: {error}"
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    if done.returncode == 0 and done.stdout.strip():
+        return ""
+    return f"`{command}` failed" + (f": {said[-1]}" if said else f" with status {done.returncode}")

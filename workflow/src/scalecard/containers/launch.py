@@ -1,0 +1,151 @@
+"""Run a command in the image that a marker names, or in the host's environment where it names none.
+
+    python -m scalecard.containers.launch MARKER --data FOLDER --writable FOLDER... -- command arguments...
+
+The project is mounted read-only at its own path, the writable folders beside it; no network, no host environment but an
+allow-list, the caller's own user. The process is replaced by the engine's, so signals and the exit status are its own.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scalecard.containers.marker import Marker, read
+
+ALLOWED = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SCALECARD_STRICT"),
+    *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME"),
+)
+ALLOWED_PREFIXES = ("NCCL_",)
+LOCK = Path(tempfile.gettempdir(), "scalecard.lock")
+
+
+def command_line(
+    marker: Marker,
+    command: Sequence[str],
+    *,
+    project: Path,
+    writable: Sequence[Path],
+    gpus: bool,
+    network: bool = False,
+) -> list[str]:
+    """The whole command line. `writable` are folders, made before; `gpus` whether the host has any."""
+    if marker.engine == "none":
+        return list(command)
+    assert marker.image, "an image was made or found"
+    mounts = [(project, "ro"), *((path, "rw") for path in writable), (LOCK, "rw")]
+    environment = {**allowed(os.environ), **_own(marker, project)}
+    if marker.engine == "apptainer":
+        return [*_apptainer(mounts, environment, project, gpus=gpus, network=network), marker.image, *command]
+    return [
+        *_oci(marker.engine, mounts, environment, project, gpus=gpus, network=network),
+        marker.image,
+        *command,
+    ]
+
+
+def _oci(
+    engine: str,
+    mounts: Sequence[tuple[Path, str]],
+    environment: Mapping[str, str],
+    project: Path,
+    *,
+    gpus: bool,
+    network: bool,
+) -> list[str]:
+    """Docker and Podman. NCCL wants shared memory, and with GPUs locked memory and a larger stack."""
+    rootless_podman = engine == "podman" and os.getuid() != 0
+    user = ["--userns=keep-id"] if rootless_podman else ["--user", f"{os.getuid()}:{os.getgid()}"]
+    devices = ["--gpus", "all"] if engine == "docker" else ["--device", "nvidia.com/gpu=all"]
+    limits = ["--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"]
+    return [
+        *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if network else "none"),
+        *user,
+        *([*devices, *limits] if gpus else []),
+        *(part for path, mode in mounts for part in ("--volume", f"{path}:{path}:{mode}")),
+        *(part for key, value in environment.items() for part in ("--env", f"{key}={value}")),
+        *("--workdir", str(project)),
+    ]
+
+
+def _apptainer(
+    mounts: Sequence[tuple[Path, str]],
+    environment: Mapping[str, str],
+    project: Path,
+    *,
+    gpus: bool,
+    network: bool,
+) -> list[str]:
+    """Apptainer shares the host's memory, limits and user by itself."""
+    isolated = [] if network else ["--net", "--network", "none"]
+    return [
+        *("apptainer", "exec", "--cleanenv", "--containall", "--no-home", *isolated),
+        *(["--nv"] if gpus else []),
+        *(part for path, mode in mounts for part in ("--bind", f"{path}:{path}:{mode}")),
+        *(part for key, value in environment.items() for part in ("--env", f"{key}={value}")),
+        *("--pwd", str(project)),
+    ]
+
+
+def allowed(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the host's environment a measurement may see."""
+    return {key: value for key, value in environment.items() if key in ALLOWED or key.startswith(ALLOWED_PREFIXES)}
+
+
+def _own(marker: Marker, project: Path) -> dict[str, str]:
+    """What the process inside reads: where the code is, which image this is, and what git says on the host."""
+    return {
+        "PYTHONPATH": str(project / "workflow" / "src"),
+        "PYTHONNOUSERSITE": "1",
+        "HOME": tempfile.gettempdir(),
+        "SCALECARD_IMAGE_DIGEST": marker.digest or "",
+        "SCALECARD_ENGINE": marker.engine,
+        "SCALECARD_HOLDER": f"process {os.getpid()}",
+        "SCALECARD_COMMIT": _git("rev-parse", "HEAD"),
+        "SCALECARD_DIRTY": str(int(bool(_git("status", "--porcelain", "--untracked-files=no")))),
+    }
+
+
+def _git(*args: str) -> str:
+    done = subprocess.run(["git", *args], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def has_gpus() -> bool:
+    """Whether the host has NVIDIA devices; building and `snakemake -n` must work without."""
+    return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def fetch(dataset: str, folder: Path) -> None:
+    """Download the images on the host, for there is no network inside. Where that fails, the experiment says so."""
+    if dataset in ("auto", "fashion-mnist") and not (folder / "FashionMNIST").exists():
+        command = [sys.executable, "-m", "scalecard", "fetch", "--data-dir", str(folder)]
+        subprocess.run(command, check=False)
+
+
+def main() -> None:
+    """Become the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("marker", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the images, writable")
+    parser.add_argument("--fetch", default="", help="dataset that the command needs, or nothing")
+    parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="after --")
+    args = parser.parse_args()
+    marker, command = read(args.marker), args.command[1:]
+    writable = [folder.resolve() for folder in (args.data, *args.writable)]
+    if marker.engine != "none":
+        for folder in writable:
+            folder.mkdir(parents=True, exist_ok=True)
+        LOCK.touch(exist_ok=True)
+        fetch(args.fetch, args.data)
+    argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus())
+    os.execvp(argv[0], argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The marker of an image: what the experiments depend on, and what the launcher reads. Written whole or not at all."""
+
+import json
+import os
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker:
+    """The image that experiments run in. Engine 'none' is the host's environment, and `why` says how that came."""
+
+    engine: str
+    why: str
+    image: str | None = None  # what the engine runs: an image id, a reference with digest, or the path of a .sif
+    digest: str | None = None
+    base: str | None = None
+    lock: str | None = None
+    size: int | None = None  # bytes
+
+
+def read(path: Path) -> Marker:
+    return Marker(**json.loads(path.read_text()))
+
+
+def write(path: Path, marker: Marker) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(asdict(marker), indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def forget_if_gone(path: Path) -> bool:
+    """Remove the marker of an image that was deleted behind our back, so that it is built again."""
+    if not path.exists():
+        return False
+    found = read(path)
+    if found.engine == "none" or (found.image and exists(found.engine, found.image)):
+        return False
+    path.unlink()
+    return True
+
+
+def exists(engine: str, image: str) -> bool:
+    """Whether the engine has the image. One that does not answer keeps its images: it is not to be built again."""
+    if engine == "apptainer":
+        return Path(image).exists()
+    try:
+        done = subprocess.run([engine, "image", "inspect", image], capture_output=True, text=True)
+    except OSError:
+        return True
+    return done.returncode == 0 or "no such" not in (done.stderr + done.stdout).lower()
