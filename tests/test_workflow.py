@@ -117,6 +117,8 @@ def test_another_platform_is_shown_beside_this_one_and_never_measured(measured: 
     assert sorted(jobs(snakemake(measured, *SMOKE))) == ["all", "figure", "report"]
     report = (measured / "results" / "report.html").read_text()
     assert "older-box" in report
+    assert "From older-box to this one" in report
+    assert "Nothing that was recorded differs between the two environments" in report
     assert report.index(here.name) < report.index("older-box")
 
     (other / "allreduce.json").write_text(text[:200])

@@ -1,8 +1,7 @@
 """Does `compare` cry wolf, and does it see a wolf? The same work as two platforms, and 5 % more work as a third.
 
-Another process keeps a core busy half of the time. Two kinds of work: hashing, which takes the same time in every
-process, and small matrix products, whose speed differs by several per cent from process to process, so that only the
-absence of false verdicts is promised for them.
+Another process keeps a core busy half of the time. The work is hashing, which takes the same time in every process
+where nothing disturbs it; fresh processes multiplying small matrices differ by several per cent by themselves.
 
 Result      a line a comparison, then how often each verdict fell; exit status 1 if a promise is not kept
 Reproduce   PYTHONPATH=workflow/src python tests/benchmarks/aa.py        (about 10 minutes)
@@ -24,14 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scalecard import machine as machines
 from scalecard import measure, schema
 from scalecard.merge import merged
 from scalecard.schema import Record, Result
 
 RULE = measure.Rule(
-    warmup_seconds=0.2,
+    warmup_seconds=0.1,
     block_seconds=0.01,
     min_rounds=50,
     max_rounds=50,
@@ -43,24 +41,13 @@ RULE = measure.Rule(
 UNITS = 100  # of work in one call
 
 
-def hashing(units: int) -> None:
+def work(units: int) -> None:
     hashlib.sha256(bytes(units * 40_000)).digest()
 
 
-def products(units: int) -> None:
-    x = np.full((96, 96), 0.5, dtype=np.float32)
-    for _ in range(units):
-        x @ x
-
-
-WORKS = {"hashing": hashing, "products": products}
-
-
 def work_in_a_fresh_process(units: int) -> list[Record]:
-    timings = {
-        name: measure.rounds({name: partial(work, units)}, devices=[], rule=RULE) for name, work in WORKS.items()
-    }
-    return [timings[name][name].record({"work": name}) for name in WORKS]
+    timing = measure.rounds({"work": partial(work, units)}, devices=[], rule=RULE)["work"]
+    return [timing.record({"work": "hashing"})]
 
 
 def be_busy() -> None:
@@ -78,7 +65,7 @@ def platform(folder: Path, units: int, num_processes: int) -> Path:
     """Measured as the workflow measures: process after process, everything of one platform before the next."""
     runs = []
     context = multiprocessing.get_context("forkserver")  # fresh processes, without importing everything each time
-    context.set_forkserver_preload(["scalecard.measure", "numpy"])
+    context.set_forkserver_preload(["scalecard.measure"])
     for _ in range(num_processes):
         with ProcessPoolExecutor(1, context) as fresh:
             runs.append(fresh.submit(work_in_a_fresh_process, units).result())
@@ -97,20 +84,20 @@ def platform(folder: Path, units: int, num_processes: int) -> Path:
     return folder
 
 
-def compare(a: Path, b: Path) -> dict[str, dict[str, Any]]:
-    """The command line's row of each work."""
+def compare(a: Path, b: Path) -> dict[str, Any]:
+    """The command line's row."""
     command = [sys.executable, "-m", "scalecard", "compare", str(a), str(b), "--json"]
-    rows = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["rows"]
-    return {row["case"]["work"]: row for row in rows}
+    row: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["rows"][0]
+    return row
 
 
 def main() -> int:
     """Repeat, count, and say whether both promises are kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=9)
+    parser.add_argument("--processes", type=int, default=15)
     args = parser.parse_args()
-    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     multiprocessing.get_context("spawn").Process(target=be_busy, daemon=True).start()
     for repetition in range(1, args.repetitions + 1):
         with tempfile.TemporaryDirectory() as name:
@@ -118,17 +105,17 @@ def main() -> int:
             first = platform(folder / "first", UNITS, args.processes)
             again = platform(folder / "again", UNITS, args.processes)
             planted = platform(folder / "planted", UNITS * 105 // 100, args.processes)
-            pairs = {"equal work": compare(first, again), "5 % more work": compare(first, planted)}
-        for pair, rows in pairs.items():
-            for work, row in rows.items():
-                found[pair, work][row["verdict"]] += 1
-                low, high = row["interval"]
-                says = f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})  {row['verdict']}"
-                print(f"{repetition:3} {pair:14} {work:9} {says}", flush=True)
-    for (pair, work), counts in found.items():
-        print(f"{pair:14} {work:9} {dict(counts)}")
-    wrong = sum(found["equal work", work][verdict] for work in WORKS for verdict in ("faster", "slower"))
-    seen = found["5 % more work", "hashing"]["slower"]
+            rows = {"equal work": compare(first, again), "5 % more work": compare(first, planted)}
+        for pair, row in rows.items():
+            found[pair][row["verdict"]] += 1
+            low, high = row["interval"]
+            print(
+                f"{repetition:3} {pair:14} {row['ratio']:.3f} ({low:.3f} to {high:.3f})  {row['verdict']}", flush=True
+            )
+    for pair, counts in found.items():
+        print(f"{pair:14} {dict(counts)}")
+    wrong = found["equal work"]["faster"] + found["equal work"]["slower"]
+    seen = found["5 % more work"]["slower"]
     print(f"false verdicts {wrong} (promised 0), slowdowns found {seen} of {args.repetitions} (promised 95 %)")
     return 0 if wrong == 0 and seen >= 0.95 * args.repetitions else 1
 

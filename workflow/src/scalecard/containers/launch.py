@@ -134,9 +134,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the images, writable")
     parser.add_argument("--fetch", default="", help="dataset that the command needs, or nothing")
     parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="after --")
-    args = parser.parse_args()
-    marker, command = read(args.marker), args.command[1:]
+    split = sys.argv.index("--")
+    args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    marker = read(args.marker)
     writable = [folder.resolve() for folder in (args.data, *args.writable)]
     if marker.engine != "none":
         for folder in writable:
