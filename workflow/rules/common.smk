@@ -29,11 +29,12 @@ try:
 except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
-# The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated. What is set
-# here, unlike params, makes nothing run again.
+# The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
+# Snakemake itself runs them in a container. What is set here, unlike params, makes nothing run again.
 shell.prefix(
-    f"set -euo pipefail; export PATH={os.path.dirname(sys.executable)}:$PATH"
-    f" SCALECARD_STRICT={SETTINGS.strict:d}"
+    "set -euo pipefail;"
+    f" [ -n \"${{APPTAINER_CONTAINER:-}}\" ] || export PATH={os.path.dirname(sys.executable)}:$PATH;"
+    f" export SCALECARD_STRICT={SETTINGS.strict:d}"
     " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
 )
 

@@ -173,8 +173,8 @@ def result_files(name: str, platform: str) -> list[str]:
 
 
 def dataset_of(name: str, dataset: str) -> str:
-    """The dataset where the experiment's module loads one, else nothing."""
-    return dataset if "data.load(" in (SOURCES / "experiments" / f"{name}.py").read_text() else ""
+    """The dataset where the experiment's module loads one, else 'none'."""
+    return dataset if "data.load(" in (SOURCES / "experiments" / f"{name}.py").read_text() else "none"
 
 
 def title(name: str) -> str:

@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("marker", type=Path)
     parser.add_argument("--data", type=Path, required=True, help="folder of the images, writable")
-    parser.add_argument("--fetch", default="", help="dataset that the command needs, or nothing")
+    parser.add_argument("--fetch", default="none", help="dataset that the command needs")
     parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
     split = sys.argv.index("--")
     args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
