@@ -13,8 +13,8 @@ command -v apptainer >/dev/null && exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{state/lists/partial,cache/archives/partial,debs,root}
-mirror=$(grep -rhoE '(deb |URIs: )https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
-  grep -oE 'https?://[^ ]+' | head -1)
+mirror=$(grep -rhoE '(deb |URIs: )https?://[^ ]+/debian/?( |$)' /etc/apt --include='sources.list' --include='*.list' \
+  --include='*.sources' | grep -oE 'https?://[^ ]+' | head -1)
 for suite in sid trixie; do
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
 done >"$work/sources.list"
