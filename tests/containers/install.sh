@@ -28,7 +28,6 @@ for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
 
 mkdir -p /opt/apptainer/lib /etc/apptainer /var/lib/apptainer/mnt/session
 cp -a "$work"/root/usr/lib/x86_64-linux-gnu/*.so* /opt/apptainer/lib/
-cp -a "$work"/root/usr/lib64/*.so* /opt/apptainer/lib/ 2>/dev/null || true
 cp -a "$work/root/usr/lib/x86_64-linux-gnu/apptainer" /usr/lib/x86_64-linux-gnu/
 cp -a "$work/root/etc/apptainer/." /etc/apptainer/
 cp -a "$work/root/usr/bin/apptainer" /usr/bin/apptainer
