@@ -102,17 +102,19 @@ def test_no_network_no_writing_to_the_project_and_no_host_environment_inside(bui
     assert (built / "results" / "probe").read_text() == "x"
 
 
-def test_editing_code_builds_nothing_and_editing_the_lock_builds(built: Path) -> None:
+def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_builds(built: Path) -> None:
     module = built / "workflow" / "src" / "scalecard" / "experiments" / "async_timing.py"
     module.write_text(module.read_text() + "\n# a comment\n")
     after_code = planned(built)
     assert "rule async_timing" in after_code
     assert "rule container" not in after_code
-    lock = built / "docker" / "requirements.lock"
-    text = lock.read_text()
-    lock.write_text(text + "\n# a comment\n")
-    assert "rule container" in snakemake(built, f"results/{SLUG}/container.json", "-n", *SMOKE).stdout
-    lock.write_text(text)
+    for name in ("Dockerfile", "requirements.lock"):
+        path = built / "docker" / name
+        text = path.read_text()
+        path.write_text(text + "\n# a comment\n")
+        assert "rule container" in snakemake(built, "container", "-n", *SMOKE).stdout
+        path.write_text(text)
+    assert "rule container" not in planned(built)
 
 
 def test_the_same_image_as_a_sif_under_apptainer(built: Path) -> None:

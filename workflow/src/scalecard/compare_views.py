@@ -34,7 +34,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def headline(comparison: Comparison) -> str:
     counts = ", ".join(f"{comparison.count(v)} {v}" for v in VERDICTS if comparison.count(v))
-    return f"B = {comparison.new} against A = {comparison.old}, margin {comparison.margin:.1%}: {counts}"
+    return f"B = {comparison.new} against A = {comparison.old}, margin {100 * comparison.margin:g} %: {counts}"
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -43,7 +43,7 @@ def notes(comparison: Comparison) -> list[str]:
     if not comparison.spread_known:
         said.append(
             "Not every case was measured in several fresh processes on both sides: the spread between processes is not"
-            f" known there, and only a difference beyond {MARGIN_OF_ONE_PROCESS:.0%} is called one. Set"
+            f" known there, and only a difference beyond {units.percent(MARGIN_OF_ONE_PROCESS)} is called one. Set"
             " measure.processes to 3 or more to tell smaller ones."
         )
     for side, number in comparison.only.items():
