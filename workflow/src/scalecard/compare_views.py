@@ -1,15 +1,11 @@
 """A comparison as a table on the terminal, as JSON, and as one HTML page."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from scalecard import units
+from scalecard import pages, units
 from scalecard.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
 
-TEMPLATES = Path(__file__).parents[2] / "report"
 HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
 
 
@@ -94,11 +90,8 @@ def _json_row(row: Row) -> dict[str, Any]:
 
 
 def as_html(comparison: Comparison) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("compare.html.j2").render(
-        css=(TEMPLATES / "style.css").read_text(),
+    return pages.render(
+        "compare.html.j2",
         headline=headline(comparison),
         notes=notes(comparison),
         head=HEAD,

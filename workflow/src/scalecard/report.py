@@ -12,14 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from scalecard import compare, compare_views, normal, reference, schema, sections, state, tables, units
+from scalecard import compare, compare_views, normal, pages, reference, schema, sections, state, tables, units
 from scalecard.machine import from_facts
 from scalecard.schema import Result
 from scalecard.sections import Finding, style
 
-TEMPLATES = Path(__file__).parents[2] / "report"
 EXPERIMENTS = Path(__file__).parent / "experiments"
 NUM_LEADING = 8
 PROVENANCE = (
@@ -50,11 +47,8 @@ def render(results: Sequence[Result], figures: Path) -> str:
     platforms = list(dict.fromkeys(r.platform for r in results))
     names = [name for name in dict.fromkeys(r.experiment for r in results) if name in sections.names()]
     current = [r for r in results if r.platform == platforms[0]]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("report.html.j2").render(
-        css=(TEMPLATES / "style.css").read_text(),
+    return pages.render(
+        "report.html.j2",
         masthead=_masthead(current),
         leading=_leading(current),
         health=[judgement for result in current for judgement in normal.judge(result)],

@@ -26,7 +26,7 @@ SOURCES = Path("workflow/src/scalecard")
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 CHECKED = Path(".snakemake/scalecard-checked")
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
-REPORTING = ("report.py", "tables.py", "state.py", "normal.py", "compare.py", "compare_views.py")
+REPORTING = ("report.py", "tables.py", "state.py", "normal.py", "compare.py", "compare_views.py", "pages.py")
 NOT_MEASURING = {"__main__.py", "settings.py", "sources.py", "reference.py", "limits.py", "units.py", *REPORTING}
 DRAWING = (
     *("schema.py", "stats.py", "machine.py", "reference.py", "limits.py", "units.py"),
