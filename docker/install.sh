@@ -6,7 +6,7 @@ folder=$1 lock=$2
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0
 
 python3 -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --no-cache-dir --no-compile --require-hashes --requirement "$lock"
+"$folder/bin/python" -m pip install --progress-bar off --no-cache-dir --no-compile --require-hashes --requirement "$lock"
 
 # Bytecode that depends on the sources alone. Some packages ship files for other Pythons, which do not compile here.
 "$folder/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$folder/lib" >/dev/null || true
