@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from scalecard import __main__ as cli
 from scalecard.containers import build, engines, launch, marker
 from scalecard.containers.marker import Marker
 
@@ -115,8 +116,36 @@ def test_the_marker_names_the_image_by_id_and_its_size_base_and_lock(
     )
 
 
+@pytest.mark.parametrize("wanted", ["auto", "docker"])
+def test_an_engine_that_does_not_pass_the_gpus_on(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: str
+) -> None:
+    facts = json.dumps([{"Id": DIGEST, "Size": 5}])
+    no_gpus = "could not select device driver with capabilities: [[gpu]]"
+    script = f"info) echo 27.0;; image) echo '{facts}';; run) echo '{no_gpus}' >&2; exit 125;; *) exit 0"
+    fake("docker", f"case $1 in {script};; esac")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(launch, "has_gpus", lambda: True)
+    settings = {"engine": wanted, "base_image": "b", "build_args": {}, "image": None}
+    monkeypatch.setattr(sys, "argv", ["scalecard", "container", json.dumps(settings), "--output", str(tmp_path / "m")])
+    status, said = cli.main(), capsys.readouterr()
+    if wanted == "docker":
+        assert (status, (tmp_path / "m").exists()) == (2, False)
+        assert "NVIDIA container toolkit" in said.err
+    else:
+        assert status == 0
+        assert marker.read(tmp_path / "m").engine == "none"
+        assert no_gpus in marker.read(tmp_path / "m").why
+
+
 @pytest.mark.parametrize(
-    ("inspect", "gone"), [("echo 'Error: No such image' >&2; exit 1", True), ("exit 0", False), ("exit 125", False)]
+    ("inspect", "gone"),
+    [
+        ("echo 'Error: No such image' >&2; exit 1", True),
+        ("echo 'Error: inspecting object: x: image not known' >&2; exit 125", True),
+        ("exit 0", False),
+        ("echo 'cannot connect' >&2; exit 125", False),
+    ],
 )
 def test_an_image_deleted_behind_our_back_is_noticed(fake: Fake, tmp_path: Path, inspect: str, gone: bool) -> None:
     fake("docker", inspect)
@@ -150,12 +179,13 @@ def test_what_docker_and_podman_are_told(engine: str, monkeypatch: pytest.Monkey
     assert "NCCL_DEBUG=INFO" in told
     assert "SECRET_TOKEN" not in told
     assert told.endswith("the-image python -m scalecard")
+    assert "--pid=host" in told
     assert "gpu" not in " ".join(line(engine, gpus=False))
 
 
 def test_what_apptainer_is_told() -> None:
     told = " ".join(line("apptainer"))
-    assert told.startswith("apptainer exec --cleanenv --containall")
+    assert told.startswith("apptainer exec --cleanenv --contain")
     assert "--nv" in told
     assert "--bind /project:/project:ro" in told
     assert "--nv" not in line("apptainer", gpus=False)

@@ -1,5 +1,6 @@
 """Real workflow runs in a copy of the project, at the smoke scale: whole, nothing to do, edits, kills, bad files."""
 
+import dataclasses
 import itertools
 import os
 import shutil
@@ -10,10 +11,11 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 from conftest import snakemake
 from scalecard import machine as machines
-from scalecard import schema, specs
+from scalecard import schema, sections, specs, tables
 
 SMOKE = ("--configfile", "tests/smoke.yaml")
 
@@ -49,6 +51,29 @@ def test_every_experiment_leaves_a_result_a_figure_and_its_section(measured: Pat
         assert (measured / "results" / "figures" / f"{name}.svg").read_text().startswith("<?xml")
         assert (measured / "results" / "figures" / f"{name}.png").stat().st_size > 5_000
         assert f'<section id="{name}"' in report
+
+
+def failed(record: schema.Record) -> schema.Record:
+    return dataclasses.replace(record, status="failed", samples=[], note="out of memory", telemetry=[], checks=[])
+
+
+@pytest.mark.parametrize("which", ["all", "first half", "second half", "times"])
+def test_a_section_does_with_what_was_measured(measured: Path, which: str) -> None:
+    for name, result in results(measured).items():
+        half = len(result.records) // 2
+        lost = {
+            "all": lambda i, r: True,
+            "first half": lambda i, r, half=half: i < half,
+            "second half": lambda i, r, half=half: i >= half,
+            "times": lambda i, r: r.unit == "s",
+        }[which]
+        records = [failed(r) if lost(i, r) else r for i, r in enumerate(result.records)]
+        damaged = dataclasses.replace(result, records=records)
+        figure = sections.load(name).plot([damaged])
+        assert figure.axes, name
+        plt.close(figure)
+        assert all(finding.text for finding in sections.load(name).findings([damaged])), name
+        assert tables.absent([damaged]), name
 
 
 def test_every_parallel_case_was_proven(measured: Path) -> None:

@@ -1,6 +1,7 @@
 # What the other rules share: the checked configuration, this machine's platform, and the lists of sources.
 import json
 import os
+import shlex
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -32,7 +33,7 @@ except settings.InvalidConfig as error:
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. What is set here, unlike params, makes nothing run again.
 shell.prefix(
-    f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={os.path.dirname(sys.executable)}:$PATH;'
+    f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH;'
     " set -u;"
     f" export SCALECARD_STRICT={SETTINGS.strict:d}"
     " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "

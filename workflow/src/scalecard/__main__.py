@@ -15,7 +15,7 @@ def main() -> int:
     args = _parser().parse_args()
     try:
         return globals()[f"_{args.command}"](args) or 0
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -87,7 +87,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _container(args: argparse.Namespace) -> None:
     from scalecard import __version__
-    from scalecard.containers import build, engines, marker
+    from scalecard.containers import build, engines, launch, marker
 
     wanted = args.settings
     engine, why = engines.choose(wanted["engine"])
@@ -100,6 +100,15 @@ def _container(args: argparse.Namespace) -> None:
         image=wanted["image"],
         version=__version__,
     )
+    blind = launch.why_no_gpus(made) if engine != "none" and launch.has_gpus() else ""
+    if blind and wanted["engine"] != "auto":
+        raise ValueError(
+            f"container.engine = {engine}: it does not pass the GPUs on ({blind}). Install the NVIDIA container toolkit"
+            " (for Podman with `nvidia-ctk cdi generate`), or set container: {engine: none}"
+        )
+    if blind:
+        print(f"warning: {engine} does not pass the GPUs on ({blind}): the host's environment is used", flush=True)
+        made = marker.Marker(engine="none", why=f"{engine} does not pass the GPUs on: {blind}")
     marker.write(args.output, made)
 
 

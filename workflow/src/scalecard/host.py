@@ -69,11 +69,13 @@ def load_average() -> float:
 
 
 def cpu_seconds() -> tuple[float, float, float]:
-    """(busy, stolen by the hypervisor, all) seconds of all cores since boot."""
-    times = psutil.cpu_times()
-    stolen = getattr(times, "steal", 0.0)
-    everything = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return everything - times.idle - getattr(times, "iowait", 0.0) - stolen, stolen, everything
+    """(busy, stolen by the hypervisor, all) seconds since boot of the cores that this process may use."""
+    ours = os.sched_getaffinity(0)
+    cores = [times for core, times in enumerate(psutil.cpu_times(percpu=True)) if core in ours]
+    stolen = sum(getattr(times, "steal", 0.0) for times in cores)
+    everything = sum(sum(t) - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0) for t in cores)
+    idle = sum(times.idle + getattr(times, "iowait", 0.0) for times in cores)
+    return everything - idle - stolen, stolen, everything
 
 
 def cores_busy(seconds: float) -> float:

@@ -3,6 +3,7 @@
 Rates are one way, in GB/s, line rate less encoding, by PCI-SIG and the vendors' sheets in workflow/reference.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scalecard import reference
@@ -17,6 +18,10 @@ class Limit:
     name: str
     least: float
     advice: str = ""
+
+    @property
+    def is_nvlink(self) -> bool:
+        return self.name.startswith("NVLink")
 
 
 # Packets cost PCIe 5 to 20 % of its line rate. Of NVLink's 450 GB/s NCCL's maintainers expect 370 by a ring. A product
@@ -33,7 +38,8 @@ def of_copy(result: Result, record: Record) -> Limit | None:
     spec = reference.gpu_spec(gpus[0]["name"])
     if direction.startswith("within"):
         return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
-    return ("host" not in direction and _nvlink(result)) or _pcie(result, record)
+    ends = [int(word) for word in direction.split() if word.isdigit()] or [0]  # 'host to device' is GPU 0's
+    return ("host" not in direction and _nvlink(result)) or _pcie(result, record, ends)
 
 
 def copy_rate(record: Record) -> float:
@@ -44,7 +50,7 @@ def copy_rate(record: Record) -> float:
 
 def of_all_reduce(result: Result, record: Record) -> Limit | None:
     """The link that bus bandwidth stands beside."""
-    nvlink, pcie = _nvlink(result), _pcie(result, record)
+    nvlink, pcie = _nvlink(result), _pcie(result, record, range(int(str(record.case["devices"]))))
     return nvlink or (pcie and Limit(pcie.rate, pcie.name, THROUGH_HOST, pcie.advice))
 
 
@@ -73,12 +79,13 @@ def _nvlink(result: Result) -> Limit | None:
     return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK) if spec and spec.nvlink_one_way_gbs else None
 
 
-def _pcie(result: Result, record: Record) -> Limit | None:
-    """The slowest link among the GPUs, at the highest generation and width seen while this was measured."""
-    found = []
-    for index, gpu in enumerate(result.environment["gpus"]):
+def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
+    """The slowest link among the GPUs used, at the highest generation and width seen while this was measured."""
+    found, gpus = [], result.environment["gpus"]
+    for index in (index for index in used if index < len(gpus)):
+        gpu = gpus[index]
         seen = [e["gpus"][index] for e in record.telemetry if len(e.get("gpus", [])) > index]
-        gen, width = (_most([s[key] for s in seen]) or gpu[key] for key in ("pcie_gen", "pcie_width"))
+        gen, width = (_most([s[key] for s in seen]) for key in ("pcie_gen", "pcie_width"))
         if gen and width:
             advice = _advice(gpu, gen, width)
             found.append(Limit(reference.pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))

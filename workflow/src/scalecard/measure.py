@@ -133,6 +133,9 @@ def _run_rounds(
             with failures.out_of_memory(timings[name].fail):
                 bench.sample(variants[name], timings[name], watch)
         (elapsed,) = bench.ranks.maximum([(bench.clock() - started) / 1e9])
+        alive = [name for name in alive if not timings[name].failure]
+        if not alive:
+            return ""
         done = len(timings[alive[0]].completion)
         reason = _limit(done, elapsed, rule, len(alive))
         progress.detail(f"round {done}, at most {max(0.0, rule.max_seconds * len(alive) - elapsed):.0f} s more")

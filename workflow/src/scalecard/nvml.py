@@ -63,20 +63,23 @@ def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
         yield []
         return
     try:
-        yield missing.ask("gpus", _visible) or []
+        yield missing.ask("gpus", _visible, missing) or []
     finally:
         pynvml.nvmlShutdown()
 
 
-def _visible() -> list[Gpu]:
+def _visible(missing: Missing) -> list[Gpu]:
     """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID."""
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    uuids = [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := missing.ask(f"gpus.{i}", _uuid, i))]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None:
         uuids = [uuid for name in wanted.split(",") if (uuid := _named(name.strip(), uuids))]
     gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids)
     return [Gpu(pynvml.nvmlDeviceGetName(handle), uuid, handle) for uuid, handle in gpus]
+
+
+def _uuid(index: int) -> str:
+    return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
 
 
 def _named(name: str, uuids: list[str]) -> str | None:

@@ -167,7 +167,7 @@ def _published(name: str, result: Result) -> dict[str, Any]:
     entries = reference.published(name)
     shown = [e for e in entries if not (synthetic and e.metric == "test_accuracy")]
     return {
-        "entries": [{**asdict(e), "ours": ours.get(e.metric)} for e in shown],
+        "entries": [{**asdict(e), "ours": normal.ours_beside(e, ours)} for e in shown],
         "hidden_accuracies": len(entries) - len(shown),
         "same_workload": bool(ours),
     }

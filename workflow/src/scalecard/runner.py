@@ -4,7 +4,6 @@ import fcntl
 import importlib
 import multiprocessing
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -13,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from scalecard import host, nvml, preflight, progress, schema, specs
 from scalecard import machine as machines
 from scalecard.merge import merged
 from scalecard.schema import Record
 
-LOCK = Path(tempfile.gettempdir(), "scalecard.lock")
+LOCK = Path("/tmp/scalecard.lock")  # one for the machine: not the user's own temporary folder
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,7 @@ def _now() -> str:
 @contextmanager
 def machine_lock() -> Iterator[None]:
     """Hold the machine: a second workflow, or a job that outlived a killed one, must not measure at the same time."""
-    handle = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    with os.fdopen(handle, "r+") as file:
+    with _opened(LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -116,8 +114,20 @@ def machine_lock() -> Iterator[None]:
                 f"waiting for {file.read().strip() or 'another process'}, which is measuring on this machine"
             )
             fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        file.truncate()
-        file.write(os.environ.get("SCALECARD_HOLDER") or f"process {os.getpid()}")  # a container has its own numbers
-        file.flush()
+        if file.writable():
+            file.seek(0)
+            file.truncate()
+            file.write(os.environ.get("SCALECARD_HOLDER") or f"process {os.getpid()}")
+            file.flush()
         yield
+
+
+def _opened(path: Path) -> TextIO:
+    """The lock file, which another user may have made: locking it needs no right to write."""
+    try:
+        if not path.exists():
+            path.touch()
+            path.chmod(0o666)
+        return path.open("r+")
+    except PermissionError:
+        return path.open()

@@ -67,5 +67,8 @@ def _one_platform(where: str, results: list[Result]) -> list[Result]:
 
 
 def _git(root: Path, *args: str) -> str | None:
-    done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
     return done.stdout if done.returncode == 0 else None

@@ -8,9 +8,9 @@ allow-list, the caller's own user. The process is replaced by the engine's, so s
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +21,7 @@ ALLOWED = (
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME"),
 )
 ALLOWED_PREFIXES = ("NCCL_",)
-LOCK = Path(tempfile.gettempdir(), "scalecard.lock")
+LOCK = Path("/tmp/scalecard.lock")  # the machine's, as in runner.py
 
 
 def command_line(
@@ -58,18 +58,46 @@ def _oci(
     network: bool,
 ) -> list[str]:
     """Docker and Podman. NCCL wants shared memory, and with GPUs locked memory and a larger stack."""
-    rootless_podman = engine == "podman" and os.getuid() != 0
-    user = ["--userns=keep-id"] if rootless_podman else ["--user", f"{os.getuid()}:{os.getgid()}"]
     devices = ["--gpus", "all"] if engine == "docker" else ["--device", "nvidia.com/gpu=all"]
-    limits = ["--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"]
+    memlock, stack = (_limit(engine, kind) for kind in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK))
+    limits = ["--ulimit", f"memlock={memlock}:{memlock}", "--ulimit", f"stack={stack}:{stack}"]
+    limits += ["--pid=host"]  # so that NVML's process numbers tell our own from others
     return [
         *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if network else "none"),
-        *user,
+        *_user(engine),
         *([*devices, *limits] if gpus else []),
         *(part for path, mode in mounts for part in ("--volume", f"{path}:{path}:{mode}")),
         *(part for key, value in environment.items() for part in ("--env", f"{key}={value}")),
         *("--workdir", str(project)),
     ]
+
+
+def _user(engine: str) -> list[str]:
+    """The caller's own user, so that every file is the caller's; without SELinux labels, which hide what is mounted."""
+    if engine == "podman":
+        same = ["--userns=keep-id"] if os.getuid() else ["--user", "0:0"]
+        return [*same, "--security-opt", "label=disable"]
+    return ["--user", "0:0" if _rootless_docker() else f"{os.getuid()}:{os.getgid()}"]
+
+
+def _rootless_docker() -> bool:
+    """Whether root inside is the caller outside."""
+    try:
+        done = subprocess.run(
+            ["docker", "info", "--format", "{{.SecurityOptions}}"], capture_output=True, text=True, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "rootless" in done.stdout
+
+
+def _limit(engine: str, kind: int) -> int:
+    """Unlimited where the engine may say so; Podman without root may not raise what the caller has."""
+    hard = resource.getrlimit(kind)[1]
+    wanted = 67108864 if kind == resource.RLIMIT_STACK else -1
+    if engine == "docker" or os.getuid() == 0 or hard == resource.RLIM_INFINITY:
+        return wanted
+    return hard if wanted == -1 else min(hard, wanted)
 
 
 def _apptainer(
@@ -80,10 +108,10 @@ def _apptainer(
     gpus: bool,
     network: bool,
 ) -> list[str]:
-    """Apptainer shares the host's memory, limits and user by itself."""
+    """Apptainer shares the host's memory, limits, process numbers and user by itself."""
     isolated = [] if network else ["--net", "--network", "none"]
     return [
-        *("apptainer", "exec", "--cleanenv", "--containall", "--no-home", *isolated),
+        *("apptainer", "exec", "--cleanenv", "--contain", "--no-home", *isolated),
         *(["--nv"] if gpus else []),
         *(part for path, mode in mounts for part in ("--bind", f"{path}:{path}:{mode}")),
         *(part for key, value in environment.items() for part in ("--env", f"{key}={value}")),
@@ -101,7 +129,7 @@ def _own(marker: Marker, project: Path) -> dict[str, str]:
     return {
         "PYTHONPATH": str(project / "workflow" / "src"),
         "PYTHONNOUSERSITE": "1",
-        "HOME": tempfile.gettempdir(),
+        "HOME": "/tmp",
         "SCALECARD_IMAGE_DIGEST": marker.digest or "",
         "SCALECARD_ENGINE": marker.engine,
         "SCALECARD_HOLDER": f"process {os.getpid()}",
@@ -118,6 +146,15 @@ def _git(*args: str) -> str:
 def has_gpus() -> bool:
     """Whether the host has NVIDIA devices; building and `snakemake -n` must work without."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def why_no_gpus(marker: Marker) -> str:
+    """Why the host's GPUs are not to be seen in the image, or nothing where they are."""
+    code = "import torch; assert torch.cuda.device_count(), 'PyTorch sees no GPU in the image'"
+    argv = command_line(marker, ["python", "-c", code], project=Path.cwd(), writable=[], gpus=True)
+    LOCK.touch(exist_ok=True)
+    done = subprocess.run(argv, capture_output=True, text=True)
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
 
 
 def fetch(dataset: str, folder: Path) -> None:
@@ -141,7 +178,9 @@ def main() -> None:
     if marker.engine != "none":
         for folder in writable:
             folder.mkdir(parents=True, exist_ok=True)
-        LOCK.touch(exist_ok=True)
+        if not LOCK.exists():
+            LOCK.touch()
+            LOCK.chmod(0o666)
         fetch(args.fetch, args.data)
     argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus())
     os.execvp(argv[0], argv)

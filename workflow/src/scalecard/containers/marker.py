@@ -6,6 +6,9 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+TIMEOUT = 30  # seconds
+GONE = ("no such image", "no such object", "image not known", "failed to find image")  # Docker's words, and Podman's
+
 
 @dataclass(frozen=True, kw_only=True)
 class Marker:
@@ -47,7 +50,8 @@ def exists(engine: str, image: str) -> bool:
     if engine == "apptainer":
         return Path(image).exists()
     try:
-        done = subprocess.run([engine, "image", "inspect", image], capture_output=True, text=True)
-    except OSError:
+        done = subprocess.run([engine, "image", "inspect", image], capture_output=True, text=True, timeout=TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired):
         return True
-    return done.returncode == 0 or "no such" not in (done.stderr + done.stdout).lower()
+    said = (done.stderr + done.stdout).lower()
+    return done.returncode == 0 or not any(words in said for words in GONE)

@@ -22,14 +22,14 @@ MODES = ("serial", "concurrent")
 def plot(results: Sequence[Result]) -> Figure:
     """Time over devices by mode; time over matrix size by when the clock stops."""
     figure, (left, right) = plt.subplots(1, 2)
-    modes = words.frame(results, "time")
+    modes = words.frame(results, "time", "mode", "devices")
     modes = modes[modes["mode"].isin(MODES)]
     charts.lines(modes, x="devices", hue="mode", axes=left)
     left.set(xlabel="devices", ylabel="time (s)", title="one by one, or all at once")
     left.set_xticks(sorted(modes["devices"].unique()))
     left.set_ylim(bottom=0)
     clocks = {"enqueue_time": "enqueued", "time": "complete"}
-    parts = [words.frame(results, m, mode="single", dtype="float32").assign(clock=c) for m, c in clocks.items()]
+    parts = [words.frame(results, m, "size", mode="single", dtype="float32").assign(clock=c) for m, c in clocks.items()]
     charts.lines(pd.concat(parts), x="size", hue="clock", axes=right)
     right.set(
         xlabel="matrix size n (n x n)", ylabel="time (s)", title="enqueued, and complete", xscale="log", yscale="log"

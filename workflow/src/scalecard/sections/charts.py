@@ -15,6 +15,9 @@ MIDDLE_HALF = ("pi", 50)
 
 def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
     """Median lines with a band over the middle half of the samples; a dashed line for every further platform."""
+    if data.empty:
+        _nothing(axes)
+        return
     labels = list(dict.fromkeys(data[hue])) if len(data) else []
     sns.lineplot(
         data,
@@ -34,6 +37,9 @@ def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
 
 def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
     """Horizontal bars of medians, a whisker over the middle half of the samples, one colour a platform."""
+    if data.empty:
+        _nothing(axes)
+        return
     sns.barplot(
         data,
         x="value",
@@ -51,6 +57,9 @@ def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
 
 def dots(data: pd.DataFrame, *, x: str, axes: Axes) -> None:
     """Every sample as a dot, the median as a line across."""
+    if data.empty:
+        _nothing(axes)
+        return
     options = {"data": data, "x": x, "y": "value", "hue": "platform", "palette": _platforms(data), "ax": axes}
     sns.stripplot(**options, dodge=_several(data), legend=_several(data), jitter=0.12, alpha=0.8)
     sns.pointplot(
@@ -103,6 +112,10 @@ def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
     """The same for sizes, in KiB and MiB."""
     axes.set_xticks(list(values)[::2], [units.count_bytes(value) for value in values][::2], rotation=30)
     axes.set_xticks([], minor=True)
+
+
+def _nothing(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
 
 
 def legend(axes: Axes) -> None:

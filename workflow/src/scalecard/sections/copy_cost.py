@@ -19,10 +19,10 @@ from scalecard.sections import Finding, charts, words
 def plot(results: Sequence[Result]) -> Figure:
     """Time of the textbook's steps; GB/s over bytes."""
     figure, (left, right) = plt.subplots(1, 2)
-    steps = words.frame(results, "time", part="textbook")
+    steps = words.frame(results, "time", "step", part="textbook")
     charts.bars(steps, y="step", axes=left)
     left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
-    matrix = words.frame(results, "time", part="matrix")
+    matrix = words.frame(results, "time", "direction", "memory", "call", "bytes", part="matrix")
     passes = 1 + matrix["direction"].str.startswith("within")  # within a device every byte is read and written
     matrix["value"] = passes * matrix["bytes"] / matrix["value"] / 1e9
     matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")

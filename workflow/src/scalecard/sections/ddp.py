@@ -39,7 +39,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _throughput(results: Sequence[Result]) -> pd.DataFrame:
     """Samples per second; on one rank strong and weak scaling are the same measurement."""
-    steps = words.frame(results, "step_time")
+    steps = words.frame(results, "step_time", "scaling", "devices", "model", "batch_size")
     steps = steps[steps["scaling"].isin(["strong", "weak"])]
     single = steps[steps["devices"] == 1].assign(scaling="weak")
     both = pd.concat([steps, single], ignore_index=True)
@@ -55,6 +55,8 @@ def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, f
     rows = []
     for result in results:
         options = _options(result, result.spec["models"][-1])
+        if "default" not in options:
+            continue
         for name, record in options.items():
             if name in APART:
                 continue
@@ -113,7 +115,7 @@ def _hidden(result: Result, model: str) -> list[Finding]:
 def _best_option(result: Result, model: str) -> list[Finding]:
     options = _options(result, model)
     choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
-    if not choices:
+    if not choices or "default" not in options:
         return []
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
     text = words.versus(f"The best option for {model}, {name},", best.over(options["default"]), "DDP's defaults") + "."

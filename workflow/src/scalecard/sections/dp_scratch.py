@@ -17,10 +17,10 @@ from scalecard.sections import Finding, charts, words
 def plot(results: Sequence[Result]) -> Figure:
     """Epoch times by devices; accuracy by epoch."""
     figure, (left, right) = plt.subplots(1, 2)
-    charts.dots(words.frame(results, "epoch_time"), x="devices", axes=left)
+    charts.dots(words.frame(results, "epoch_time", "devices"), x="devices", axes=left)
     left.set(xlabel="devices", ylabel="time of an epoch (s)", title="every epoch")
     left.set_ylim(bottom=0)
-    charts.accuracies(words.frame(results, "accuracy"), hue="devices", axes=right)
+    charts.accuracies(words.frame(results, "accuracy", "devices"), hue="devices", axes=right)
     sns.despine(figure)
     return figure
 
@@ -47,8 +47,8 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
     if one and many:
         text = (
-            f"Test accuracy after {len(one.samples)} epochs is {one.samples[-1]:.3f} on one device and"
-            f" {many.samples[-1]:.3f} on {count}, on {one.case['data']} images."
+            f"Test accuracy after {len(one.processes[0])} epochs is {words.final(one):.3f} on one device and"
+            f" {words.final(many):.3f} on {count}, on {one.case['data']} images."
         )
         found.append(Finding(text=text, priority=45))
     return found
@@ -58,5 +58,4 @@ def published(result: Result) -> dict[str, float]:
     """Our values for the textbook's workload: all 60,000 images at batch 256."""
     if result.spec["train_images"] is not None or result.spec["batch_size"] != 256:
         return {}
-    single = result.find("epoch_time", devices=1)
-    return {"sec_per_epoch": single.median} if single else {}
+    return {f"sec_per_epoch@{r.case['devices']}": r.median for r in result.select("epoch_time")}

@@ -19,7 +19,7 @@ def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy, ResNet-50 and the toy."""
     figure, (left, right) = plt.subplots(1, 2, width_ratios=[3, 2])
     for model, axes in (("resnet50", left), ("toy", right)):
-        charts.bars(words.frame(results, "time", model=model), y="strategy", axes=axes)
+        charts.bars(words.frame(results, "time", "strategy", model=model), y="strategy", axes=axes)
         axes.set(xlabel="time (s)", ylabel="", title={"resnet50": "ResNet-50", "toy": "toy"}[model])
     sns.despine(figure)
     return figure

@@ -1,5 +1,6 @@
 """From records to words and to data frames: what the sections share besides their looks."""
 
+import statistics
 from collections.abc import Sequence
 
 import pandas as pd
@@ -10,15 +11,26 @@ from scalecard.sections import style
 from scalecard.stats import Interval, Ratio
 
 
-def frame(results: Sequence[Result], metric: str, **case: str | int | float | bool | None) -> pd.DataFrame:
-    """One row a sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes."""
+def frame(results: Sequence[Result], metric: str, *axes: str, **case: str | int | float | bool | None) -> pd.DataFrame:
+    """One row a sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes.
+
+    The columns `axes` are there even where nothing was measured.
+    """
     rows = [
         {**record.case, "value": value, "index": index, "platform": style.platform_label(result)}
         for result in results
         for record in result.select(metric, **case)
-        for index, value in enumerate(record.samples)
+        for samples in record.processes
+        for index, value in enumerate(samples)
     ]
-    return pd.DataFrame(rows)
+    data = pd.DataFrame(rows)
+    missing = [column for column in ("value", "index", "platform", *axes) if column not in data]
+    return data.assign(**{column: pd.Series(dtype=object) for column in missing})
+
+
+def final(record: Record) -> float:
+    """The last value of a curve over epochs; the median of the processes' last values."""
+    return statistics.median(samples[-1] for samples in record.processes)
 
 
 def time(record: Record) -> str:
