@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scalecard.containers import engines
+from scalecard.containers import engines, marker
 from scalecard.containers.marker import Marker
 
 CONTEXT = Path("docker")
@@ -55,7 +55,8 @@ def prepare(
     if engine == "apptainer":
         return _sif(why, arguments, image)
     if image:
-        _run([engine, "pull", "--quiet", image])
+        if not marker.exists(engine, image):  # a machine without a registry may have it already
+            _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     tag = f"scalecard:{lock_hash()}"
     options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
@@ -118,7 +119,7 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> N
         _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
         _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
     else:
-        _run(["apptainer", "build", *options, str(made), str(CONTEXT / "scalecard.def")])
+        _run(["apptainer", "build", "--warn-unused-build-args", *options, str(made), str(CONTEXT / "scalecard.def")])
 
 
 def _run(command: Sequence[str]) -> None:
