@@ -117,6 +117,26 @@ def test_the_marker_names_the_image_by_id_and_its_size_base_and_lock(
 
 
 @pytest.mark.parametrize("wanted", ["auto", "docker"])
+def test_a_base_image_that_cannot_be_fetched(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: str
+) -> None:
+    script = "info) echo 27.0;; image) echo 'No such image' >&2; exit 1;; pull) echo 'no such host' >&2; exit 1"
+    fake("docker", f"case $1 in {script};; *) exit 0;; esac")
+    monkeypatch.chdir(ROOT)
+    settings = {"engine": wanted, "base_image": "far:1", "build_args": {}, "image": None}
+    monkeypatch.setattr(sys, "argv", ["scalecard", "container", json.dumps(settings), "--output", str(tmp_path / "m")])
+    status, said = cli.main(), capsys.readouterr()
+    if wanted == "docker":
+        assert (status, (tmp_path / "m").exists()) == (2, False)
+        assert "container.base_image" in said.err
+    else:
+        assert status == 0
+        assert marker.read(tmp_path / "m").engine == "none"
+        assert "`docker pull` failed" in marker.read(tmp_path / "m").why
+        assert "The experiments run in the host's environment instead" in said.out
+
+
+@pytest.mark.parametrize("wanted", ["auto", "docker"])
 def test_an_engine_that_does_not_pass_the_gpus_on(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: str
 ) -> None:

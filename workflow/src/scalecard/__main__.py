@@ -92,23 +92,23 @@ def _container(args: argparse.Namespace) -> None:
     wanted = args.settings
     engine, why = engines.choose(wanted["engine"])
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
-    made = build.prepare(
-        engine,
-        why,
-        base_image=wanted["base_image"],
-        build_args=wanted["build_args"],
-        image=wanted["image"],
-        version=__version__,
-    )
-    blind = launch.why_no_gpus(made) if engine != "none" and launch.has_gpus() else ""
-    if blind and wanted["engine"] != "auto":
-        raise ValueError(
-            f"container.engine = {engine}: it does not pass the GPUs on ({blind}). Install the NVIDIA container toolkit"
-            " (for Podman with `nvidia-ctk cdi generate`), or set container: {engine: none}"
+    try:
+        made = build.prepare(
+            engine,
+            why,
+            base_image=wanted["base_image"],
+            build_args=wanted["build_args"],
+            image=wanted["image"],
+            version=__version__,
         )
-    if blind:
-        print(f"warning: {engine} does not pass the GPUs on ({blind}): the host's environment is used", flush=True)
-        made = marker.Marker(engine="none", why=f"{engine} does not pass the GPUs on: {blind}")
+        blind = launch.why_no_gpus(made) if engine != "none" and launch.has_gpus() else ""
+        if blind:
+            raise launch.NoGpus(f"container.engine = {engine}: it does not pass the GPUs on ({blind}). {launch.ADVICE}")
+    except (build.NoBaseImage, launch.NoGpus) as error:
+        if wanted["engine"] != "auto":
+            raise
+        print(f"warning: {error}\nThe experiments run in the host's environment instead.", flush=True)
+        made = marker.Marker(engine="none", why=f"{engine} answers, but: {str(error).splitlines()[0]}")
     marker.write(args.output, made)
 
 

@@ -39,6 +39,10 @@ class BuildFailed(ValueError):
     """The image could not be made; the message has the last lines of the log and what to do."""
 
 
+class NoBaseImage(BuildFailed):
+    """The engine answers, but neither has the base image nor can fetch it: nothing was built."""
+
+
 def prepare(
     engine: str, why: str, *, base_image: str, build_args: Mapping[str, str], image: str | None, version: str
 ) -> Marker:
@@ -58,10 +62,19 @@ def prepare(
         if not marker.exists(engine, image):  # a machine without a registry may have it already
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
+    _fetch_base(engine, base_image)
     tag = f"scalecard:{lock_hash()}"
     options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
     _run([engine, "build", "--tag", tag, *options, str(CONTEXT)])
     return _described(engine, why, tag, base=base_image)
+
+
+def _fetch_base(engine: str, base_image: str) -> None:
+    if not marker.exists(engine, base_image):
+        try:
+            _run([engine, "pull", base_image])
+        except BuildFailed as error:
+            raise NoBaseImage(str(error)) from error
 
 
 def lock_hash() -> str:

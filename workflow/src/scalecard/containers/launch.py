@@ -24,6 +24,15 @@ ALLOWED_PREFIXES = ("NCCL_",)
 LOCK = Path("/tmp/scalecard.lock")  # the machine's, as in runner.py
 
 
+ADVICE = (
+    "Install the NVIDIA container toolkit (for Podman with `nvidia-ctk cdi generate`), or set container: {engine: none}"
+)
+
+
+class NoGpus(ValueError):
+    """The engine works, but the host's GPUs are not to be seen inside."""
+
+
 def command_line(
     marker: Marker,
     command: Sequence[str],
