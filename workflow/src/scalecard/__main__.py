@@ -108,7 +108,8 @@ def _container(args: argparse.Namespace) -> None:
         if wanted["engine"] != "auto":
             raise
         print(f"warning: {error}\nThe experiments run in the host's environment instead.", flush=True)
-        made = marker.Marker(engine="none", why=f"{engine} answers, but: {str(error).splitlines()[0]}")
+        reason = str(error).splitlines()[0].removesuffix(" Its last lines:")
+        made = marker.Marker(engine="none", why=f"{engine} answers, but: {reason}")
     marker.write(args.output, made)
 
 
