@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON ?= python3
 RUN := PATH=$(CURDIR)/$(VENV)/bin:$$PATH PYTHONPATH=workflow/src PYTHONNOUSERSITE=1
 
-.PHONY: all test check bench lock clean
+.PHONY: all test check slurm generic kubernetes bench lock clean
 all: $(VENV)/runtime
 	$(RUN) snakemake --cores all
 
@@ -32,18 +32,21 @@ check: $(VENV)/testing
 	$(RUN) mypy
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(RUN) snakemake --lint
-	$(RUN) hadolint docker/Dockerfile
+	$(RUN) hadolint docker/Dockerfile profiles/kubernetes/Dockerfile
+
+# What `snakemake --workflow-profile PROFILE` needs besides: the environment with the profile's plugin.
+slurm generic kubernetes: $(VENV)/runtime
+	$(VENV)/bin/python -m pip install --quiet --require-hashes --requirement profiles/$@/requirements.lock
 
 # Ratios measured side by side in one run, against what the project promises.
 bench: $(VENV)/testing
 	$(RUN) python tests/benchmarks/bench.py
 
-# Needs uv. Every version and hash anew from the two requirements.in.
+# Needs uv. Every version and hash anew from the requirements.in; docker's comes first, the others keep to it.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url docker/requirements.in --output-file docker/requirements.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url tests/requirements.in --output-file tests/requirements.lock
+	for folder in docker profiles/slurm profiles/generic profiles/kubernetes tests; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url $$folder/requirements.in --output-file $$folder/requirements.lock || exit; done
 
 # Measured results stay: they are not made again by a command that is quick to type.
 clean:

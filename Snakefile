@@ -12,6 +12,7 @@ container: "docker/scalecard.sif"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/machine.smk"
 include: "workflow/rules/container.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"

@@ -15,9 +15,7 @@ SMOKE = yaml.safe_load((ROOT / "tests" / "smoke.yaml").read_text())
 
 
 def block(name: str, scale: str = "full", **changes: Any) -> dict[str, Any]:
-    shared = {key: CONFIG[key] for key in settings.SHARED_KEYS}
-    shared["measure"] = settings._scaled(CONFIG["measure"], scale)
-    return {**shared, **settings._scaled(CONFIG["experiments"][name], scale), **changes}
+    return {**settings.merged_block(CONFIG, name, scale), **changes}
 
 
 def test_one_name_everywhere() -> None:

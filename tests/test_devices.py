@@ -16,6 +16,7 @@ from scalecard import machine as machines
 from scalecard import ranks, runner
 from scalecard.devices import device_counts, open_devices
 from scalecard.machine import Machine
+from scalecard.meeting import Layout, RankLost, RanksFailed
 from scalecard.schema import Case, Record
 
 SRC = Path(__file__).parents[1] / "workflow" / "src"
@@ -66,13 +67,13 @@ def second_fails(ctx: ranks.RankContext) -> None:
 
 
 def test_ranks_return_and_agree(machine: Machine) -> None:
-    returned = ranks.launch(rank_and_sum, 5, num_ranks=2, machine=machine)
+    returned = ranks.launch(rank_and_sum, 5, layout=Layout(2), machine=machine)
     assert returned == [(0, [11.0, 1.0], [0, 10]), (1, [11.0, 1.0], [0, 10])]
 
 
 def test_the_rank_that_failed_first_is_named(machine: Machine) -> None:
-    with pytest.raises(ranks.RanksFailed, match="rank 1 failed: ValueError: on purpose"):
-        ranks.launch(second_fails, num_ranks=2, machine=machine)
+    with pytest.raises(RanksFailed, match="rank 1 failed: ValueError: on purpose"):
+        ranks.launch(second_fails, layout=Layout(2), machine=machine)
 
 
 def second_is_killed(ctx: ranks.RankContext) -> list[Record]:
@@ -91,15 +92,15 @@ def second_hangs(ctx: ranks.RankContext) -> list[Record]:
 
 def test_a_killed_rank_is_a_failed_record_that_names_it(machine: Machine) -> None:
     case: Case = {"devices": 2}
-    (record,) = ranks.measured(second_is_killed, num_ranks=2, machine=machine, case=case, metric="step_time")
+    (record,) = ranks.measured(second_is_killed, layout=Layout(2), machine=machine, case=case, metric="step_time")
     assert (record.status, record.case, record.samples) == ("failed", case, [])
     assert "rank 1 was killed by signal 9" in record.note
 
 
 def test_a_rank_that_does_not_answer_ends_the_others_within_the_timeout(machine: Machine) -> None:
     started = time.monotonic()
-    with pytest.raises(ranks.RankLost, match=r"rank 0 failed: .*waits 3 s for the others"):
-        ranks.launch(second_hangs, num_ranks=2, machine=machine, timeout=timedelta(seconds=3))
+    with pytest.raises(RankLost, match=r"rank 0 failed: .*waits 3 s for the others"):
+        ranks.launch(second_hangs, layout=Layout(2), machine=machine, timeout=timedelta(seconds=3))
     assert time.monotonic() - started < 45
 
 
@@ -110,8 +111,8 @@ def sleep_long(ctx: ranks.RankContext, pids: str) -> None:
 
 def test_ranks_die_with_a_killed_launcher(tmp_path: Path) -> None:
     code = (
-        "from scalecard import machine, ranks; from test_devices import sleep_long;"
-        f"ranks.launch(sleep_long, {str(tmp_path)!r}, num_ranks=2, machine=machine.probe())"
+        "from scalecard import machine, ranks; from test_devices import Layout, sleep_long;"
+        f"ranks.launch(sleep_long, {str(tmp_path)!r}, layout=Layout(2), machine=machine.probe())"
     )
     environment = os.environ | {"PYTHONPATH": f"{SRC}:{Path(__file__).parent}"}
     launcher = subprocess.Popen([sys.executable, "-c", code], env=environment)

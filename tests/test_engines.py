@@ -63,6 +63,13 @@ def test_auto_takes_the_first_that_answers(fake: Fake) -> None:
     assert engines.choose("none")[0] == "none"
 
 
+def test_for_other_nodes_auto_takes_an_image_that_is_a_file_or_none(fake: Fake) -> None:
+    fake("docker", "echo 27")
+    assert engines.choose("auto", shared=True)[0] == "none"
+    fake("apptainer", "echo 1.4")
+    assert engines.choose("auto", shared=True)[0] == "apptainer"
+
+
 def test_an_engine_asked_for_by_name_must_answer(fake: Fake) -> None:
     fake("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     with pytest.raises(engines.NoEngine, match=r"container\.engine = docker.*Cannot connect.*\{engine: none\}"):

@@ -28,7 +28,7 @@ def run(name: str, machine: Machine, **changes: Any) -> list[Record]:
     return list(module.run(specs.build(name, block(name, "quick", measure=QUICK, **changes)), machine))
 
 
-@pytest.mark.parametrize("name", ["async_timing", "copy_cost", "allreduce", "pipeline"])
+@pytest.mark.parametrize("name", ["async_timing", "copy_cost", "allreduce", "pipeline", "hybrid"])
 def test_with_one_device_the_rest_is_skipped_with_a_reason(machine: Machine, name: str) -> None:
     small = {"async_timing": {"size": 16, "sizes": [16]}, "copy_cost": {"size": 16, "bytes": [4096]}}
     records = run(name, dataclasses.replace(machine, num_devices=1), **small.get(name, {}))
@@ -56,3 +56,14 @@ def test_a_wrong_sum_is_never_timed(machine: Machine, monkeypatch: pytest.Monkey
     monkeypatch.setitem(allreduce.ALGORITHMS, "naive", lambda devices, buckets: None)
     with pytest.raises(RuntimeError, match="not timed"):
         run("allreduce", dataclasses.replace(machine, num_devices=2), bytes=[4096])
+
+
+def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine) -> None:
+    four = dataclasses.replace(machine, num_devices=4, cores=4)
+    records = run("hybrid", four, batch_size=2, image_size=64, check_batch_size=1, check_image_size=64, check_steps=2)
+    (averaged,) = [record for record in records if record.case["strategy"] == "hybrid"]
+    assert averaged.case["ranks"] == 2
+    assert averaged.case["devices"] == 4
+    (check,) = averaged.checks
+    assert check.passed
+    assert averaged.over(next(r for r in records if r.case["strategy"] == "model parallel")).value > 0

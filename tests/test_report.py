@@ -81,7 +81,9 @@ def test_two_machines_under_one_label_are_refused(results: list[Result], tmp_pat
     environment = results[1].environment
     newer = {"fingerprint": "0" * 12, "machine": {**environment["machine"], "driver": "580.1"}}
     other = dataclasses.replace(results[1], environment={**environment, **newer})
-    with pytest.raises(ValueError, match=r"dp_scratch\.json and allreduce\.json .*\(driver None and 580\.1\)"):
+    with pytest.raises(
+        ValueError, match=r"dp_scratch\.json and allreduce\.json .*\(driver None and 580\.1; hosts, hashed: "
+    ):
         report.render([results[0], other], tmp_path)
 
 

@@ -96,6 +96,19 @@ def test_a_swapped_gpu_or_driver_is_another_platform_and_a_reboot_is_not(install
     assert machines.probe().slug != before
 
 
+def test_nodes_of_one_kind_are_alike_and_another_kind_is_not(install: Install) -> None:
+    install(box(A100, 4))
+    label = machines.probe().any_node()
+    swapped = [dataclasses.replace(board, uuid=f"GPU-{index}") for index, board in enumerate(box(A100, 4))]
+    install(swapped)
+    assert machines.probe().fingerprint != label.fingerprint
+    assert machines.probe().alike(label).fingerprint == label.fingerprint
+    install(box(A100, 4), driver="580.1")
+    other = machines.probe().alike(label)
+    assert other.fingerprint != label.fingerprint
+    assert machines.differences(label, other) == "driver 570.86.10, now 580.1"
+
+
 def test_hidden_gpus_do_not_count(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install(box(H100, 8))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-h100-5")

@@ -9,8 +9,17 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
-from scalecard import settings
+from scalecard import leftovers, pods, settings
 from scalecard.containers import marker
+
+
+# On a cluster these run where the workflow was started; without one every job does.
+localrules:
+    all,
+    container,
+    figure,
+    report,
+
 
 # A measurement takes the whole machine, a figure a tenth of it: measurements never overlap with anything. Registered
 # here, so that no --resources on the command line drops the limit. Local: the nodes of a cluster do not share it.
@@ -25,10 +34,22 @@ resource_scopes:
 try:
     SETTINGS = settings.resolve(config, check=workflow.is_main_process)
     HERE = f"results/{SETTINGS.platform}"
-    if workflow.is_main_process:
+    if workflow.is_main_process and SETTINGS.cluster == "none":
         settings.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
+
+# A run that was killed leaves jobs on a cluster: what they have finished is not done again.
+if workflow.is_main_process and SETTINGS.cluster != "none":
+    executes = not {"-n", "--dry-run", "--dryrun", "--unlock", "--lint"} & set(sys.argv)
+    waits = (
+        leftovers.wait_for_slurm if SETTINGS.cluster == "slurm" and executes else None
+    )
+    for name in leftovers.settle(Path(HERE), SETTINGS.blocks, wait=waits):
+        logger.info(f"{name} was finished by the job of a killed run.")
+
+if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
+    pods.complete_all()
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. What is set here, unlike params, makes nothing run again.

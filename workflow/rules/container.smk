@@ -20,5 +20,6 @@ rule container:
         machine=100,
     params:
         settings=json.dumps(SETTINGS.container),
+        shared="--shared" if SETTINGS.cluster != "none" else "",
     shell:
-        "python -m scalecard container {params.settings:q} --output {output.marker} 2>&1 | tee {log}"
+        "python -m scalecard container {params.settings:q} {params.shared} --output {output.marker} 2>&1 | tee {log}"

@@ -15,13 +15,20 @@ for experiment, block in SETTINGS.blocks.items():
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
         resources:
             machine=100,
+            runtime=SETTINGS.minutes[experiment],
+            nodes=SETTINGS.nodes[experiment],
+            tasks=SETTINGS.nodes[experiment],
+            tasks_per_gpu=0,
         params:
             name=experiment,
+            cluster=SETTINGS.cluster,
+            nodes=SETTINGS.nodes[experiment],
             spec=block,
             data=SETTINGS.data_dir,
             dataset=settings.dataset_of(experiment, SETTINGS.dataset),
         shell:
-            "python -m scalecard.containers.launch {input.container} --data {params.data:q}"
+            "python -m scalecard.spread --cluster {params.cluster} --nodes {params.nodes} --"
+            " python -m scalecard.containers.launch {input.container} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
             " python -m scalecard run {params.name} --spec {params.spec:q}"
             " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"

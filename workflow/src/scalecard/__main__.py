@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from scalecard import machine, schema
+from scalecard import host, machine, schema
 
 
 def main() -> int:
@@ -23,11 +23,13 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scalecard", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("probe", help="print what this machine is, as JSON")
+    probe = commands.add_parser("probe", help="print what this machine is, as JSON")
+    probe.add_argument("--output", type=Path, help="write machine.json for a cluster whose nodes are all like this one")
     check = commands.add_parser("check", help="check the experiments' blocks of a configuration")
     check.add_argument("blocks", type=json.loads, help="JSON: experiment name to its merged block")
     container = commands.add_parser("container", help="make or find the image, and write its marker")
     container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
+    container.add_argument("--shared", action="store_true", help="for other nodes: of auto's engines only Apptainer")
     container.add_argument("--output", type=Path, required=True, help="the marker")
     fetch = commands.add_parser("fetch", help="download and verify the images")
     fetch.add_argument("--data-dir", type=Path, required=True)
@@ -69,6 +71,10 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 
 def _probe(args: argparse.Namespace) -> None:
     found = machine.probe()
+    if args.output:
+        from scalecard import settings
+
+        settings.write_machine(args.output, found.any_node())
     print(json.dumps({**asdict(found), "slug": found.slug, "fingerprint": found.fingerprint}, indent=1))
 
 
@@ -90,7 +96,7 @@ def _container(args: argparse.Namespace) -> None:
     from scalecard.containers import build, engines, launch, marker
 
     wanted = args.settings
-    engine, why = engines.choose(wanted["engine"])
+    engine, why = engines.choose(wanted["engine"], shared=args.shared)
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
     try:
         made = build.prepare(
@@ -122,12 +128,13 @@ def _fetch(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> None:
     from scalecard import proof, runner
 
-    found = machine.probe()
     expected = machine.from_facts(json.loads(args.machine.read_text()))
+    found = machine.probe().alike(expected)
     if found.fingerprint != expected.fingerprint:
         raise ValueError(
-            f"{args.machine}: describes {expected.describe()} ({expected.fingerprint}), but this machine is"
-            f" {found.describe()} ({found.fingerprint}); give it a platform label of its own"
+            f"{args.machine}: describes {expected.describe()} ({expected.fingerprint}), but this machine (host, hashed:"
+            f" {host.hashed_name()}) is {found.describe()} ({found.fingerprint}):"
+            f" {machine.differences(expected, found)}; give it a platform label of its own"
         )
     try:
         runner.run(args.name, args.spec, found, args.output.parent.name, args.output, strict=args.strict)

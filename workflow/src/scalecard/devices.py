@@ -106,16 +106,16 @@ class CpuDevice(Device):
 
 
 @contextlib.contextmanager
-def open_devices(machine: Machine, num_devices: int | None = None) -> Iterator[list[Device]]:
-    """The machine's first `num_devices` devices (all by default), closed afterwards.
+def open_devices(machine: Machine, num_devices: int | None = None, *, first: int = 0) -> Iterator[list[Device]]:
+    """`num_devices` of the machine's devices (all by default) from number `first` on, closed afterwards.
 
     A CPU worker gets its share of the cores whatever the number opened, so one worker beside two is a fair pair.
     """
     count = machine.num_devices if num_devices is None else num_devices
     if machine.kind == "cuda":
-        opened: list[Device] = [CudaDevice(i) for i in range(count)]
+        opened: list[Device] = [CudaDevice(first + i) for i in range(count)]
     else:
-        opened = [CpuDevice(i, threads_each(machine)) for i in range(count)]
+        opened = [CpuDevice(first + i, threads_each(machine)) for i in range(count)]
     try:
         yield opened
     finally:

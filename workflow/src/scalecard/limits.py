@@ -49,7 +49,9 @@ def copy_rate(record: Record) -> float:
 
 
 def of_all_reduce(result: Result, record: Record) -> Limit | None:
-    """The link that bus bandwidth stands beside."""
+    """The link that bus bandwidth stands beside; between nodes it is the network, whose rate nothing here tells."""
+    if record.case.get("nodes"):
+        return None
     nvlink, pcie = _nvlink(result), _pcie(result, record, range(int(str(record.case["devices"]))))
     return nvlink or (pcie and Limit(pcie.rate, pcie.name, THROUGH_HOST, pcie.advice))
 

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,14 @@ class Machine:
         facts = {k: v for k, v in asdict(self).items() if k != "num_devices"}
         return _digest(json.dumps(facts, sort_keys=True))[:12]
 
+    def alike(self, expected: "Machine") -> "Machine":
+        """Without the GPUs' identities where `expected` describes any node of its kind and not one machine."""
+        return self.any_node() if expected.gpus and not expected.gpu_uuid_hashes else self
+
+    def any_node(self) -> "Machine":
+        """What the nodes of a cluster that are built alike have in common."""
+        return replace(self, gpu_uuid_hashes=[])
+
     @property
     def slug(self) -> str:
         """A readable folder name, e.g. h200x1-3fa9c1 or epyc-2c-91bb02."""
@@ -90,6 +98,12 @@ def from_facts(facts: dict[str, Any]) -> Machine:
     return Machine(**facts)
 
 
+def differences(then: Machine, now: Machine) -> str:
+    """The facts in which two machines differ, in words."""
+    a, b = asdict(then), asdict(now)
+    return "; ".join(f"{key} {a[key]}, now {b[key]}" for key in a if a[key] != b[key])
+
+
 def environment(machine: Machine) -> dict[str, Any]:
     """Everything about hardware and software that a reader may need to judge a number.
 
@@ -100,6 +114,7 @@ def environment(machine: Machine) -> dict[str, Any]:
     return {
         "fingerprint": machine.fingerprint,
         "emulated": machine.emulated,
+        "host": host.hashed_name(),
         "machine": asdict(machine),
         "gpus": nvml.details(missing),
         "topology": nvml.topology(missing),

@@ -69,7 +69,7 @@ def _bytes(record: Record) -> float:
 
 def _all_reduces(result: Result) -> Iterator[Judgement]:
     """The library's best all-reduce on each number of devices."""
-    records = result.select("time", algorithm="torch.distributed")
+    records = result.select("time", algorithm="torch.distributed", nodes=None)
     for count in dict.fromkeys(r.case["devices"] for r in records):
         best = max((r for r in records if r.case["devices"] == count), key=limits.bus_bandwidth)
         limit, rate = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)

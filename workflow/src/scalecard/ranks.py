@@ -1,7 +1,7 @@
-"""Rank processes: started by torch.distributed.run's elastic agent, one a device, NCCL on GPUs and gloo on CPUs.
+"""Rank processes, started by torch.distributed.run's elastic agent on one node or several: NCCL on GPUs, gloo on CPUs.
 
-The process group always has a timeout, and a rank dies with the process that launched it, so that nothing outlives a
-killed measurement.
+The rendezvous and the process group always have a timeout, and a rank dies with the process that launched it, so that
+nothing outlives a killed measurement.
 """
 
 import json
@@ -9,7 +9,6 @@ import logging
 import os
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,14 +18,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.launcher.api import elastic_launch
 
 from scalecard import host, progress
 from scalecard.devices import threads_each
 from scalecard.machine import Machine
+from scalecard.meeting import Failure, Layout, Meeting, RankLost
+from scalecard.nodes import TIMEOUT
 from scalecard.schema import Case, Record
 
-TIMEOUT = timedelta(seconds=120)
+OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
 
 
 @dataclass
@@ -37,6 +39,8 @@ class RankContext:
     world_size: int
     device: torch.device
     control: dist.ProcessGroup
+    layout: Layout
+    timeout: timedelta
 
     @property
     def leads(self) -> bool:
@@ -45,6 +49,12 @@ class RankContext:
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+    def new_group(self) -> dist.ProcessGroup:
+        """A further process group of all ranks, with the same timeout."""
+        group = dist.new_group(timeout=self.timeout)
+        assert isinstance(group, dist.ProcessGroup), "every rank is a member"
+        return group
 
     def barrier(self) -> None:
         dist.barrier(group=self.control)
@@ -62,71 +72,66 @@ class RankContext:
         return values
 
 
-class RanksFailed(RuntimeError):
-    """A rank's own code failed; the message names the rank and its error."""
-
-
-class RankLost(RanksFailed):
-    """A rank was killed, or did not answer the others within the timeout; the message names it."""
-
-
 def measured(
-    function: Callable[..., list[Record]], *args: Any, num_ranks: int, machine: Machine, case: Case, metric: str
+    function: Callable[..., list[Record]],
+    *args: Any,
+    layout: Layout,
+    machine: Machine,
+    case: Case,
+    metric: str,
+    devices_each: int = 1,
 ) -> list[Record]:
-    """The records of rank 0, or, where a rank was lost, one failed record of this case that says which and how."""
+    """The records of rank 0, or, where a rank was lost, one failed record of this case that says which and how.
+
+    None on a node that does not take part.
+    """
     try:
-        records: list[Record] = launch(function, *args, num_ranks=num_ranks, machine=machine)[0]
+        records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
     except RankLost as error:
         progress.say(f"failed: {error}")
-        return [Record(case=case, metric=metric, unit="s", status="failed", note=str(error))]
-    return records
+        return [Record(case={**layout.case, **case}, metric=metric, unit="s", status="failed", note=str(error))]
+    return records[0] if records else []
 
 
 def launch(
-    function: Callable[..., Any], *args: Any, num_ranks: int, machine: Machine, timeout: timedelta = TIMEOUT
+    function: Callable[..., Any],
+    *args: Any,
+    layout: Layout,
+    machine: Machine,
+    devices_each: int = 1,
+    timeout: timedelta = TIMEOUT,
 ) -> list[Any]:
-    """Run function(context, *args) on `num_ranks` ranks of this machine and return what each rank returned.
+    """Run function(context, *args) on the ranks of this layout and return what each rank of this node returned.
 
-    `function` and `args` travel by pickle. RanksFailed names the first rank that failed and its error; RankLost where
-    that was no error of its code. `timeout` is how long a rank waits for the others in any one operation.
+    Over several nodes each returns what rank 0 did; on a node that does not take part the list is empty. `function` and
+    `args` travel by pickle. RanksFailed names the first rank that failed and its error; RankLost where that was no
+    error of its code. `timeout` is how long a rank waits for the others in any one operation.
     """
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=num_ranks,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
-        max_restarts=0,
-        monitor_interval=0.1,
-        start_method="spawn",
-    )
+    meeting = Meeting.arrive(layout)
+    if not meeting:
+        return []
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
-    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as errors:
+    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as told:
+        start = elastic_launch(meeting.config(), _main)
         try:
-            returned = elastic_launch(config, _main)(function, args, machine, os.getpid(), errors, timeout)
-            return [returned[rank] for rank in range(num_ranks)]
+            returned = start(function, args, machine, os.getpid(), told, timeout, layout, devices_each)
         except ChildFailedError as error:
-            raise _failure(error, num_ranks, Path(errors), timeout) from error
+            raise meeting.failure(_failure(error, layout, Path(told)), timeout) from error
+        except RendezvousError as error:
+            raise meeting.nobody() from error
+    return [returned[rank] for rank in sorted(returned)]
 
 
-def _failure(error: ChildFailedError, num_ranks: int, told: Path, timeout: timedelta) -> RanksFailed:
-    """Which rank failed first, and how: one that was killed told nothing, and makes the others fail as well."""
+def _failure(error: ChildFailedError, layout: Layout, told: Path) -> Failure:
+    """Which rank of this node failed first: one that was killed told nothing, and makes the others fail as well."""
     rank, failure = error.get_first_failure()
-    if not Path(told, str(rank)).exists():
+    ranks = sorted(int(path.suffix[1:]) for path in told.glob("began.*"))
+    if not Path(told, f"failed.{rank}").exists():
         how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended ({failure.exitcode})"
-        return RankLost(f"of {num_ranks} ranks, rank {rank} {how}")
-    first = min((json.loads(path.read_text()) for path in told.iterdir()), key=lambda told: told["time"])
-    kind = RankLost if _is_about_others(first["error"]) else RanksFailed
-    waited = f" (each waits {timeout.total_seconds():g} s for the others)" if kind is RankLost else ""
-    return kind(f"of {num_ranks} ranks, rank {first['rank']} failed: {first['error']}{waited}")
-
-
-def _is_about_others(error: str) -> bool:
-    """Whether an error of gloo or NCCL says that another rank did not answer."""
-    said = error.lower()
-    return any(words in said for words in ("timed out", "timeout", "connection closed", "connection reset"))
+        return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, lost=True)
+    first = min((json.loads(path.read_text()) for path in told.glob("failed.*")), key=lambda told: told["time"])
+    text = f"rank {first['rank']} failed: {first['error']}"
+    return Failure(text, first["time"], ranks, first["about_others"], lost=first["about_others"])
 
 
 def _main(
@@ -134,30 +139,49 @@ def _main(
     args: tuple[Any, ...],
     machine: Machine,
     parent: int,
-    errors: str,
+    told: str,
     timeout: timedelta,
+    layout: Layout,
+    devices_each: int,
 ) -> Any:
-    """What each rank process runs. Its error goes to the folder `errors` with the time, so the first can be told."""
+    """What each rank process runs. Its error goes to the folder `told` with the time, so the first can be told."""
     host.die_with(parent)
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    progress.join("ranks" if world_size > 1 else "rank", quiet=rank != 0)
+    rank = int(os.environ["RANK"])
+    progress.join("ranks" if layout.ranks > 1 else "rank", quiet=rank != 0)
+    Path(told, f"began.{rank}").touch()
+    try:
+        context = _join(machine, timeout, layout, devices_each)
+        value = function(context, *args)
+        return value if layout.nodes == 1 else context.everyone(value)[0]
+    except Exception as error:
+        _tell(error, rank, Path(told))
+        raise
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int) -> RankContext:
+    """This process as a rank: its device, and the process groups."""
     cuda = machine.kind == "cuda"
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(threads_each(machine))
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout, device_id=device if cuda else None)
-    try:
-        control = dist.new_group(backend="gloo", timeout=timeout)
-        assert isinstance(control, dist.ProcessGroup), "every rank is a member"
-        return function(RankContext(rank, world_size, device, control), *args)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        told = {"time": time.time_ns(), "rank": rank, "error": said}
-        Path(errors, str(rank)).write_text(json.dumps(told))
-        if _is_about_others(said):
-            time.sleep(1)  # the launcher, which looks every 0.1 s, sees the rank that died before the ones that waited
-        raise
-    finally:
-        dist.destroy_process_group()
+    bound = device if cuda and devices_each == 1 else None  # a bound group refuses a rank's other devices
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout, device_id=bound)
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    assert isinstance(control, dist.ProcessGroup), "every rank is a member"
+    return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)
+
+
+def _tell(error: Exception, rank: int, told: Path) -> None:
+    """Leave word of an error, and whether it says that another rank did not answer."""
+    text, *_ = str(error).split("\nException raised from")  # C++ adds its own stack
+    said = f"{type(error).__name__}: {text}"
+    others = isinstance(error, dist.DistNetworkError | dist.DistStoreError) or any(w in said.lower() for w in OTHERS)
+    facts = {"time": time.time_ns(), "rank": rank, "error": said, "about_others": others}
+    Path(told, f"failed.{rank}").write_text(json.dumps(facts))
+    if others:
+        time.sleep(1)  # the launcher, which looks every 0.1 s, sees the rank that died before the ones that waited

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from scalecard import host, nvml, preflight, progress, schema, specs
+from scalecard import host, nodes, nvml, preflight, progress, schema, specs
 from scalecard import machine as machines
 from scalecard.merge import merged
 from scalecard.schema import Record
@@ -38,17 +38,21 @@ class ProcessLost(RuntimeError):
 def run(
     name: str, block: dict[str, Any], machine: machines.Machine, platform: str, output: Path, *, strict: bool = False
 ) -> None:
-    """Measure and save. ValueError for a bad block; ProofFailed and RanksFailed as they come; nothing half-written."""
-    progress.join(name, quiet=False)
+    """Measure and save. ValueError for a bad block; ProofFailed and RanksFailed as they come; nothing half-written.
+
+    Of the nodes of a job only the first one saves.
+    """
+    job = nodes.here()
+    progress.join(name, quiet=not job.leads)
     host.claim()
     environment = machines.environment(machine)
-    with machine_lock():
-        disturbances = preflight.check(machine.cores, strict=strict)
-        for text in disturbances:
-            progress.say(f"warning: {text}")
+    with machine_lock(), nodes.meeting_point(job):
+        disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         started = _now()
         outcomes = list(_outcomes(name, block, machine))
         finished = _now()
+    if not job.leads:
+        return
     records = merged([outcome.records for outcome in outcomes])
     result = schema.Result(
         experiment=name,
@@ -63,6 +67,17 @@ def run(
     schema.save(result, output)
     counts = {status: sum(r.status == status for r in records) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
+
+
+def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
+    """What disturbs this node, and on the first one also the others."""
+    if job.count > 1:
+        job.tell("disturbances", here)
+        told = job.told("disturbances", within=nodes.TIMEOUT) if job.leads else {}
+        here = [f"node {index}: {text}" for index, texts in told.items() for text in texts]
+    for text in here:
+        progress.say(f"warning: {text}")
+    return here
 
 
 def _outcomes(name: str, block: dict[str, Any], machine: machines.Machine) -> Iterator[Outcome]:
@@ -81,6 +96,7 @@ def _outcomes(name: str, block: dict[str, Any], machine: machines.Machine) -> It
 
 def measure(name: str, block: dict[str, Any], machine: machines.Machine) -> Outcome:
     """What a fresh process does: check the values, measure every case, and keep our own warnings."""
+    progress.join(name, quiet=not nodes.here().leads)
     spec = specs.build(name, block)
     if spec.devices:
         machine = replace(machine, num_devices=spec.devices)

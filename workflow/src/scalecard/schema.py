@@ -217,10 +217,11 @@ def refuse_mixed(results: Iterable[Result], where: str) -> None:
         if ours["fingerprint"] != theirs["fingerprint"]:
             a, b = ours["machine"], theirs["machine"]
             facts = "; ".join(f"{key} {a[key]} and {b[key]}" for key in a if a[key] != b.get(key))
+            hosts = f"hosts, hashed: {ours.get('host')} and {theirs.get('host')}"
             raise ValueError(
                 f"{where}: {first.experiment}.json and {result.experiment}.json of platform '{result.platform}' were"
-                f" measured on different machines ({facts}); remove the older files, or give each machine a label of"
-                " its own (platform: in config.yaml)"
+                f" measured on different machines ({facts}; {hosts}); remove the older files, or give each machine a"
+                " label of its own (platform: in config.yaml)"
             )
 
 

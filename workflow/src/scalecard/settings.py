@@ -26,8 +26,12 @@ SOURCES = Path("workflow/src/scalecard")
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 CHECKED = Path(".snakemake/scalecard-checked")
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
+DEFAULT_MINUTES = 60
 REPORTING = ("report.py", "tables.py", "state.py", "normal.py", "compare.py", "compare_views.py", "pages.py")
-NOT_MEASURING = {"__main__.py", "settings.py", "sources.py", "reference.py", "limits.py", "units.py", *REPORTING}
+NOT_MEASURING = {
+    *("__main__.py", "settings.py", "spread.py", "leftovers.py", "pods.py"),
+    *("sources.py", "reference.py", "limits.py", "units.py", *REPORTING),
+}
 DRAWING = (
     *("schema.py", "stats.py", "machine.py", "reference.py", "limits.py", "units.py"),
     *(f"sections/{name}.py" for name in ("__init__", "style", "charts", "words")),
@@ -43,6 +47,7 @@ class Settings:
     """The platform's label, this machine, the scale ('full' or 'quick'), and each experiment's block as JSON."""
 
     platform: str
+    cluster: str
     machine: machines.Machine
     scale: str
     strict: bool
@@ -50,24 +55,27 @@ class Settings:
     dataset: str
     data_dir: str
     blocks: dict[str, str]
+    minutes: dict[str, int]
+    nodes: dict[str, int]
 
 
 def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     """Settings from the merged configuration, or InvalidConfig with every problem. `check` runs the Specs' checks."""
-    problems = list(_schema_problems(config))
+    problems = list(_schema_problems(config)) or list(_cluster_problems(config))
     if problems:
         raise InvalidConfig(_message(problems))
     machine = machines.probe()
     scale = config["scale"]
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
-    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
-    blocks = {name: {**shared, **_scaled(block, scale)} for name, block in config["experiments"].items()}
+    blocks = {name: merged_block(config, name, scale) for name in config["experiments"]}
+    minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
     if check:
         _check_blocks(blocks)
     platform = machine.slug if config["platform"] == "auto" else config["platform"]
     return Settings(
         platform=platform,
+        cluster=config["cluster"],
         machine=machine,
         scale=scale,
         strict=config["strict"],
@@ -75,7 +83,19 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         dataset=config["dataset"],
         data_dir=config["data_dir"],
         blocks={name: json.dumps(block) for name, block in blocks.items()},
+        minutes=minutes,
+        nodes={name: block.get("nodes", 1) for name, block in blocks.items()},
     )
+
+
+def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, Any]:
+    """What the experiment's Spec is built from: the shared values, and its own ones at this scale."""
+    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
+    if spans_nodes(name):
+        shared["nodes"] = config["nodes"]
+    own = _scaled(config["experiments"][name], scale)
+    own.pop("minutes", None)  # what is asked of a cluster's scheduler changes no measurement
+    return {**shared, **own}
 
 
 def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
@@ -96,6 +116,17 @@ def _schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
         else:
             accepted = error.schema.get("description", "")
             yield f"{where}: {error.message}" + (f"; accepted: {accepted}" if accepted else "")
+
+
+def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """On a cluster the machine that runs the workflow is not the one that is measured: nothing can be guessed here."""
+    cluster, profile = config["cluster"], f"profiles/{config['cluster']}/config.yaml"
+    if cluster != "none":
+        for key, accepted in {"platform": "a label for the kind of node", "scale": "full or quick"}.items():
+            if config[key] == "auto":
+                yield f"{key} = auto: this is not the machine that is measured; set {accepted} in {profile}"
+    if config["nodes"] > 1 and cluster != "slurm":
+        yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
 
 
 def _check_blocks(blocks: dict[str, Any]) -> None:
@@ -133,8 +164,7 @@ def write_machine(path: Path, machine: machines.Machine) -> None:
 def _refuse_another(path: Path, machine: machines.Machine) -> None:
     then, now = machines.from_facts(json.loads(path.read_text())), machine
     if then.fingerprint != now.fingerprint:
-        a, b = asdict(then), asdict(now)
-        facts = "; ".join(f"{key} {a[key]}, now {b[key]}" for key in a if a[key] != b[key])
+        facts = machines.differences(then, now)
         raise InvalidConfig(
             f"{path}: the results under the label '{path.parent.name}' were measured on another machine ({facts}): set"
             " another platform: in config.yaml, or remove that folder"
@@ -170,6 +200,12 @@ def result_files(name: str, platform: str) -> list[str]:
     """The result of this platform, which the workflow makes, then those of others that lie there."""
     others = sorted(str(path) for path in Path("results").glob(f"*/{name}.json") if path.parent.name != platform)
     return [f"results/{platform}/{name}.json", *others]
+
+
+def spans_nodes(name: str) -> bool:
+    """Whether the experiment's Spec has a number of nodes."""
+    module = SOURCES / "experiments" / f"{name}.py"
+    return module.exists() and "    nodes: Positive\n" in module.read_text()
 
 
 def dataset_of(name: str, dataset: str) -> str:

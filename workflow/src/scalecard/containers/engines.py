@@ -15,15 +15,17 @@ class NoEngine(ValueError):
     """An engine was asked for by name, and does not answer."""
 
 
-def choose(wanted: str) -> tuple[str, str]:
+def choose(wanted: str, *, shared: bool = False) -> tuple[str, str]:
     """(engine or 'none', why): the one asked for, or with 'auto' the first that answers.
 
+    `shared`: for other nodes than this one. Then auto takes only Apptainer, whose image is a file that all nodes see.
     NoEngine says what was tried and how to go on.
     """
     if wanted == "none":
         return "none", "container.engine = none in config.yaml"
     tried = []
-    for engine in ENGINES if wanted == "auto" else (wanted,):
+    candidates = ("apptainer",) if shared else ENGINES
+    for engine in candidates if wanted == "auto" else (wanted,):
         silence = why_silent(engine)
         if not silence:
             return engine, "asked for in config.yaml" if wanted != "auto" else "the first engine that answers"

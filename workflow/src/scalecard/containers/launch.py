@@ -18,7 +18,7 @@ from scalecard.containers.marker import Marker, read
 
 ALLOWED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SCALECARD_STRICT"),
-    *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME"),
+    *("SCALECARD_NODES", "SCALECARD_NODE", "SCALECARD_MEETING", "SCALECARD_TIMEOUT", "GLOO_SOCKET_IFNAME"),
 )
 ALLOWED_PREFIXES = ("NCCL_",)
 LOCK = Path("/tmp/scalecard.lock")  # the machine's, as in runner.py
@@ -191,7 +191,8 @@ def main() -> None:
             LOCK.touch()
             LOCK.chmod(0o666)
         fetch(args.fetch, args.data)
-    argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus())
+    network = os.environ.get("SCALECARD_NODES", "1") != "1"
+    argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), network=network)
     os.execvp(argv[0], argv)
 
 

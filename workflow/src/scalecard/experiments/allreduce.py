@@ -14,20 +14,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from scalecard import measure, progress
+from scalecard import measure, nodes, progress
 from scalecard.devices import Device, device_counts, empty_cache, open_devices
 from scalecard.failures import guarded
 from scalecard.machine import Machine
+from scalecard.meeting import layouts
 from scalecard.parallel.allreduce import ALGORITHMS, AllReduce
 from scalecard.proof import same_values
 from scalecard.ranks import RankContext, measured
 from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Sweep
+from scalecard.specs import Common, Positive, Sweep
 from scalecard.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
+    nodes: Positive
     bytes: Sweep
 
     def __post_init__(self) -> None:
@@ -37,15 +39,24 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """The textbook's first case, then every algorithm, number of devices and size."""
-    counts = [n for n in device_counts(machine.num_devices) if n > 1]
-    if not counts:
-        note = f"needs 2 devices, this machine has {machine.num_devices}"
+    """The textbook's first case, then every algorithm, number of devices and size; over several nodes the library's."""
+    if machine.num_devices == 1:
+        note = "needs 2 devices, this machine has 1"
         for algorithm in (*ALGORITHMS, "torch.distributed"):
             yield Record(
                 case={"algorithm": algorithm, "devices": 2}, metric="time", unit="s", status="skipped", note=note
             )
-        return
+    elif nodes.here().leads:
+        yield from _within_one_process(spec, machine)
+    wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
+    for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
+        lost: Case = {"algorithm": "torch.distributed"}
+        yield from measured(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
+
+
+def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """From scratch, between the devices of this process."""
+    counts = [n for n in device_counts(machine.num_devices) if n > 1]
     with open_devices(machine) as devices:
         yield from _textbook(spec, devices[:2])
         wanted = [(count, size) for count in counts for size in spec.bytes]
@@ -53,9 +64,6 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             at: Case = {"algorithm": "from scratch", "devices": count, "bytes": size}
             yield from guarded(_from_scratch(spec, devices[:count], size), at)
     empty_cache()
-    for count in progress.cases(counts, label=lambda n: f"torch.distributed, {n} ranks"):
-        lost: Case = {"algorithm": "torch.distributed", "devices": count}
-        yield from measured(_rank, spec, num_ranks=count, machine=machine, case=lost, metric="time")
 
 
 def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
@@ -103,8 +111,8 @@ def _integers(size: int, seed: int, *, rank: int) -> Tensor:
 def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
     """torch.distributed's all-reduce, every size."""
     records: list[Record] = []
-    for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.world_size} ranks, {s} bytes"):
-        case: Case = {"algorithm": "torch.distributed", "devices": ctx.world_size, "bytes": size}
+    for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
+        case: Case = {"algorithm": "torch.distributed", **ctx.layout.case, "bytes": size}
         case["backend"] = dist.get_backend()
         records += guarded(_library(ctx, spec, case, size), case)
     return records

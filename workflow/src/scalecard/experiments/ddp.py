@@ -19,9 +19,9 @@ import torch
 from annotated_types import Len
 
 from scalecard import data, measure, progress
-from scalecard.devices import device_counts
 from scalecard.failures import guarded
 from scalecard.machine import Machine
+from scalecard.meeting import layouts
 from scalecard.models import MODELS, freeze_batch_norm
 from scalecard.parallel.ddp import Stepper, all_reduce_alone, wrap
 from scalecard.proof import same_parameters
@@ -35,6 +35,7 @@ Model = Literal["lenet", "resnet18"]
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
+    nodes: Positive
     models: Annotated[tuple[Model, ...], Len(min_length=1)]
     batch_size: Positive
     buckets_mib: Annotated[tuple[Positive | None, ...], Len(min_length=1)]
@@ -50,12 +51,11 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Scaling over 1..N ranks, the options at N, accuracy."""
+    """Scaling over 1..N ranks, and over nodes, the options at most ranks of either, accuracy."""
     dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
-    counts = device_counts(machine.num_devices)
-    for count in progress.cases(counts, label=lambda n: f"DDP on {n} ranks"):
-        args = (_rank, spec, machine, dataset)
-        yield from measured(*args, num_ranks=count, machine=machine, case={"devices": count}, metric="step_time")
+    wanted = layouts(machine.num_devices, spec.nodes)
+    for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
+        yield from measured(_rank, spec, machine, dataset, layout=layout, machine=machine, case={}, metric="step_time")
     if machine.num_devices == 1:
         note = "needs 2 devices, this machine has 1"
         yield Record(case={"devices": 2}, metric="step_time", unit="s", status="skipped", note=note)
@@ -64,14 +64,14 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) -> list[Record]:
     dataset, records = shared.to(ctx.device), list[Record]()
     for model in spec.models:
-        progress.doing(f"{model}: proving equality on {ctx.world_size} ranks in float64")
+        progress.doing(f"{model}: proving equality on {ctx.layout} in float64")
         checks = [_check(ctx, spec, model, dataset)]
-        case: Case = {"model": model, "devices": ctx.world_size}
+        case: Case = {"model": model, **ctx.layout.case}
         records += guarded(_scaling(ctx, spec, model, dataset, checks), case, metric="step_time")
-        if ctx.world_size == machine.num_devices > 1:
+        if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
             records += guarded(_options(ctx, spec, model, dataset, checks), case, metric="step_time")
     for model in spec.accuracy_models:
-        case = {"model": model, "devices": ctx.world_size}
+        case = {"model": model, **ctx.layout.case}
         records += guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
     return records
 
@@ -83,10 +83,10 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
     steps = {name: Stepper(wrap(MODELS[model](seed=spec.seed), ctx), dataset, size) for name, size in sizes.items()}
     if ctx.world_size == 1:
         steps["plain"] = Stepper(MODELS[model](seed=spec.seed).to(ctx.device), dataset, spec.batch_size)
-    progress.doing(f"{model}: scaling on {ctx.world_size} ranks")
+    progress.doing(f"{model}: scaling on {ctx.layout}")
     works = {name: step.step for name, step in steps.items()}
     for name, timing in measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx).items():
-        case: Case = {"model": model, "devices": ctx.world_size, "scaling": name}
+        case: Case = {"model": model, **ctx.layout.case, "scaling": name}
         case["batch_size"] = sizes.get(name, spec.batch_size) * ctx.world_size
         yield timing.record(case, metric="step_time", checks=checks)
 
@@ -108,9 +108,9 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
     works |= {
         f"accumulate {count}": partial(default.accumulated_step, count) for count in spec.accumulation if count > 1
     }
-    progress.doing(f"{model}: {len(works)} options on {ctx.world_size} ranks")
+    progress.doing(f"{model}: {len(works)} options on {ctx.layout}")
     for name, timing in measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx).items():
-        case: Case = {"model": model, "devices": ctx.world_size, "option": name, "batch_size": share * ctx.world_size}
+        case: Case = {"model": model, **ctx.layout.case, "option": name, "batch_size": share * ctx.world_size}
         case["steps"] = int(name.removeprefix("accumulate ")) if name.startswith("accumulate") else 1
         yield timing.record(case, metric="step_time", checks=checks)
 
@@ -121,13 +121,13 @@ def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset) -
     trainer = Trainer(wrapped, dataset, spec.accuracy_batch_size, spec.lr, spec.seed, ctx.rank, ctx.world_size)
     accuracies: list[float] = []
     (timing,) = measure.epochs(
-        {f"{model} on {ctx.world_size} ranks": trainer.epoch},
+        {f"{model} on {ctx.layout}": trainer.epoch},
         num_epochs=spec.epochs,
         devices=[ctx],
         after=lambda name: accuracies.append(trainer.accuracy()),
         ranks=ctx,
     ).values()
-    case: Case = {"model": model, "devices": ctx.world_size, "data": dataset.name}
+    case: Case = {"model": model, **ctx.layout.case, "data": dataset.name}
     case |= {"batch_size": spec.accuracy_batch_size, "lr": spec.lr}
     yield timing.record(case, metric="epoch_time")
     yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies)

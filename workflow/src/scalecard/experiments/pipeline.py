@@ -18,6 +18,7 @@ from torch import Tensor
 from scalecard import measure, progress
 from scalecard.devices import Device, empty_cache, open_devices
 from scalecard.machine import Machine
+from scalecard.meeting import Layout
 from scalecard.models import resnet50_stages
 from scalecard.parallel.library_pipeline import LibraryPipeline, library_parameters
 from scalecard.parallel.model import ModelParallel
@@ -69,7 +70,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     empty_cache()
     progress.doing("torch.distributed.pipelining on two ranks")
     lost: Case = {"implementation": "torch.distributed.pipelining"}
-    yield from measured(_rank, spec, small, expected, num_ranks=2, machine=machine, case=lost, metric="time")
+    yield from measured(_rank, spec, small, expected, layout=Layout(2), machine=machine, case=lost, metric="time")
 
 
 def _implementations() -> dict[str, tuple[type[ModelParallel], Callable[[int], Step]]]:

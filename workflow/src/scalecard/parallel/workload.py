@@ -40,7 +40,7 @@ def trained(
     devices: Sequence[Device],
     step: Callable[..., None],
     num_steps: int,
-    strategy: type[ModelParallel] = ModelParallel,
+    strategy: Callable[..., ModelParallel] = ModelParallel,
 ) -> list[Tensor]:
     """The float64 parameters after step(model, images, targets) `num_steps` times; batch norm in eval mode."""
     stages = [freeze_batch_norm(s.double()) for s in resnet50_stages(seed=load.seed, num_classes=load.num_classes)]

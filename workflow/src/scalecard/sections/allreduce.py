@@ -1,7 +1,8 @@
 """How fast can devices add up their gradients, and what does a good algorithm bring?
 
-Bus bandwidth over the bytes each device holds, at the largest number of devices: 2 (n - 1)/n x bytes / time, which can
-be compared with the link's rate whatever n is. Small sizes cost latency. Bands hold the middle half of the samples.
+Bus bandwidth over the bytes each device holds, at the largest number of devices within a node and over nodes:
+2 (n - 1)/n x bytes / time, which can be compared with the link's rate whatever n is. Small sizes cost latency. Bands
+hold the middle half of the samples.
 """
 
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ from scalecard.sections import Finding, charts, words
 def plot(results: Sequence[Result]) -> Figure:
     """Bus bandwidth over bytes, and time over bytes."""
     figure, (left, right) = plt.subplots(1, 2)
-    data = words.frame(results, "time", textbook=None)
+    data = words.frame(results, "time", "devices", "nodes", "algorithm", "bytes", textbook=None)
     if len(data):
-        data = data[data["devices"] == data.groupby("platform")["devices"].transform("max")]
+        data = data.assign(where=words.where(data))
+        data = data[data["devices"] == data.groupby(["platform", "where"])["devices"].transform("max")]
+        data = data.assign(algorithm=data["algorithm"] + data["where"])
         bandwidth = data.assign(value=2 * (data["devices"] - 1) / data["devices"] * data["bytes"] / data["value"] / 1e9)
         charts.lines(bandwidth, x="bytes", hue="algorithm", axes=left)
         charts.lines(data, x="bytes", hue="algorithm", axes=right)
@@ -37,21 +40,26 @@ def plot(results: Sequence[Result]) -> Figure:
 def findings(results: Sequence[Result]) -> list[Finding]:
     """The best bus bandwidth with its share of the link, ring against naive, and the latency."""
     result = results[0]
-    records = words.largest(result.select("time", textbook=None), "devices")
-    if not records:
+    everything = result.select("time", textbook=None)
+    if not everything:
         return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
-    return [*_best(result, records), *_ring(records), *_latency(records)]
+    found = []
+    for nodes in words.spans(everything):
+        records = words.largest(result.select("time", textbook=None, nodes=nodes), "devices")
+        found += [*_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
+    return found
 
 
-def _best(result: Result, records: list[Record]) -> list[Finding]:
+def _best(result: Result, records: list[Record], nodes: int | None) -> list[Finding]:
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
     share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
     text = (
-        f"The best all-reduce over {best.case['devices']} devices is {best.case['algorithm']}'s: bus bandwidth"
-        f" {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}{share}."
+        f"The best all-reduce on {best.case['devices']} devices{words.over_nodes(nodes)} is {best.case['algorithm']}'s:"
+        f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
+        f"{share}."
     )
-    return [Finding(text=text, headline=f"{reached:.3g} GB/s bus bandwidth", priority=14)]
+    return [Finding(text=text, headline=f"{reached:.3g} GB/s bus bandwidth", priority=15 if nodes else 14)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:
@@ -65,10 +73,10 @@ def _ring(records: list[Record]) -> list[Finding]:
     return [Finding(text=text, priority=40)]
 
 
-def _latency(records: list[Record]) -> list[Finding]:
+def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
     small = [r for r in records if r.case["algorithm"] == "torch.distributed"]
     if not small:
         return []
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
-    text = f"torch.distributed ({least.case['backend']}) needs {words.time(least)} even for"
+    text = f"torch.distributed ({least.case['backend']}){words.over_nodes(nodes)} needs {words.time(least)} even for"
     return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", priority=38)]

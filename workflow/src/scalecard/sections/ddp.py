@@ -39,22 +39,28 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _throughput(results: Sequence[Result]) -> pd.DataFrame:
     """Samples per second; on one rank strong and weak scaling are the same measurement."""
-    steps = words.frame(results, "step_time", "scaling", "devices", "model", "batch_size")
+    steps = words.frame(results, "step_time", "scaling", "devices", "model", "batch_size", "nodes")
     steps = steps[steps["scaling"].isin(["strong", "weak"])]
     single = steps[steps["devices"] == 1].assign(scaling="weak")
     both = pd.concat([steps, single], ignore_index=True)
-    return both.assign(value=both["batch_size"] / both["value"], kind=both["model"] + ", " + both["scaling"])
+    kind = both["model"] + ", " + both["scaling"] + words.where(both)
+    return both.assign(value=both["batch_size"] / both["value"], kind=kind)
 
 
-def _options(result: Result, model: str) -> dict[str, Record]:
-    return {str(r.case["option"]): r for r in result.select("step_time", model=model) if "option" in r.case}
+def _options(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+    records = result.select("step_time", model=model, nodes=nodes)
+    return {str(r.case["option"]): r for r in records if "option" in r.case}
+
+
+def _spans(result: Result) -> list[int | None]:
+    return words.spans(result.select("step_time"))
 
 
 def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, float]]:
     """(option, platform, ratio, low, high) of each option of the last model."""
     rows = []
-    for result in results:
-        options = _options(result, result.spec["models"][-1])
+    for result, nodes in ((each, nodes) for each in results for nodes in _spans(each)):
+        options = _options(result, result.spec["models"][-1], nodes)
         if "default" not in options:
             continue
         for name, record in options.items():
@@ -62,7 +68,7 @@ def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, f
                 continue
             ratio, steps = record.over(options["default"]), float(record.case["steps"] or 1)
             low, high = (ratio.interval.low, ratio.interval.high) if ratio.interval else (ratio.value, ratio.value)
-            label = f"{name} (a batch)" if steps > 1 else name
+            label = (f"{name} (a batch)" if steps > 1 else name) + words.over_nodes(nodes)
             rows.append((label, style.platform_label(result), ratio.value / steps, low / steps, high / steps))
     return rows
 
@@ -70,17 +76,21 @@ def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, f
 def findings(results: Sequence[Result]) -> list[Finding]:
     """Scaling efficiency, hidden communication and the option that pays most, for each model."""
     result = results[0]
-    found = [f for model in result.spec["models"] for f in (*_scaling(result, model), *_hidden(result, model))]
-    return [*found, *(_best_option(result, result.spec["models"][-1]))] or [
+    found = []
+    for nodes in _spans(result):
+        for model in result.spec["models"]:
+            found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
+        found += _best_option(result, result.spec["models"][-1], nodes)
+    return found or [
         Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", priority=90)
     ]
 
 
-def _scaling(result: Result, model: str) -> list[Finding]:
+def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
     single = result.find("step_time", model=model, scaling="strong", devices=1)
     found = []
     for kind in ("strong", "weak"):
-        most = words.largest(result.select("step_time", model=model, scaling=kind), "devices")
+        most = words.largest(result.select("step_time", model=model, scaling=kind, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = int(str(most[0].case["devices"]))
@@ -90,33 +100,41 @@ def _scaling(result: Result, model: str) -> list[Finding]:
         per_rank = 1 if kind == "strong" else count
         bounds = ratio.interval and Interval(ratio.interval.low * per_rank, ratio.interval.high * per_rank)
         speed = f"{words.factor(Ratio(ratio.value * per_rank, bounds))} the samples/s of one rank"
-        text = f"DDP's {kind} scaling of {model} on {count} ranks is {share} efficient: {speed}."
-        priority = 8 if model == result.spec["models"][-1] else 32
+        where = f"on {count} ranks{words.over_nodes(nodes)}"
+        text = f"DDP's {kind} scaling of {model} {where} is {share} efficient: {speed}."
+        priority = (9 if nodes else 8) if model == result.spec["models"][-1] else 32
         found.append(Finding(text=text, headline=f"{share} {kind} scaling, {count} ranks", priority=priority))
     return found
 
 
-def _hidden(result: Result, model: str) -> list[Finding]:
+def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds."""
-    options = _options(result, model)
+    options = _options(result, model, nodes)
     if not set(APART) <= set(options):
         return []
     sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
-        f"Of {model}'s communication ({words.time(reduce)} alone), {units.seconds(max(0.0, exposed))} a step is exposed"
-        f" beside backward: "
+        f"Of {model}'s communication{words.over_nodes(nodes)} ({words.time(reduce)} alone),"
+        f" {units.seconds(max(0.0, exposed))} a step is exposed beside backward: "
     )
     text += f"{hidden:.0%} is hidden.".replace("%", " %") if hidden > 0 else "none of it is hidden."
     return [Finding(text=text, priority=24)]
 
 
-def _best_option(result: Result, model: str) -> list[Finding]:
-    options = _options(result, model)
+def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
+    options = _options(result, model, nodes)
     choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
     if not choices or "default" not in options:
         return []
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
-    text = words.versus(f"The best option for {model}, {name},", best.over(options["default"]), "DDP's defaults") + "."
+    text = (
+        words.versus(
+            f"The best option for {model}{words.over_nodes(nodes)}, {name},",
+            best.over(options["default"]),
+            "DDP's defaults",
+        )
+        + "."
+    )
     return [Finding(text=text, priority=26)]

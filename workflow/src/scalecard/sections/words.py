@@ -85,6 +85,23 @@ def reason(result: Result, metric: str) -> str:
     return next((r.note for r in result.records if r.metric == metric and r.status != "ok"), "")
 
 
+def spans(records: Sequence[Record]) -> list[int | None]:
+    """Over how many nodes these were measured: None (within one), then 2 and more."""
+    found = {_number(r.case["nodes"]) for r in records if r.case.get("nodes")}
+    return [None] * any(r.case.get("nodes") is None for r in records) + [int(number) for number in sorted(found)]
+
+
+def where(data: pd.DataFrame) -> pd.Series:
+    """The same for each row of a frame with a column `nodes`."""
+    counts = data["nodes"].astype(float).fillna(1)
+    return pd.Series([over_nodes(int(n)) if n > 1 else "" for n in counts], index=data.index, dtype=object)
+
+
+def over_nodes(nodes: int | None) -> str:
+    """' over 2 nodes', or nothing within one."""
+    return f" over {nodes} nodes" if nodes else ""
+
+
 def largest(records: Sequence[Record], axis: str) -> list[Record]:
     """The records at the largest value of an axis."""
     top = max((_number(r.case[axis]) for r in records), default=0.0)

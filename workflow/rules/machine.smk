@@ -1,0 +1,20 @@
+# On a cluster the nodes are measured, and not the machine that runs the workflow: a job says what they are. By itself it
+# runs once; `--forcerun machine` asks whether anything has changed, and refuses where results of another machine lie.
+if SETTINGS.cluster != "none":
+
+    rule machine:
+        output:
+            json=update(f"{HERE}/machine.json"),
+        log:
+            f"results/logs/{SETTINGS.platform}/machine.log",
+        resources:
+            machine=100,
+            runtime=10,
+            nodes=1,
+            tasks=1,
+            tasks_per_gpu=0,
+        params:
+            cluster=SETTINGS.cluster,
+        shell:
+            "python -m scalecard.spread --cluster {params.cluster} --nodes 1 --"
+            " python -m scalecard probe --output {output.json} 2>&1 | tee {log}"

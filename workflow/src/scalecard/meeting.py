@@ -1,0 +1,127 @@
+"""One launch of ranks over the nodes of a job: where its agents meet, and what is said where that, or a rank, fails."""
+
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+
+from torch.distributed.launcher.api import LaunchConfig
+
+from scalecard import nodes as job
+from scalecard.devices import device_counts
+from scalecard.nodes import TIMEOUT
+from scalecard.schema import Case
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`ranks` ranks, as many on each of `nodes` nodes."""
+
+    ranks: int
+    nodes: int = 1
+
+    @property
+    def case(self) -> Case:
+        """What identifies it in a record; `nodes` only where there are several."""
+        case: Case = {"devices": self.ranks}
+        return {**case, "nodes": self.nodes} if self.nodes > 1 else case
+
+    def __str__(self) -> str:
+        return f"{self.ranks} rank{'s' * (self.ranks > 1)}" + (f" on {self.nodes} nodes" if self.nodes > 1 else "")
+
+
+def layouts(num_devices: int, num_nodes: int) -> list[Layout]:
+    """1..N ranks within a node; then over 2..M nodes, with one rank on each, and with as many as a node has devices."""
+    within = [Layout(count) for count in device_counts(num_devices)]
+    several = [count for count in device_counts(num_nodes) if count > 1]
+    return within + [Layout(each * count, count) for count in several for each in sorted({1, num_devices})]
+
+
+class RanksFailed(RuntimeError):
+    """A rank's own code failed; the message names the rank and its error."""
+
+
+class RankLost(RanksFailed):
+    """A rank was killed, or did not answer the others within the timeout; the message names it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the launch failed on one node, and which ranks were there. `about_others`: a rank waited for another one."""
+
+    text: str
+    time: int
+    ranks: list[int]
+    about_others: bool
+    lost: bool
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the agents of one launch find each other: on this node only, or at the first node's store."""
+
+    layout: Layout
+    run_id: str
+    nodes: job.Nodes
+
+    @classmethod
+    def arrive(cls, layout: Layout) -> "Meeting | None":
+        """None where this node does not take part. The others wait here until the first node comes to this launch."""
+        nodes = job.here()
+        if layout.nodes == 1:
+            return cls(layout, uuid.uuid4().hex, job.Nodes()) if nodes.leads else None
+        if layout.nodes > nodes.count:
+            raise ValueError(f"{layout}: this job has {nodes.count}; start it with scalecard.spread")
+        run_id = f"launch {nodes.store.add(f'launches of {nodes.index}', 1)}"
+        if nodes.index >= layout.nodes:
+            return None
+        if nodes.store.check(["given up"]):
+            raise RankLost(nodes.store.get("given up").decode())
+        nodes.tell(f"{run_id} arrived", True)
+        nodes.store.wait([f"{run_id} arrived 0"], job.WHOLE_JOB)
+        return cls(layout, run_id, nodes)
+
+    def config(self) -> LaunchConfig:
+        """One agent a node. The store is the first node's; on one node, the agent's own."""
+        alone = self.layout.nodes == 1
+        options = {"join_timeout": int(TIMEOUT.total_seconds()), **({} if alone else {"is_host": False})}
+        return LaunchConfig(
+            min_nodes=self.layout.nodes,
+            max_nodes=self.layout.nodes,
+            nproc_per_node=self.layout.ranks // self.layout.nodes,
+            run_id=self.run_id,
+            rdzv_backend="c10d",
+            rdzv_endpoint=f"{self.nodes.address}:{self.nodes.port}",
+            rdzv_configs=options,
+            local_addr=self.nodes.own_address if not alone else "127.0.0.1",
+            max_restarts=0,
+            monitor_interval=0.1,
+            start_method="spawn",
+        )
+
+    def failure(self, ours: "Failure", timeout: timedelta) -> RanksFailed:
+        """What failed first, of what every node saw: an error of a rank's own, then a lost one, then who waited."""
+        failures, silent = [ours], list[int]()
+        if self.layout.nodes > 1:
+            self.nodes.tell(f"{self.run_id} failed", asdict(ours))
+            told = self.nodes.told(f"{self.run_id} failed", within=job.GRACE)
+            failures = [Failure(**told[index]) for index in sorted(told)]
+            silent = sorted(set(range(self.layout.nodes)) - set(told))
+        own = [failure for failure in failures if not failure.about_others]
+        if silent and not own:
+            seen = {rank for failure in failures for rank in failure.ranks}
+            lost = [str(rank) for rank in range(self.layout.ranks) if rank not in seen]
+            who = f"rank {lost[0]} was" if len(lost) == 1 else f"ranks {', '.join(lost)} were"
+            return RankLost(f"of {self.layout}, {who} lost with node {', '.join(map(str, silent))} ({ours.text})")
+        first = min(own or failures, key=lambda failure: failure.time)
+        kind = RankLost if first.lost else RanksFailed
+        waited = f" (each waits {timeout.total_seconds():g} s for the others)" if first.about_others else ""
+        return kind(f"of {self.layout}, {first.text}{waited}")
+
+    def nobody(self) -> RankLost:
+        """Not all nodes came. That is said for the launches to come as well: waiting again would not help."""
+        came = self.nodes.told(f"{self.run_id} arrived", within=timedelta(seconds=1))
+        missing = [str(index) for index in range(self.layout.nodes) if index not in came]
+        who = f"node {', '.join(missing)} never came" if missing else "the nodes did not find each other"
+        text = f"of {self.layout}, none could start: {who} (waited {TIMEOUT.total_seconds():g} s)"
+        self.nodes.store.set("given up", text)
+        return RankLost(text)

@@ -1,0 +1,99 @@
+"""The nodes that one job spans: which one this is, where they meet, and over which network interface.
+
+The job's command runs once on each node (spread.py starts it), and all go through the same launches in the same order.
+The first node leads: it keeps the store at which they meet, measures what stays within a node, and writes the result.
+
+    node 0   | in-node launches ... | launch 1 | launch 2 |  write the result
+    node 1   |        waits         | launch 1 | launch 2 |
+
+Source of the method: torch.distributed.run with the c10d rendezvous, one agent a node.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, cached_property
+from typing import Any
+
+import psutil
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed import DistStoreError
+
+TIMEOUT = timedelta(seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120)))  # for the others, in any one operation
+WHOLE_JOB = timedelta(days=7)
+GRACE = timedelta(seconds=10)  # for the other nodes to tell how they failed, once one has
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """`count` nodes, of which this is number `index`; they meet at the first one's `address` and `port`."""
+
+    count: int = 1
+    index: int = 0
+    address: str = "127.0.0.1"
+    port: int = 0
+
+    @property
+    def leads(self) -> bool:
+        return self.index == 0
+
+    @cached_property
+    def store(self) -> TCPStore:
+        """This process's connection to the store of the first node."""
+        return TCPStore(self.address, self.port, is_master=False, timeout=TIMEOUT, wait_for_workers=False)
+
+    @cached_property
+    def own_address(self) -> str:
+        """This host's address on the way to the first node. gloo and NCCL are told to use its interface, if untold."""
+        (family, _, _, _, peer), *_ = socket.getaddrinfo(self.address, 9, type=socket.SOCK_DGRAM)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(peer)
+            address = str(probe.getsockname()[0])
+        for name in _interfaces_with(address):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+        return address
+
+    def tell(self, key: str, value: Any) -> None:
+        """Leave a JSON value for the other nodes."""
+        self.store.set(f"{key} {self.index}", json.dumps(value))
+
+    def told(self, key: str, *, within: timedelta) -> dict[int, Any]:
+        """By node, what each has told; those that say nothing in time are absent."""
+        values = {}
+        for index in range(self.count):
+            try:
+                self.store.wait([f"{key} {index}"], within)
+            except DistStoreError:
+                continue
+            values[index] = json.loads(self.store.get(f"{key} {index}"))
+        return values
+
+
+@cache
+def here() -> Nodes:
+    """The nodes of this job, from the environment that spread.py sets; one where there is nothing."""
+    if "SCALECARD_MEETING" not in os.environ:
+        return Nodes()
+    address, port = os.environ["SCALECARD_MEETING"].rsplit(":", 1)
+    return Nodes(int(os.environ["SCALECARD_NODES"]), int(os.environ["SCALECARD_NODE"]), address, int(port))
+
+
+@contextmanager
+def meeting_point(nodes: Nodes) -> Iterator[None]:
+    """While this runs, the first node of several keeps the store."""
+    kept = None
+    if nodes.count > 1 and nodes.leads:
+        kept = TCPStore(nodes.address, nodes.port, is_master=True, timeout=TIMEOUT, wait_for_workers=False)
+    try:
+        yield
+    finally:
+        del kept
+
+
+def _interfaces_with(address: str) -> list[str]:
+    return [name for name, own in psutil.net_if_addrs().items() if any(a.address == address for a in own)][:1]

@@ -1,0 +1,91 @@
+"""Run a command on every node of this job, with all the cores and GPUs that the job has there.
+
+    python -m scalecard.spread --cluster NAME --nodes NUMBER -- command arguments...
+
+In a Slurm job each node gets a step of its own, because the one around us has a single core. The exit status is that of
+the first node: a node that is lost in the middle is a matter of record, which the first one writes. Elsewhere there is
+one node, and this becomes the command. No torch here: this runs outside the container.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import psutil
+
+LINGER = 15  # seconds that the other nodes have to end by themselves, once the first has
+INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
+
+
+def main() -> int:
+    """Become the command, or run it through Slurm and return its status on the first node."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    split = sys.argv.index("--")
+    args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    if args.cluster != "slurm":
+        assert args.nodes == 1, "settings.py refuses more"
+        os.execvp(command[0], command)
+    node, environment = os.environ["SLURMD_NODENAME"], _outside_the_step()
+    if args.nodes > 1:
+        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_MEETING": f"{_address(node)}:{_free_port()}"}
+        others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
+    first = subprocess.Popen(_srun(f"--nodelist={node}", 1, 0, command), env=environment)
+    signal.signal(signal.SIGTERM, lambda *_: first.terminate())
+    status = first.wait()
+    if args.nodes > 1:
+        try:
+            others.wait(LINGER)
+        except subprocess.TimeoutExpired:
+            others.terminate()
+    return status
+
+
+def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> list[str]:
+    """A step on nodes of this job, numbered from `first`; one of them that fails does not end the others."""
+    return [
+        *(
+            "srun",
+            f"--jobid={os.environ['SLURM_JOB_ID']}",
+            "--overlap",
+            where,
+            "--cpu-bind=none",
+            "--kill-on-bad-exit=0",
+        ),
+        *(f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--input=none"),
+        *("sh", "-c", f'SCALECARD_NODE=$((SLURM_PROCID + {first})) exec "$@"', "sh", *command),
+    ]
+
+
+def _outside_the_step() -> dict[str, str]:
+    """Without what describes the step around us, which has one node and would limit a step of several."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
+
+
+def _address(node: str) -> str:
+    """Of the network interface that is asked for, else the one by which Slurm reaches this node: names need not
+    resolve everywhere."""
+    addresses = psutil.net_if_addrs()
+    for name in (os.environ.get(variable, "") for variable in INTERFACES):
+        for address in addresses.get(name, []):
+            if address.family == socket.AF_INET:
+                return address.address
+    told = subprocess.run(["scontrol", "--oneliner", "show", "node", node], capture_output=True, text=True).stdout
+    facts = dict(word.split("=", 1) for word in told.split() if "=" in word)
+    return facts.get("NodeAddr", node)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
