@@ -86,9 +86,29 @@ def test_what_the_job_of_a_killed_workflow_finished_is_told_from_what_lay_there(
     result("hybrid", {"size": 5}, age=-10)
     result("pipeline", spec, age=10)
     waited: list[str] = []
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "0.output.lock").touch()
+    assert leftovers.settle(tmp_path, blocks, state=tmp_path) == [], "another workflow is running"
+    (tmp_path / "locks" / "0.output.lock").unlink()
     assert leftovers.settle(tmp_path, blocks, wait=waited.extend, state=tmp_path) == ["ddp"]
     assert sorted(waited) == ["13", "16", "18", "19"]
     assert {name for name, path in marked.items() if path.exists()} == {"hybrid", "pipeline", "allreduce"}
+    assert list(leftovers.unlike(tmp_path, blocks, state=tmp_path)) == ["hybrid"], "no record, and other values"
+
+
+@pytest.mark.parametrize(
+    ("line", "looks"),
+    [
+        ("-n", True),
+        ("-nq", True),
+        ("--dry-run", True),
+        ("--unlock", True),
+        ("--report x.html", True),
+        ("-c all", False),
+    ],
+)
+def test_what_only_looks_waits_for_nothing(line: str, looks: bool) -> None:
+    assert leftovers.only_looks(["snakemake", "--workflow-profile", "slurm", *line.split()]) == looks
 
 
 class ApiServer(http.server.BaseHTTPRequestHandler):
@@ -184,7 +204,7 @@ def test_pods_measure_and_each_asks_for_a_node_with_all_its_gpus_for_itself(
         (container,) = template["spec"]["containers"]
         assert container["image"] == f"registry.example/scalecard@{digest}"
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
-        assert container["resources"]["limits"].keys() == container["resources"]["requests"].keys()
+        assert "cpu" not in container["resources"]["limits"], "all cores of the node"
         assert {"name": "shared-memory", "mountPath": "/dev/shm"} in container["volumeMounts"]
         (rule,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert rule["topologyKey"] == "kubernetes.io/hostname"
@@ -266,12 +286,22 @@ FAKES = {
     "PBS": (
         "qstat",
         {
-            "job_state = R": "running",
-            "job_state = F\n    Exit_status = 0": "success",
-            "job_state = F\n    Exit_status = 271": "failed",
+            "echo '    job_state = R'": "running",
+            "printf 'job_state = F\\n Exit_status = 0\\n'": "success",
+            "printf 'job_state = F\\n Exit_status = 271\\n'": "failed",
+            "exit 35": "success",
         },
     ),
-    "LSF": ("bjobs", {"RUN": "running", "PEND": "running", "DONE": "success", "EXIT": "failed"}),
+    "LSF": (
+        "bjobs",
+        {
+            "echo RUN": "running",
+            "echo PEND": "running",
+            "echo DONE": "success",
+            "echo EXIT": "failed",
+            "exit 255": "success",
+        },
+    ),
 }
 
 
@@ -294,12 +324,10 @@ def test_the_commented_commands_are_yaml_and_the_status_is_understood(scheduler:
 
     if scheduler == "SGE":
         assert status(qstat="exit 0", qacct="exit 1") == "running"
+        assert status(qstat="exit 1", qacct="exit 1") == "running", "not in the accounts so far"
         assert status(qstat="exit 1", qacct="echo 'exit_status  0'") == "success"
         assert status(qstat="exit 1", qacct="echo 'exit_status  137'") == "failed"
         return
     name, answers = FAKES[scheduler]
     for said, expected in answers.items():
-        assert (
-            status(**{name: f"cat <<'END'\nJob Id: 17\n    {said}\nEND" if scheduler == "PBS" else f"echo {said}"})
-            == expected
-        )
+        assert status(**{name: said}) == expected

@@ -1,5 +1,5 @@
 # On a cluster the nodes are measured, and not the machine that runs the workflow: a job says what they are. By itself it
-# runs once; `--forcerun machine` asks whether anything has changed, and refuses where results of another machine lie.
+# runs once; forced, and alone, it asks whether anything has changed, and refuses where results of another machine lie.
 if SETTINGS.cluster != "none":
 
     rule machine:

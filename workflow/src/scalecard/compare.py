@@ -17,9 +17,9 @@ MARGIN = 0.02
 # same work have differed by several per cent, so nothing smaller than this is called a difference.
 MARGIN_OF_ONE_PROCESS = 0.10
 VERDICTS = ("slower", "faster", "same", "unclear", "not compared")
-# Values of a block that change how often or how long something is done, but not what is timed.
-NOT_WORKLOAD = {"measure", "data_dir", "seed", "epochs"}
-NOT_LABELLED = {"fingerprint", "missing", "machine", "gpus", "topology", "dirty"}
+# Values of a block that change how often, how long or where something is done, but not what a case times.
+NOT_WORKLOAD = {"nodes", "measure", "data_dir", "seed", "epochs"}
+NOT_LABELLED = {"fingerprint", "host", "missing", "machine", "gpus", "topology", "dirty"}
 
 
 @dataclass(frozen=True, kw_only=True)

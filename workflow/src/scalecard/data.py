@@ -86,6 +86,8 @@ def load(name: str, root: Path) -> Dataset:
         try:
             _download(root)
         except (RuntimeError, OSError) as error:
+            if folder.exists():  # another job was quicker
+                return fashion_mnist(root)
             reason = str(error).strip().splitlines()[-1].strip("<>")
             if name == "fashion-mnist":
                 raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error

@@ -9,15 +9,30 @@ waited for, because its plugin cannot take them over.
 import base64
 import binascii
 import json
+import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scalecard import schema
 
 STATE = Path(".snakemake")
+LOOKING = (
+    *(
+        "--dry",
+        "--lint",
+        "--report",
+        "--summary",
+        "--detailed-summary",
+        "--dag",
+        "--rulegraph",
+        "--filegraph",
+        "--d3dag",
+    ),
+    *("--list", "--touch", "--unlock", "--archive", "--cleanup", "--containerize"),
+)
 PAUSE = 10  # seconds between two looks at the queue
 
 
@@ -34,15 +49,42 @@ class Leftover:
 def settle(
     folder: Path, blocks: Mapping[str, str], *, wait: Callable[[list[str]], None] | None = None, state: Path = STATE
 ) -> list[str]:
-    """Unmark the finished results in `folder`, and return the experiments' names; `wait` gets the jobs' numbers."""
+    """Unmark the finished results in `folder`, and return the experiments' names; `wait` gets the jobs' numbers.
+
+    Nothing is done while a workflow is running: the marks are its own.
+    """
+    if any((state / "locks").glob("*")):
+        return []
     found = list(_leftovers(folder, blocks, state / "incomplete"))
     if wait:
         wait([leftover.job for leftover in found if leftover.job])
     finished = [leftover for leftover in found if _is_finished(leftover, blocks[leftover.name])]
     for leftover in finished:
-        leftover.mark.unlink()
+        leftover.mark.unlink(missing_ok=True)
         Path(state, "metadata", leftover.mark.relative_to(state / "incomplete")).unlink(missing_ok=True)
     return [leftover.name for leftover in finished]
+
+
+def only_looks(arguments: Sequence[str]) -> bool:
+    """Whether this command line of Snakemake runs no job."""
+    return any(re.fullmatch(r"-[a-z]*n[a-z]*", arg) or arg.startswith(LOOKING) for arg in arguments)
+
+
+def unlike(folder: Path, blocks: Mapping[str, str], *, state: Path = STATE) -> Iterator[str]:
+    """The results of which Snakemake has no record, so that it does not see that they have other values than asked."""
+    for name, block in blocks.items():
+        result = folder / f"{name}.json"
+        if result.exists() and not Path(state, "metadata", _key(result)).exists():
+            try:
+                if schema.load(result).spec != json.loads(block):
+                    yield name
+            except schema.InvalidResult:
+                continue  # the report names it
+
+
+def _key(path: Path) -> str:
+    """What Snakemake calls its record of a file."""
+    return base64.b64encode(str(path).encode()).decode()
 
 
 def _leftovers(folder: Path, blocks: Mapping[str, str], marks: Path) -> Iterator[Leftover]:
@@ -74,5 +116,8 @@ def wait_for_slurm(jobs: list[str]) -> None:
 
 
 def _queued() -> set[str]:
-    done = subprocess.run(["squeue", "--noheader", "--me", "--format=%A"], capture_output=True, text=True)
+    command = ["squeue", "--noheader", "--me", "--format=%A"]
+    while (done := subprocess.run(command, capture_output=True, text=True)).returncode:
+        print(f"{' '.join(command)}: {done.stderr.strip()}; asking again", flush=True)
+        time.sleep(PAUSE)
     return set(done.stdout.split())

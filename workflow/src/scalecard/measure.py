@@ -59,6 +59,9 @@ class Ranks(Protocol):
     @property
     def leads(self) -> bool: ...
 
+    @property
+    def spans_nodes(self) -> bool: ...
+
     def barrier(self) -> None: ...
 
     def maximum(self, values: Sequence[float]) -> list[float]: ...
@@ -66,6 +69,7 @@ class Ranks(Protocol):
 
 class _Alone:
     leads = True
+    spans_nodes = False
 
     def barrier(self) -> None:
         pass
@@ -190,9 +194,10 @@ class _Bench:
 
     def sample(self, work: Work, timing: Timing, watch: telemetry.Watch | None) -> None:
         """One block of a variant into its timing; the energy counter is read outside the timed region."""
-        before = watch.energy() if watch else None
+        counted = watch if watch and not self.ranks.spans_nodes else None  # it sees the GPUs of its own node only
+        before = counted.energy() if counted else None
         enqueue, completion = self.block(work, timing.iterations)
-        after = watch.energy() if watch else None
+        after = counted.energy() if counted else None
         timing.enqueue.append(enqueue)
         timing.completion.append(completion)
         if before is not None and after is not None:

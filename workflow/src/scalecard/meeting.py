@@ -8,7 +8,6 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from scalecard import nodes as job
 from scalecard.devices import device_counts
-from scalecard.nodes import TIMEOUT
 from scalecard.schema import Case
 
 
@@ -83,7 +82,7 @@ class Meeting:
     def config(self) -> LaunchConfig:
         """One agent a node. The store is the first node's; on one node, the agent's own."""
         alone = self.layout.nodes == 1
-        options = {"join_timeout": int(TIMEOUT.total_seconds()), **({} if alone else {"is_host": False})}
+        options = {"join_timeout": int(job.JOIN.total_seconds()), **({} if alone else {"is_host": False})}
         return LaunchConfig(
             min_nodes=self.layout.nodes,
             max_nodes=self.layout.nodes,
@@ -122,6 +121,6 @@ class Meeting:
         came = self.nodes.told(f"{self.run_id} arrived", within=timedelta(seconds=1))
         missing = [str(index) for index in range(self.layout.nodes) if index not in came]
         who = f"node {', '.join(missing)} never came" if missing else "the nodes did not find each other"
-        text = f"of {self.layout}, none could start: {who} (waited {TIMEOUT.total_seconds():g} s)"
+        text = f"of {self.layout}, none could start: {who} (waited {job.JOIN.total_seconds():g} s)"
         self.nodes.store.set("given up", text)
         return RankLost(text)

@@ -9,6 +9,7 @@ The first node leads: it keeps the store at which they meet, measures what stays
 Source of the method: torch.distributed.run with the c10d rendezvous, one agent a node.
 """
 
+import ctypes.util
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -24,8 +26,10 @@ from torch._C._distributed_c10d import TCPStore
 from torch.distributed import DistStoreError
 
 TIMEOUT = timedelta(seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120)))  # for the others, in any one operation
-WHOLE_JOB = timedelta(days=7)
 GRACE = timedelta(seconds=10)  # for the other nodes to tell how they failed, once one has
+JOIN = 1.5 * TIMEOUT + GRACE  # for the other nodes to come: they may have waited for a lost rank before
+WHOLE_JOB = timedelta(days=7)
+VERBS = Path("/dev/infiniband")
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,14 @@ class Nodes:
 
     @cached_property
     def own_address(self) -> str:
-        """This host's address on the way to the first node. gloo and NCCL are told to use its interface, if untold."""
+        """This host's address on the way to the first node. gloo is told to use its interface, if untold; NCCL prefers
+        InfiniBand by itself."""
         (family, _, _, _, peer), *_ = socket.getaddrinfo(self.address, 9, type=socket.SOCK_DGRAM)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(peer)
             address = str(probe.getsockname()[0])
         for name in _interfaces_with(address):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
         return address
 
     def tell(self, key: str, value: Any) -> None:
@@ -93,6 +97,24 @@ def meeting_point(nodes: Nodes) -> Iterator[None]:
         yield
     finally:
         del kept
+
+
+@contextmanager
+def first_node_first(what: str) -> Iterator[None]:
+    """The body runs on the first node, then on the others: for what is downloaded to a folder that they share."""
+    nodes = here()
+    if not nodes.leads:
+        nodes.store.wait([f"{what} 0"], WHOLE_JOB)
+    yield
+    if nodes.count > 1:
+        nodes.tell(what, True)
+
+
+def why_slow() -> list[str]:
+    """Why NCCL would use TCP between nodes that have InfiniBand."""
+    if VERBS.exists() and ctypes.util.find_library("ibverbs") is None:
+        return [f"{VERBS} is there, but libibverbs is not: NCCL uses TCP between nodes"]
+    return []
 
 
 def _interfaces_with(address: str) -> list[str]:

@@ -36,6 +36,8 @@ def complete(client: Any, job: Any) -> None:
     shared = client.V1EmptyDirVolumeSource(medium="Memory")
     pod.volumes.append(client.V1Volume(name="shared-memory", empty_dir=shared))
     (container,) = pod.containers
+    if container.resources.limits:
+        container.resources.limits.pop("cpu", None)  # that of one thread, which a measurement of a whole node is not
     container.volume_mounts.append(client.V1VolumeMount(name="shared-memory", mount_path="/dev/shm"))
     digest = container.image.partition("@")[2]
     facts = {"SCALECARD_ENGINE": "kubernetes", **({"SCALECARD_IMAGE_DIGEST": digest} if digest else {})}

@@ -7,6 +7,7 @@ nothing outlives a killed measurement.
 import json
 import logging
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +46,10 @@ class RankContext:
     @property
     def leads(self) -> bool:
         return self.rank == 0
+
+    @property
+    def spans_nodes(self) -> bool:
+        return self.layout.nodes > 1
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -116,17 +121,20 @@ def launch(
         try:
             returned = start(function, args, machine, os.getpid(), told, timeout, layout, devices_each)
         except ChildFailedError as error:
-            raise meeting.failure(_failure(error, layout, Path(told)), timeout) from error
+            raise meeting.failure(_failure(error, Path(told), nccl=machine.kind == "cuda"), timeout) from error
         except RendezvousError as error:
             raise meeting.nobody() from error
     return [returned[rank] for rank in sorted(returned)]
 
 
-def _failure(error: ChildFailedError, layout: Layout, told: Path) -> Failure:
+def _failure(error: ChildFailedError, told: Path, *, nccl: bool) -> Failure:
     """Which rank of this node failed first: one that was killed told nothing, and makes the others fail as well."""
     rank, failure = error.get_first_failure()
     ranks = sorted(int(path.suffix[1:]) for path in told.glob("began.*"))
     if not Path(told, f"failed.{rank}").exists():
+        if nccl and failure.exitcode == -signal.SIGABRT:  # what NCCL's watchdog does to a rank that waits for too long
+            how = f"rank {rank} was aborted by NCCL while it waited"
+            return Failure(how, time.time_ns(), ranks, about_others=True, lost=True)
         how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended ({failure.exitcode})"
         return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, lost=True)
     first = min((json.loads(path.read_text()) for path in told.glob("failed.*")), key=lambda told: told["time"])

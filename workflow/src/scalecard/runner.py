@@ -72,7 +72,7 @@ def run(
 def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
     """What disturbs this node, and on the first one also the others."""
     if job.count > 1:
-        job.tell("disturbances", here)
+        job.tell("disturbances", [*here, *nodes.why_slow()])
         told = job.told("disturbances", within=nodes.TIMEOUT) if job.leads else {}
         here = [f"node {index}: {text}" for index, texts in told.items() for text in texts]
     for text in here:

@@ -13,10 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 import psutil
 
+REFUSED = 2  # status of bad input: another kind of node, or one that is in use and `strict`
 LINGER = 15  # seconds that the other nodes have to end by themselves, once the first has
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
@@ -32,32 +34,36 @@ def main() -> int:
     if args.cluster != "slurm":
         assert args.nodes == 1, "settings.py refuses more"
         os.execvp(command[0], command)
-    node, environment = os.environ["SLURMD_NODENAME"], _outside_the_step()
+    node, environment, others = os.environ["SLURMD_NODENAME"], _outside_the_step(), None
     if args.nodes > 1:
         environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_MEETING": f"{_address(node)}:{_free_port()}"}
         others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
     first = subprocess.Popen(_srun(f"--nodelist={node}", 1, 0, command), env=environment)
     signal.signal(signal.SIGTERM, lambda *_: first.terminate())
-    status = first.wait()
-    if args.nodes > 1:
+    return _wait(first, others)
+
+
+def _wait(first: "subprocess.Popen[bytes]", others: "subprocess.Popen[bytes] | None") -> int:
+    """The status of the first node, or that of another one which refuses to measure; then all are ended."""
+    while first.poll() is None:
+        if others and others.poll() == REFUSED:
+            first.terminate()
+            first.wait()
+            return REFUSED
+        time.sleep(0.2)
+    if others:
         try:
             others.wait(LINGER)
         except subprocess.TimeoutExpired:
             others.terminate()
-    return status
+    return first.returncode
 
 
 def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> list[str]:
     """A step on nodes of this job, numbered from `first`; one of them that fails does not end the others."""
     return [
-        *(
-            "srun",
-            f"--jobid={os.environ['SLURM_JOB_ID']}",
-            "--overlap",
-            where,
-            "--cpu-bind=none",
-            "--kill-on-bad-exit=0",
-        ),
+        *("srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", where, "--cpu-bind=none"),
+        *("--kill-on-bad-exit=0", "--no-kill"),
         *(f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--input=none"),
         *("sh", "-c", f'SCALECARD_NODE=$((SLURM_PROCID + {first})) exec "$@"', "sh", *command),
     ]
@@ -69,16 +75,22 @@ def _outside_the_step() -> dict[str, str]:
 
 
 def _address(node: str) -> str:
-    """Of the network interface that is asked for, else the one by which Slurm reaches this node: names need not
-    resolve everywhere."""
+    """This node's, of the network interface that is asked for, else of the one that leads to the job's other nodes."""
     addresses = psutil.net_if_addrs()
     for name in (os.environ.get(variable, "") for variable in INTERFACES):
         for address in addresses.get(name, []):
             if address.family == socket.AF_INET:
                 return address.address
-    told = subprocess.run(["scontrol", "--oneliner", "show", "node", node], capture_output=True, text=True).stdout
-    facts = dict(word.split("=", 1) for word in told.split() if "=" in word)
-    return facts.get("NodeAddr", node)
+    hosts = _told("squeue", "--noheader", f"--jobs={os.environ['SLURM_JOB_ID']}", "--format=%N")
+    other = next(host for host in _told("scontrol", "show", "hostnames", hosts).split() if host != node)
+    facts = dict(word.split("=", 1) for word in _told("scontrol", "show", "node", other).split() if "=" in word)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((facts["NodeAddr"], 9))  # sends nothing: names the way
+        return str(probe.getsockname()[0])
+
+
+def _told(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _free_port() -> int:

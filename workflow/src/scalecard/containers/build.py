@@ -15,6 +15,7 @@ from scalecard.containers.marker import Marker
 CONTEXT = Path("docker")
 LOCK = CONTEXT / "requirements.lock"
 SIF = CONTEXT / "scalecard.sif"
+EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (
     (("do not match the hashes", "hash"), "the lock and what the package index serves differ: run `make lock`"),
@@ -64,8 +65,7 @@ def prepare(
         return _described(engine, why, image, base=None)
     _fetch_base(engine, base_image)
     tag = f"scalecard:{lock_hash()}"
-    options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
-    _run([engine, "build", "--tag", tag, *options, str(CONTEXT)])
+    _run(_build(engine, tag, arguments))
     return _described(engine, why, tag, base=base_image)
 
 
@@ -121,18 +121,28 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None) -> Marker:
 
 
 def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> None:
-    options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
     builder = next((engine for engine in ("docker", "podman") if not engines.why_silent(engine)), None)
     if image:
         _run(["apptainer", "build", str(made), f"docker://{image}"])
     elif builder:
         archive = made.with_suffix(".tar")
-        _run([builder, "build", "--tag", "scalecard:sif", *options, str(CONTEXT)])
+        _run(_build(builder, "scalecard:sif", arguments))
         save = ["--format", "docker-archive"] if builder == "podman" else []
         _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
         _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
     else:
-        _run(["apptainer", "build", "--warn-unused-build-args", *options, str(made), str(CONTEXT / "scalecard.def")])
+        definition = str(CONTEXT / "scalecard.def")
+        _run(["apptainer", "build", "--warn-unused-build-args", *_options(arguments), str(made), definition])
+
+
+def _build(engine: str, tag: str, arguments: Mapping[str, str]) -> list[str]:
+    """Docker takes the time of everything in the image from a build argument, Podman from an option."""
+    same_time = ["--timestamp", EPOCH] if engine == "podman" else ["--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}"]
+    return [engine, "build", "--tag", tag, *_options(arguments), *same_time, str(CONTEXT)]
+
+
+def _options(arguments: Mapping[str, str]) -> list[str]:
+    return [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
 
 
 def _run(command: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ ALLOWED = (
     *("SCALECARD_NODES", "SCALECARD_NODE", "SCALECARD_MEETING", "SCALECARD_TIMEOUT", "GLOO_SOCKET_IFNAME"),
 )
 ALLOWED_PREFIXES = ("NCCL_",)
+VERBS = Path("/dev/infiniband")  # what NCCL uses between nodes
 LOCK = Path("/tmp/scalecard.lock")  # the machine's, as in runner.py
 
 
@@ -73,6 +74,7 @@ def _oci(
     limits += ["--pid=host"]  # so that NVML's process numbers tell our own from others
     return [
         *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if network else "none"),
+        *(["--device", str(VERBS), "--cap-add", "IPC_LOCK"] if network and VERBS.exists() else []),
         *_user(engine),
         *([*devices, *limits] if gpus else []),
         *(part for path, mode in mounts for part in ("--volume", f"{path}:{path}:{mode}")),
@@ -119,6 +121,8 @@ def _apptainer(
 ) -> list[str]:
     """Apptainer shares the host's memory, limits, process numbers and user by itself."""
     isolated = [] if network else ["--net", "--network", "none"]
+    if network and VERBS.exists():
+        mounts = [*mounts, (VERBS, "rw")]
     return [
         *("apptainer", "exec", "--cleanenv", "--contain", "--no-home", *isolated),
         *(["--nv"] if gpus else []),
@@ -190,7 +194,8 @@ def main() -> None:
         if not LOCK.exists():
             LOCK.touch()
             LOCK.chmod(0o666)
-        fetch(args.fetch, args.data)
+        if os.environ.get("SCALECARD_NODE", "0") == "0":  # of several nodes, which share the folder, the first
+            fetch(args.fetch, args.data)
     network = os.environ.get("SCALECARD_NODES", "1") != "1"
     argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), network=network)
     os.execvp(argv[0], argv)

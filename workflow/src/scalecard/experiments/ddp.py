@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import torch
 from annotated_types import Len
 
-from scalecard import data, measure, progress
+from scalecard import data, measure, nodes, progress
 from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.meeting import layouts
@@ -52,7 +52,8 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Scaling over 1..N ranks, and over nodes, the options at most ranks of either, accuracy."""
-    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    with nodes.first_node_first("images"):
+        dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
         yield from measured(_rank, spec, machine, dataset, layout=layout, machine=machine, case={}, metric="step_time")
