@@ -4,6 +4,7 @@ where a host never comes or its cable is pulled."""
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from scalecard import machine as machines
-from scalecard import nodes, ranks
+from scalecard import nodes, ranks, spread
 from scalecard.meeting import Layout, layouts
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 SRC = Path(__file__).parents[1] / "workflow" / "src"
 ADDRESSES = ("10.213.7.1", "10.213.7.2")
@@ -137,6 +139,23 @@ def test_layouts_within_a_node_then_over_nodes() -> None:
     assert [str(layout) for layout in layouts(2, 1)] == ["1 rank", "2 ranks"]
     over = [(layout.ranks, layout.nodes) for layout in layouts(8, 3)]
     assert over == [(1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (16, 2), (3, 3), (24, 3)]
+
+
+def test_a_node_that_refuses_ends_the_job_and_one_that_is_lost_does_not() -> None:
+    first = subprocess.Popen(["sleep", "60"])
+    assert spread._wait(first, subprocess.Popen(["sh", "-c", "exit 2"])) == 2
+    assert first.returncode == -signal.SIGTERM
+    assert spread._wait(subprocess.Popen(["sleep", "1"]), subprocess.Popen(["sh", "-c", "kill -9 $$"])) == 0
+
+
+@pytest.mark.parametrize("nccl", [True, False])
+def test_a_rank_that_nccl_aborts_was_waiting_for_others(nccl: bool, tmp_path: Path) -> None:
+    (tmp_path / "began.0").touch()
+    aborted = ProcessFailure(local_rank=0, pid=1, exitcode=-signal.SIGABRT, error_file="none")
+    failure = ranks._failure(ChildFailedError("test", {0: aborted}), tmp_path, nccl=nccl)
+    assert failure.about_others == nccl
+    assert failure.ranks == [0]
+    assert ("aborted by NCCL" if nccl else "was killed by signal 6") in failure.text
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Another process keeps a core busy half of the time. The work is hashing, which t
 where nothing disturbs it; fresh processes multiplying small matrices differ by several per cent by themselves.
 
 Result      a line a comparison, then how often each verdict fell; exit status 1 if a promise is not kept
-Reproduce   PYTHONPATH=workflow/src python tests/benchmarks/aa.py        (about 10 minutes)
+Reproduce   PYTHONPATH=workflow/src python tests/benchmarks/aa.py        (about 15 minutes)
 """
 
 import argparse
@@ -31,8 +31,8 @@ from scalecard.schema import Record, Result
 RULE = measure.Rule(
     warmup_seconds=0.1,
     block_seconds=0.01,
-    min_rounds=50,
-    max_rounds=50,
+    min_rounds=24,
+    max_rounds=24,
     min_seconds=0,
     max_seconds=9,
     precision=0.01,
@@ -95,7 +95,7 @@ def main() -> int:
     """Repeat, count, and say whether both promises are kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=15)
+    parser.add_argument("--processes", type=int, default=31)
     args = parser.parse_args()
     found: dict[str, Counter[str]] = defaultdict(Counter)
     multiprocessing.get_context("spawn").Process(target=be_busy, daemon=True).start()
