@@ -40,7 +40,11 @@ except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
 # A run that was killed leaves jobs on a cluster: what they have finished is not done again.
-if workflow.is_main_process and SETTINGS.cluster != "none" and not leftovers.only_looks(sys.argv):
+if (
+    workflow.is_main_process
+    and SETTINGS.cluster != "none"
+    and not leftovers.only_looks(sys.argv)
+):
     waits = leftovers.wait_for_slurm if SETTINGS.cluster == "slurm" else None
     for name in leftovers.settle(Path(HERE), SETTINGS.blocks, wait=waits):
         logger.info(f"{name} was finished by the job of a killed run.")
