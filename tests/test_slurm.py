@@ -135,6 +135,13 @@ def test_one_job_spans_two_nodes(submitted: Path, name: str) -> None:
     assert "over 2 nodes" in (submitted / "results" / "report.html").read_text()
 
 
+def test_nodes_that_are_asked_again_and_the_same_are_not_measured_again(submitted: Path) -> None:
+    asked = submit(submitted, f"results/{LABEL}/machine.json", "--forcerun", "machine")
+    assert asked.returncode == 0, asked.stdout[-3000:]
+    assert submissions(asked.stdout) == ["machine"]
+    assert "Nothing to be done" in submit(submitted).stdout
+
+
 def test_another_kind_of_node_under_the_label_is_refused_with_its_facts(submitted: Path) -> None:
     machine = submitted / "results" / LABEL / "machine.json"
     ours = machine.read_text()
@@ -151,9 +158,6 @@ def test_another_kind_of_node_under_the_label_is_refused_with_its_facts(submitte
     )
     machine.write_text(ours)
     result_of(submitted, "copy_cost").write_bytes(before)
-    asked = submit(submitted, f"results/{LABEL}/machine.json", "--forcerun", "machine")
-    assert asked.returncode == 0, asked.stdout[-3000:]
-    assert "Nothing to be done" in submit(submitted).stdout, "the same nodes: nothing is measured again"
 
 
 def of_the_second_node() -> list[psutil.Process]:
