@@ -47,7 +47,7 @@ if (
 ):
     waits = leftovers.wait_for_slurm if SETTINGS.cluster == "slurm" else None
     for name in leftovers.settle(Path(HERE), SETTINGS.blocks, wait=waits):
-        logger.info(f"{name} was finished by the job of a killed run.")
+        print(f"{name} was finished by the job of a killed run.", flush=True)
 if workflow.is_main_process:
     for name in leftovers.unlike(Path(HERE), SETTINGS.blocks):
         logger.warning(
