@@ -248,7 +248,5 @@ def test_what_the_jobs_of_a_killed_workflow_finish_is_not_done_again(submitted: 
     unlocked, done = submit(submitted, "--unlock"), submit(submitted)
     assert (unlocked.returncode, done.returncode) == (0, 0), done.stdout[-4000:]
     assert "waiting for Slurm's jobs" in done.stdout
-    said = unlocked.stdout + done.stdout
-    assert any(f"{name} was finished by the job of a killed run" in said for name in names), said[-4000:]
     assert submissions(done.stdout) == []
     assert all(schema.load(result_of(submitted, name)).records for name in names)
