@@ -46,3 +46,16 @@ def test_verdict_wants_the_whole_interval_beyond_the_margin(low: float, high: fl
 
 def test_no_interval_no_verdict() -> None:
     assert Ratio(0.5, None).verdict == "unclear"
+
+
+def test_more_processes_never_tell_less() -> None:
+    """Of many processes some are noisy; what few of them show is not hidden by sixty."""
+    draw = random.Random(2)
+
+    def processes(count: int, centre: float) -> list[list[float]]:
+        noise = [0.05 if number % 3 == 2 else 0.005 for number in range(count)]
+        return [[centre * math.exp(draw.gauss(0, sd)) for _ in range(24)] for sd in noise]
+
+    for count in (15, 30, 60):
+        assert unpaired_ratio(processes(count, 1.05), processes(count, 1)).verdict_at(0.02) == "slower"
+        assert unpaired_ratio(processes(count, 1.0), processes(count, 1)).verdict_at(0.02) == "same"

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -104,16 +105,7 @@ def lenet_epoch(split: data.Split) -> float:
 def overhead_of_measuring() -> float:
     """Wall time of rounds() over that of a bare loop of as many calls, alternating; the smallest of five."""
     x = torch.rand(256, 256)
-    rule = measure.Rule(
-        warmup_seconds=0,
-        block_seconds=0.02,
-        min_rounds=40,
-        max_rounds=40,
-        min_seconds=9,
-        max_seconds=99,
-        precision=0.01,
-        processes=1,
-    )
+    rule = replace(RULE, warmup_seconds=0, min_rounds=40, max_rounds=40, min_seconds=9, max_seconds=99)
     calls = 0
 
     def work() -> None:

@@ -68,7 +68,7 @@ class Record:
 
     @functools.cached_property
     def within(self) -> stats.Interval | None:
-        """Uncertainty within a process: the widest of their order-statistic intervals, around the median."""
+        """Uncertainty within a process: the order-statistic interval that is typical of them, around the median."""
         return stats.within(self.processes)
 
     @functools.cached_property

@@ -69,16 +69,18 @@ def interquartile_range(samples: Sequence[float]) -> float:
 
 
 def within(processes: Sequence[Sequence[float]]) -> Interval | None:
-    """The widest of the processes' own intervals, as a factor around the median of their medians."""
-    found = [(median(samples), median_interval(samples)) for samples in processes]
-    known = [(middle, interval) for middle, interval in found if interval]
-    if len(known) < len(found) or not known:
+    """What a process leaves open about its own median, around the median of their medians; None if one has no interval.
+
+    Both limits are the processes' median distance from their median: of more processes the widest interval is wider,
+    so that more of them would tell less.
+    """
+    middles, found = [median(samples) for samples in processes], [median_interval(samples) for samples in processes]
+    known = [(middle, interval) for middle, interval in zip(middles, found, strict=True) if interval]
+    if len(known) < len(middles) or not known:
         return None
-    if len(known) == 1:
-        return known[0][1]
-    centre = median(middle for middle, _ in known)
-    middle, widest = max(known, key=lambda item: item[1].half_width / abs(item[0]))
-    return Interval(centre * widest.low / middle, centre * widest.high / middle)
+    centre = median(middles)
+    low, high = median(i.low - middle for middle, i in known), median(i.high - middle for middle, i in known)
+    return Interval(centre + low, centre + high)
 
 
 def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:
