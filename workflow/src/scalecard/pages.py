@@ -1,4 +1,4 @@
-"""HTML pages from the templates in workflow/report: one style, everything in one file."""
+"""HTML pages from the templates in workflow/report, which include style and script: everything in one file."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ TEMPLATES = Path(__file__).parents[2] / "report"
 
 
 def render(template: str, **values: Any) -> str:
-    """The page with its style inside; every value is escaped."""
+    """The page; every value is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template(template).render(css=(TEMPLATES / "style.css").read_text(), **values)
+    return environment.get_template(template).render(**values)

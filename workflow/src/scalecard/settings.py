@@ -191,7 +191,7 @@ def drawing_sources() -> list[str]:
 def reporting_sources() -> list[str]:
     """What the report is made of besides results and figures."""
     sections = sorted(str(path) for path in (SOURCES / "sections").glob("*.py"))
-    templates = [f"workflow/report/{name}" for name in ("report.html.j2", "style.css")]
+    templates = sorted(str(path) for path in Path("workflow/report").glob("*.*") if path.suffix != ".rst")
     reference = [f"workflow/reference/{name}.yaml" for name in ("published", "gpu_specs")]
     return [*drawing_sources(), *sections, *(str(SOURCES / name) for name in REPORTING), *templates, *reference]
 
