@@ -1,5 +1,6 @@
 """What the tests share: this machine, a fast measuring rule, result files, and a copy of the project to run in."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from scalecard.measure import Rule
 from scalecard.schema import Record, Result
 
 ROOT = Path(__file__).parents[1]
+SITE = "test-nodes"  # the label of a cluster's nodes
 
 
 @pytest.fixture
@@ -73,9 +75,38 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
-def snakemake(folder: Path, *args: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def snakemake(folder: Path, *args: str, timeout: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
     """`snakemake` in that folder; stdout and stderr together."""
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *args]
     return subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout
+        [sys.executable, "-m", "snakemake", *args],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        env=os.environ | environment,
     )
+
+
+def snakemake_in_background(folder: Path, log: Path, *args: str, **environment: str) -> "subprocess.Popen[bytes]":
+    """The same, without waiting, with its output in a file: the orphans of a killed one would keep a pipe open."""
+    command = [sys.executable, "-m", "snakemake", *args]
+    with log.open("wb") as out:
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=os.environ | environment)
+
+
+def with_profile(profile: str, *args: str) -> tuple[str, ...]:
+    """Arguments for the smoke workflow through a profile. Files named *.yaml are further configuration."""
+    configs = [arg for arg in args if arg.endswith(".yaml")]
+    options = [arg for arg in args if not arg.endswith(".yaml")]
+    return (*options, "--workflow-profile", profile, "--configfile", "tests/smoke.yaml", *configs)
+
+
+def set_up_site(folder: Path, profile: str, changes: dict[str, str]) -> None:
+    """Change a profile as a site does: each text, which must be there, for another one."""
+    path = folder / "profiles" / profile / "config.yaml"
+    text = path.read_text()
+    for old, new in {"my-cluster": SITE, "scale: full": "scale: quick", **changes}.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)

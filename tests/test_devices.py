@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from scalecard import host, ranks, runner
 from scalecard import machine as machines
-from scalecard import ranks, runner
 from scalecard.devices import device_counts, open_devices
 from scalecard.machine import Machine
 from scalecard.meeting import Layout, RankLost, RanksFailed
@@ -136,9 +136,9 @@ def alive(pid: int) -> bool:
 
 
 def test_a_second_measurement_waits_and_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(host, "LOCK", tmp_path / "lock")
     code = (
-        f"from scalecard import runner; from pathlib import Path; runner.LOCK = Path({str(tmp_path / 'lock')!r})\n"
+        f"from scalecard import host, runner; from pathlib import Path; host.LOCK = Path({str(tmp_path / 'lock')!r})\n"
         "with runner.machine_lock(): print('got it', flush=True)"
     )
     with runner.machine_lock():

@@ -66,4 +66,4 @@ def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine)
     assert averaged.case["devices"] == 4
     (check,) = averaged.checks
     assert check.passed
-    assert averaged.over(next(r for r in records if r.case["strategy"] == "model parallel")).value > 0
+    assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,20 +15,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import copy_project
+from conftest import SITE, copy_project, set_up_site, snakemake, snakemake_in_background, with_profile
 from scalecard import schema, specs
 
 HERE = Path(__file__).parent / "slurm"
-LABEL = "test-nodes"
-SITE = {  # what a site changes, and shorter pauses for a test
-    "platform: my-cluster": f"platform: {LABEL}",
+CHANGES = {  # two nodes, and shorter pauses for a test
     "nodes: 1 ": "nodes: 2 ",
-    "scale: full": "scale: quick",
     '"gpu:8"': '"gpu:h100:2"',
     "mem_mb: 64000": "mem_mb: 3500",
     "jobs: 20": "slurm-init-seconds-before-status-checks: 2\nseconds-between-status-checks: 2\njobs: 20",
 }
-SMOKE = ("--workflow-profile", "slurm", "--configfile", "tests/smoke.yaml")
 
 pytestmark = [
     pytest.mark.skipif(
@@ -52,37 +47,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def submitted(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project after the smoke workflow was submitted with a site's profile."""
     folder = copy_project(tmp_path_factory.mktemp("submitted"))
-    profile = folder / "profiles" / "slurm" / "config.yaml"
-    text = profile.read_text()
-    for old, new in SITE.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    profile.write_text(text)
+    set_up_site(folder, "slurm", CHANGES)
     done = submit(folder)
     assert done.returncode == 0, done.stdout[-6000:]
     return folder
 
 
-def command(*args: str) -> list[str]:
-    """Names of .yaml files among the arguments are further configuration."""
-    options = [arg for arg in args if not arg.endswith(".yaml")]
-    return [sys.executable, "-m", "snakemake", *options, *SMOKE, *(arg for arg in args if arg.endswith(".yaml"))]
-
-
 def submit(folder: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args),
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-        env=os.environ | environment,
-    )
+    return snakemake(folder, *with_profile("slurm", *args), **environment)
+
+
+def submit_in_background(folder: Path, *args: str, **environment: str) -> "subprocess.Popen[bytes]":
+    """With its output in run.log."""
+    return snakemake_in_background(folder, folder / "run.log", *with_profile("slurm", *args), **environment)
 
 
 def result_of(folder: Path, name: str) -> Path:
-    return folder / "results" / LABEL / f"{name}.json"
+    return folder / "results" / SITE / f"{name}.json"
 
 
 def submissions(output: str) -> list[str]:
@@ -95,10 +76,10 @@ def test_every_experiment_was_measured_by_a_job_and_reported_here(submitted: Pat
     for name in specs.experiment_names():
         result = schema.load(result_of(submitted, name))
         assert [r for r in result.records if r.status == "ok"], name
-        assert result.platform == LABEL
+        assert result.platform == SITE
         environments.append(result.environment)
     assert {e["machine"]["cores"] for e in environments} == {len(os.sched_getaffinity(0))}, "whole nodes"
-    assert "test-nodes" in (submitted / "results" / "report.html").read_text()
+    assert SITE in (submitted / "results" / "report.html").read_text()
     again = submit(submitted)
     assert "Nothing to be done" in again.stdout, again.stdout[-3000:]
 
@@ -136,25 +117,25 @@ def test_one_job_spans_two_nodes(submitted: Path, name: str) -> None:
 
 
 def test_nodes_that_are_asked_again_and_the_same_are_not_measured_again(submitted: Path) -> None:
-    asked = submit(submitted, f"results/{LABEL}/machine.json", "--forcerun", "machine")
+    asked = submit(submitted, f"results/{SITE}/machine.json", "--forcerun", "machine")
     assert asked.returncode == 0, asked.stdout[-3000:]
     assert submissions(asked.stdout) == ["machine"]
     assert "Nothing to be done" in submit(submitted).stdout
 
 
 def test_another_kind_of_node_under_the_label_is_refused_with_its_facts(submitted: Path) -> None:
-    machine = submitted / "results" / LABEL / "machine.json"
+    machine = submitted / "results" / SITE / "machine.json"
     ours = machine.read_text()
     machine.write_text(json.dumps(json.loads(ours) | {"cpu": "another CPU"}, indent=1) + "\n")
     before = result_of(submitted, "copy_cost").read_bytes()
-    refused = submit(submitted, f"results/{LABEL}/copy_cost.json", "--forcerun", "copy_cost")
+    refused = submit(submitted, f"results/{SITE}/copy_cost.json", "--forcerun", "copy_cost")
     assert refused.returncode != 0
     assert "describes another CPU" in refused.stdout
     assert re.search(r"this machine \(host, hashed: [0-9a-f]{8}\) is ", refused.stdout)
-    asked = submit(submitted, f"results/{LABEL}/machine.json", "--forcerun", "machine")
+    asked = submit(submitted, f"results/{SITE}/machine.json", "--forcerun", "machine")
     assert asked.returncode != 0
     assert (
-        f"the results under the label '{LABEL}' were measured on another machine (cpu another CPU, now" in asked.stdout
+        f"the results under the label '{SITE}' were measured on another machine (cpu another CPU, now" in asked.stdout
     )
     machine.write_text(ours)
     result_of(submitted, "copy_cost").write_bytes(before)
@@ -190,13 +171,8 @@ def wait_for_a_rank() -> psutil.Process:
     raise TimeoutError("no rank on the second node")
 
 
-def start(folder: Path, *args: str, **environment: str) -> subprocess.Popen[bytes]:
-    log = (folder / "run.log").open("wb")
-    return subprocess.Popen(command(*args), cwd=folder, stdout=log, stderr=log, env=os.environ | environment)
-
-
 def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(submitted: Path) -> None:
-    running = start(submitted, f"results/{LABEL}/allreduce.json", "--forcerun", "allreduce")
+    running = submit_in_background(submitted, f"results/{SITE}/allreduce.json", "--forcerun", "allreduce")
     wait_for_a_rank().kill()
     assert running.wait(300) == 0, (submitted / "run.log").read_text()[-4000:]
     failed = [r for r in schema.load(result_of(submitted, "allreduce")).records if r.status == "failed"]
@@ -206,7 +182,9 @@ def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(submi
 
 
 def test_a_node_that_dies_ends_the_job_within_the_timeout(submitted: Path) -> None:
-    running = start(submitted, f"results/{LABEL}/allreduce.json", "--forcerun", "allreduce", SCALECARD_TIMEOUT="15")
+    running = submit_in_background(
+        submitted, f"results/{SITE}/allreduce.json", "--forcerun", "allreduce", SCALECARD_TIMEOUT="15"
+    )
     wait_for_a_rank()
     for process in of_the_second_node():
         process.kill()
@@ -239,7 +217,7 @@ def test_what_the_jobs_of_a_killed_workflow_finish_is_not_done_again(submitted: 
     names = ("async_timing", "copy_cost", "model_parallel")
     for name in names:
         result_of(submitted, name).unlink()
-    running = start(submitted)
+    running = submit_in_background(submitted)
     deadline = time.monotonic() + 120
     while len(submissions((submitted / "run.log").read_text())) < len(names) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -189,7 +189,7 @@ class Inline:
 def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Result]:
     """Run an experiment as on GPUs, on CPU workers that are called CUDA devices, and load what it saved."""
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Inline)
-    monkeypatch.setattr(runner, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(host, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(devices, "CudaDevice", lambda index: CpuDevice(index, 1))
 
     def run(name: str, **values: Any) -> Result:

@@ -6,14 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from conftest import snakemake
+from conftest import snakemake, snakemake_in_background
 from scalecard import machine as machines
 from scalecard import schema, sections, specs, tables
 
@@ -162,12 +161,6 @@ def test_snakemakes_own_report_has_the_figures_with_captions(measured: Path) -> 
     assert "How small should micro-batches be" in text
 
 
-def start(project: Path, *args: str) -> subprocess.Popen[bytes]:
-    """Without a pipe: an orphan would keep it open."""
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *args]
-    return subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def measuring(name: str) -> list[int]:
     """Processes of the command line that measure this experiment."""
     found = subprocess.run(["pgrep", "-f", f"^python -m scalecard run {name} "], capture_output=True, text=True)
@@ -188,7 +181,7 @@ def wait_until_measuring(name: str) -> int:
 def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(measured: Path) -> None:
     target = measured / "results" / machines.probe().slug / "dp_scratch.json"
     target.unlink()
-    running = start(measured, str(target.relative_to(measured)), *SMOKE)
+    running = snakemake_in_background(measured, Path(os.devnull), str(target.relative_to(measured)), *SMOKE)
     os.kill(wait_until_measuring("dp_scratch"), signal.SIGKILL)
     assert running.wait(120) != 0
     assert not target.exists()
@@ -199,7 +192,7 @@ def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(measured: Path)
 def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(measured: Path) -> None:
     target = measured / "results" / machines.probe().slug / "pipeline.json"
     target.unlink()
-    running = start(measured, str(target.relative_to(measured)), *SMOKE)
+    running = snakemake_in_background(measured, Path(os.devnull), str(target.relative_to(measured)), *SMOKE)
     orphan = wait_until_measuring("pipeline")
     running.kill()
     running.wait(30)

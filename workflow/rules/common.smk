@@ -39,22 +39,8 @@ try:
 except settings.InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
-# A run that was killed leaves jobs on a cluster: what they have finished is not done again.
-if (
-    workflow.is_main_process
-    and SETTINGS.cluster != "none"
-    and not leftovers.only_looks(sys.argv)
-):
-    waits = leftovers.wait_for_slurm if SETTINGS.cluster == "slurm" else None
-    for name in leftovers.settle(Path(HERE), SETTINGS.blocks, wait=waits):
-        print(f"{name} was finished by the job of a killed run.", flush=True)
-if workflow.is_main_process:
-    for name in leftovers.unlike(Path(HERE), SETTINGS.blocks):
-        logger.warning(
-            f"{HERE}/{name}.json was measured with other values than those asked for now, and Snakemake has no record"
-            f" of it: to measure it again, add --forcerun {name}"
-        )
-
+if workflow.is_main_process and SETTINGS.cluster == "slurm":
+    leftovers.wait(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     pods.complete_all()
 

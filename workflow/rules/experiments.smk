@@ -18,7 +18,7 @@ for experiment, block in SETTINGS.blocks.items():
             runtime=SETTINGS.minutes[experiment],
             nodes=SETTINGS.nodes[experiment],
             tasks=SETTINGS.nodes[experiment],
-            tasks_per_gpu=0,
+            tasks_per_gpu=0,  # else the Slurm plugin makes `tasks` the tasks of each GPU
         params:
             name=experiment,
             cluster=SETTINGS.cluster,

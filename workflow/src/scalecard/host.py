@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from scalecard.nvml import Missing
 CPUS = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
 ROOT_PID = "SCALECARD_ROOT_PID"
+LOCK = Path("/tmp/scalecard.lock")  # one for the machine: not the user's own temporary folder
+VERBS = Path("/dev/infiniband")  # what NCCL uses between nodes, where it is
 
 
 def cpu_model() -> str:
@@ -27,6 +30,22 @@ def cpu_model() -> str:
     except OSError:
         found = None
     return " ".join(found[1].split()) if found else platform.processor() or platform.machine()
+
+
+def lock_file() -> Path:
+    """The machine's lock, made where there is none, for every user to lock."""
+    if not LOCK.exists():
+        LOCK.touch()
+        LOCK.chmod(0o666)
+    return LOCK
+
+
+def address_towards(peer: str) -> str:
+    """This host's address on the way to another one, which is sent nothing."""
+    (family, _, _, _, address), *_ = socket.getaddrinfo(peer, 9, type=socket.SOCK_DGRAM)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
 
 
 def hashed_name() -> str:

@@ -91,7 +91,7 @@ class Meeting:
             rdzv_backend="c10d",
             rdzv_endpoint=f"{self.nodes.address}:{self.nodes.port}",
             rdzv_configs=options,
-            local_addr=self.nodes.own_address if not alone else "127.0.0.1",
+            local_addr=self.nodes.use_network() if not alone else "127.0.0.1",
             max_restarts=0,
             monitor_interval=0.1,
             start_method="spawn",

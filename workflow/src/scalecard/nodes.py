@@ -12,24 +12,23 @@ Source of the method: torch.distributed.run with the c10d rendezvous, one agent 
 import ctypes.util
 import json
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import psutil
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed import DistStoreError
 
+from scalecard import host
+
 TIMEOUT = timedelta(seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120)))  # for the others, in any one operation
 GRACE = timedelta(seconds=10)  # for the other nodes to tell how they failed, once one has
 JOIN = 1.5 * TIMEOUT + GRACE  # for the other nodes to come: they may have waited for a lost rank before
 WHOLE_JOB = timedelta(days=7)
-VERBS = Path("/dev/infiniband")
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,15 @@ class Nodes:
         """This process's connection to the store of the first node."""
         return TCPStore(self.address, self.port, is_master=False, timeout=TIMEOUT, wait_for_workers=False)
 
-    @cached_property
-    def own_address(self) -> str:
-        """This host's address on the way to the first node. gloo is told to use its interface, if untold; NCCL prefers
-        InfiniBand by itself."""
-        (family, _, _, _, peer), *_ = socket.getaddrinfo(self.address, 9, type=socket.SOCK_DGRAM)
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(peer)
-            address = str(probe.getsockname()[0])
-        for name in _interfaces_with(address):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+    def use_network(self) -> str:
+        """Tell gloo which interface leads to the first node, unless it was told; return this host's address there.
+
+        NCCL chooses by itself: it prefers InfiniBand.
+        """
+        address = host.address_towards(self.address)
+        for name, own in psutil.net_if_addrs().items():
+            if any(a.address == address for a in own):
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         return address
 
     def tell(self, key: str, value: Any) -> None:
@@ -112,10 +110,6 @@ def first_node_first(what: str) -> Iterator[None]:
 
 def why_slow() -> list[str]:
     """Why NCCL would use TCP between nodes that have InfiniBand."""
-    if VERBS.exists() and ctypes.util.find_library("ibverbs") is None:
-        return [f"{VERBS} is there, but libibverbs is not: NCCL uses TCP between nodes"]
+    if host.VERBS.exists() and ctypes.util.find_library("ibverbs") is None:
+        return [f"{host.VERBS} is there, but libibverbs is not: NCCL uses TCP between nodes"]
     return []
-
-
-def _interfaces_with(address: str) -> list[str]:
-    return [name for name, own in psutil.net_if_addrs().items() if any(a.address == address for a in own)][:1]

@@ -19,8 +19,6 @@ from scalecard import machine as machines
 from scalecard.merge import merged
 from scalecard.schema import Record
 
-LOCK = Path("/tmp/scalecard.lock")  # one for the machine: not the user's own temporary folder
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -122,7 +120,7 @@ def _now() -> str:
 @contextmanager
 def machine_lock() -> Iterator[None]:
     """Hold the machine: a second workflow, or a job that outlived a killed one, must not measure at the same time."""
-    with _opened(LOCK) as file:
+    with _opened() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -138,12 +136,9 @@ def machine_lock() -> Iterator[None]:
         yield
 
 
-def _opened(path: Path) -> TextIO:
+def _opened() -> TextIO:
     """The lock file, which another user may have made: locking it needs no right to write."""
     try:
-        if not path.exists():
-            path.touch()
-            path.chmod(0o666)
-        return path.open("r+")
+        return host.lock_file().open("r+")
     except PermissionError:
-        return path.open()
+        return host.LOCK.open()

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 
 import psutil
 
+from scalecard import host
+
 REFUSED = 2  # status of bad input: another kind of node, or one that is in use and `strict`
 LINGER = 15  # seconds that the other nodes have to end by themselves, once the first has
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
@@ -82,11 +84,9 @@ def _address(node: str) -> str:
             if address.family == socket.AF_INET:
                 return address.address
     hosts = _told("squeue", "--noheader", f"--jobs={os.environ['SLURM_JOB_ID']}", "--format=%N")
-    other = next(host for host in _told("scontrol", "show", "hostnames", hosts).split() if host != node)
+    other = next(name for name in _told("scontrol", "show", "hostnames", hosts).split() if name != node)
     facts = dict(word.split("=", 1) for word in _told("scontrol", "show", "node", other).split() if "=" in word)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((facts["NodeAddr"], 9))  # sends nothing: names the way
-        return str(probe.getsockname()[0])
+    return host.address_towards(facts["NodeAddr"])
 
 
 def _told(*command: str) -> str:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scalecard import host
 from scalecard.containers.marker import Marker, read
 
 ALLOWED = (
@@ -21,10 +22,6 @@ ALLOWED = (
     *("SCALECARD_NODES", "SCALECARD_NODE", "SCALECARD_MEETING", "SCALECARD_TIMEOUT", "GLOO_SOCKET_IFNAME"),
 )
 ALLOWED_PREFIXES = ("NCCL_",)
-VERBS = Path("/dev/infiniband")  # what NCCL uses between nodes
-LOCK = Path("/tmp/scalecard.lock")  # the machine's, as in runner.py
-
-
 ADVICE = (
     "Install the NVIDIA container toolkit (for Podman with `nvidia-ctk cdi generate`), or set container: {engine: none}"
 )
@@ -47,7 +44,7 @@ def command_line(
     if marker.engine == "none":
         return list(command)
     assert marker.image, "an image was made or found"
-    mounts = [(project, "ro"), *((path, "rw") for path in writable), (LOCK, "rw")]
+    mounts = [(project, "ro"), *((path, "rw") for path in writable), (host.LOCK, "rw")]
     environment = {**allowed(os.environ), **_own(marker, project)}
     if marker.engine == "apptainer":
         return [*_apptainer(mounts, environment, project, gpus=gpus, network=network), marker.image, *command]
@@ -74,7 +71,7 @@ def _oci(
     limits += ["--pid=host"]  # so that NVML's process numbers tell our own from others
     return [
         *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if network else "none"),
-        *(["--device", str(VERBS), "--cap-add", "IPC_LOCK"] if network and VERBS.exists() else []),
+        *(["--device", str(host.VERBS), "--cap-add", "IPC_LOCK"] if network and host.VERBS.exists() else []),
         *_user(engine),
         *([*devices, *limits] if gpus else []),
         *(part for path, mode in mounts for part in ("--volume", f"{path}:{path}:{mode}")),
@@ -121,8 +118,8 @@ def _apptainer(
 ) -> list[str]:
     """Apptainer shares the host's memory, limits, process numbers and user by itself."""
     isolated = [] if network else ["--net", "--network", "none"]
-    if network and VERBS.exists():
-        mounts = [*mounts, (VERBS, "rw")]
+    if network and host.VERBS.exists():
+        mounts = [*mounts, (host.VERBS, "rw")]
     return [
         *("apptainer", "exec", "--cleanenv", "--contain", "--no-home", *isolated),
         *(["--nv"] if gpus else []),
@@ -165,7 +162,7 @@ def why_no_gpus(marker: Marker) -> str:
     """Why the host's GPUs are not to be seen in the image, or nothing where they are."""
     code = "import torch; assert torch.cuda.device_count(), 'PyTorch sees no GPU in the image'"
     argv = command_line(marker, ["python", "-c", code], project=Path.cwd(), writable=[], gpus=True)
-    LOCK.touch(exist_ok=True)
+    host.lock_file()
     done = subprocess.run(argv, capture_output=True, text=True)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
 
@@ -191,9 +188,7 @@ def main() -> None:
     if marker.engine != "none":
         for folder in writable:
             folder.mkdir(parents=True, exist_ok=True)
-        if not LOCK.exists():
-            LOCK.touch()
-            LOCK.chmod(0o666)
+        host.lock_file()
         if os.environ.get("SCALECARD_NODE", "0") == "0":  # of several nodes, which share the folder, the first
             fetch(args.fetch, args.data)
     network = os.environ.get("SCALECARD_NODES", "1") != "1"
