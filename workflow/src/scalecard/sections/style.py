@@ -96,6 +96,7 @@ def _caption(result: Result) -> str:
 
 def save(figure: Figure, path: Path) -> None:
     """Write .svg (ink replaced by the page's text colour, transparent) or .png (on white), whole or not at all."""
+    plt.close(figure)  # else pyplot keeps every figure it made
     if path.suffix == ".svg":
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -105,4 +106,3 @@ def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(partial, format=path.suffix[1:], dpi=160, facecolor="white", metadata={"Software": None})
     os.replace(partial, path)
-    plt.close(figure)
