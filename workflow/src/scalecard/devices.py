@@ -8,13 +8,12 @@ the GIL), so that dispatch is asynchronous and overlap between devices is real o
     out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
     b.synchronize()
 
-Tasks may be arguments of later tasks. On CUDA the order of streams makes that safe: a copy between devices waits for
-both current streams. On a CPU a worker waits for the tasks in its arguments, which were all submitted before.
+Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values, a CUDA stream for the events.
 """
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -26,10 +25,15 @@ MAX_PENDING = 64
 
 
 class Task:
-    """The value of submitted work, once there is one."""
+    """The value of submitted work, once there is one. On CUDA `queued` is its stream and the event at its end."""
 
-    def __init__(self, value: Any = None, future: "Future[Any] | None" = None) -> None:
-        self._value, self._future = value, future
+    def __init__(
+        self,
+        value: Any = None,
+        future: "Future[Any] | None" = None,
+        queued: "tuple[torch.cuda.Stream, torch.cuda.Event] | None" = None,
+    ) -> None:
+        self._value, self._future, self.queued = value, future, queued
 
     def result(self) -> Any:
         """The value. On a CPU this waits; on CUDA the tensors may still be being computed."""
@@ -68,17 +72,48 @@ class Device(ABC):
 
 
 class CudaDevice(Device):
-    """A GPU, on its current stream."""
+    """A GPU's default stream, or a stream of its own beside it.
 
-    def __init__(self, index: int) -> None:
+    PyTorch copies between GPUs on the current stream of the source. On the default one a copy would stand behind all
+    that the source was given meanwhile, and what should overlap would not. So copies from the GPU of a task among the
+    arguments go by a stream of the pair, which waits for that task alone; others by the source's default stream.
+    """
+
+    def __init__(self, index: int, *, beside: bool = False) -> None:
         super().__init__(index, torch.device("cuda", index))
+        self._stream = torch.cuda.Stream(self.torch) if beside else torch.cuda.default_stream(self.torch)
+        self._links: dict[torch.device, torch.cuda.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
-        with torch.cuda.device(self.index):
-            return Task(work(*_values(args)))
+        with contextlib.ExitStack() as streams:
+            for task in args:
+                if isinstance(task, Task) and task.queued:
+                    self._wait_for(*task.queued, streams)
+            streams.enter_context(torch.cuda.stream(self._stream))
+            value = work(*_values(args))
+            return Task(value, queued=(self._stream, self._stream.record_event()))
+
+    def _wait_for(self, stream: torch.cuda.Stream, done: torch.cuda.Event, streams: contextlib.ExitStack) -> None:
+        """Let this stream, and copies from the other's GPU, which `streams` then directs to the pair's, wait for it."""
+        if stream == self._stream:
+            return
+        self._stream.wait_event(done)
+        if stream.device != self.torch:
+            if stream.device not in self._links:
+                self._links[stream.device] = torch.cuda.Stream(stream.device)
+            link = self._links[stream.device]
+            link.wait_event(done)
+            streams.enter_context(torch.cuda.stream(link))
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
+
+
+def held(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, for a copy to elsewhere: its memory is not used again before the copying stream has read it."""
+    if tensor.is_cuda:
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor
 
 
 class CpuDevice(Device):
@@ -121,6 +156,13 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
     finally:
         for device in opened:
             device.close()
+
+
+def copy_engine(devices: Sequence[Device]) -> Device | None:
+    """What copies while the first device computes: a stream beside it; on a CPU another worker, if there is one."""
+    if devices[0].torch.type == "cuda":
+        return CudaDevice(devices[0].index, beside=True)
+    return devices[-1] if len(devices) > 1 else None
 
 
 def threads_each(machine: Machine) -> int:

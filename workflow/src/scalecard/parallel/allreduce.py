@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from scalecard.devices import Device, Task
+from scalecard.devices import Device, Task, held
 
 Bucket = list[Tensor] | Task
 AllReduce = Callable[[Sequence[Device], Sequence[Bucket]], None]
@@ -43,7 +43,7 @@ def ring(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
     n = len(devices)
     if n == 1:
         return
-    done: Sequence[Bucket | None] = [None] * n
+    done = [device.submit(_wait, bucket) for device, bucket in zip(devices, buckets, strict=True)]
     for step in range(2 * (n - 1)):
         receive = _add if step < n - 1 else _copy
         done = [
@@ -60,12 +60,12 @@ def _parts(bucket: list[Tensor], chunk: int, num_chunks: int) -> list[Tensor]:
 
 def _add(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: int = 0, num_chunks: int = 1) -> None:
     for a, b in zip(_parts(mine, chunk, num_chunks), _parts(other, chunk, num_chunks), strict=True):
-        a.add_(b.to(a.device, non_blocking=True))
+        a.add_(held(b).to(a.device, non_blocking=True))
 
 
 def _copy(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: int = 0, num_chunks: int = 1) -> None:
     for a, b in zip(_parts(mine, chunk, num_chunks), _parts(other, chunk, num_chunks), strict=True):
-        a.copy_(b, non_blocking=True)
+        a.copy_(held(b), non_blocking=True)
 
 
 def _wait(*_tasks: object) -> None:

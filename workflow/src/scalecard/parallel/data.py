@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scalecard.devices import Device, Task
+from scalecard.devices import Device, Task, held
 from scalecard.models import lenet
 from scalecard.parallel.allreduce import AllReduce, naive
 
@@ -31,9 +31,10 @@ class ScratchDataParallel:
     def step(self, batch: Batch | Task) -> None:
         """One SGD step on a batch of (images, labels), on any device or still being made there."""
         count = len(self.devices)
+        shards = [d.submit(_shard, batch, index, count, d.torch) for index, d in enumerate(self.devices)]
         gradients = [
-            device.submit(_gradients, parameters, batch, index, count)
-            for index, (device, parameters) in enumerate(zip(self.devices, self.replicas, strict=True))
+            device.submit(_gradients, parameters, shard)
+            for device, parameters, shard in zip(self.devices, self.replicas, shards, strict=True)
         ]
         self.all_reduce(self.devices, gradients)
         for device, parameters, gradient in zip(self.devices, self.replicas, gradients, strict=True):
@@ -46,12 +47,12 @@ class ScratchDataParallel:
 
 
 def _shard(batch: Batch, index: int, count: int, device: torch.device) -> Batch:
-    images, labels = (part.tensor_split(count)[index].to(device, non_blocking=True) for part in batch)
+    images, labels = (held(part.tensor_split(count)[index]).to(device, non_blocking=True) for part in batch)
     return images, labels
 
 
-def _gradients(parameters: list[Tensor], batch: Batch, index: int, count: int) -> list[Tensor]:
-    images, labels = _shard(batch, index, count, parameters[0].device)
+def _gradients(parameters: list[Tensor], shard: Batch) -> list[Tensor]:
+    images, labels = shard
     loss = functional.cross_entropy(lenet(images, parameters), labels, reduction="sum")
     return list(torch.autograd.grad(loss, parameters))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scalecard.devices import Device, Task
+from scalecard.devices import Device, Task, held
 
 
 class ModelParallel:
@@ -48,7 +48,7 @@ class ModelParallel:
 
 
 def run_stage(stage: nn.Module, inputs: Tensor, device: torch.device) -> Tensor:
-    output: Tensor = stage(inputs.to(device, non_blocking=True))
+    output: Tensor = stage(held(inputs).to(device, non_blocking=True))
     return output
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scalecard.devices import Task
+from scalecard.devices import Task, held
 from scalecard.parallel.model import ModelParallel, backward, run_stage
 from scalecard.parallel.schedules import Schedule
 
@@ -77,7 +77,7 @@ def _forward_cut(
     stage: nn.Module, value: "_Cut | Tensor", targets: Tensor | None, total: int, device: torch.device
 ) -> _Cut:
     received = value.output if isinstance(value, _Cut) else value
-    leaf = received.detach().to(device, non_blocking=True).requires_grad_(isinstance(value, _Cut))
+    leaf = held(received.detach()).to(device, non_blocking=True).requires_grad_(isinstance(value, _Cut))
     output = run_stage(stage, leaf, device)
     if targets is not None:
         output = functional.mse_loss(output, targets, reduction="sum") / total
@@ -86,6 +86,6 @@ def _forward_cut(
 
 def _backward_cut(cut: _Cut, gradient: Tensor | None) -> Tensor | None:
     if gradient is not None:
-        gradient = gradient.to(cut.output.device, non_blocking=True)
+        gradient = held(gradient).to(cut.output.device, non_blocking=True)
     torch.autograd.backward(cut.output, gradient)
     return cut.leaf.grad
