@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import fake_nvml
 import pytest
+import yaml
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
-from scalecard import devices, host, measure, nvml, preflight, report, runner, schema, specs
+from scalecard import devices, host, measure, normal, nvml, preflight, report, runner, schema, settings, specs
 from scalecard import machine as machines
 from scalecard.devices import CpuDevice
 from scalecard.measure import Rule
@@ -113,6 +115,45 @@ def test_hidden_gpus_do_not_count(install: Install, monkeypatch: pytest.MonkeyPa
     install(box(H100, 8))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-h100-5")
     assert [gpu.uuid for gpu in nvml.visible_gpus()] == ["GPU-h100-3", "GPU-h100-5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,9,1")
+    assert [gpu.uuid for gpu in nvml.visible_gpus()] == ["GPU-h100-0"], "as CUDA, which stops at what is no GPU"
+
+
+def test_gpus_that_this_pytorch_cannot_use_are_refused_by_name(install: Install) -> None:
+    install(box(GTX, 2))
+    many = dataclasses.replace(machines.probe(), gpus=["NVIDIA GeForce GTX 1080 Ti"] * 99)
+    with pytest.raises(
+        ValueError, match=r"^GPU \d+ \(NVIDIA GeForce GTX 1080 Ti, driver 570.86.10\): PyTorch .* cannot"
+    ):
+        devices.refuse_unusable(many)
+    config = yaml.safe_load((machines.ROOT / "config.yaml").read_text())
+    with pytest.raises(settings.InvalidConfig, match="devices = 3: must be at most 2, the GPUs that are here"):
+        settings.resolve({**config, "devices": 3}, check=False)
+
+
+def test_of_many_pairs_of_gpus_the_fastest_and_the_slowest_are_told(
+    install: Install, pretend: Callable[..., Result], tmp_path: Path
+) -> None:
+    """Four links of twelve to each of three others are normal, one is not."""
+    install(box(A100, 4))
+    result = pretend("copy_cost", bytes=[4096, 65536], memory=["pageable"])
+    like = next(r for r in result.records if r.metric == "time" and r.case.get("part") == "matrix")
+    pairs = [
+        dataclasses.replace(
+            like,
+            case={**like.case, "direction": f"device {a} to {b}", "memory": "device", "bytes": 2**30},
+            samples=[2**30 / ((20e9 if (a, b) == (0, 1) else 80e9) + b * 1e8)] * 12,
+            telemetry=[{"count": 12}],
+        )
+        for a, b in itertools.permutations(range(4), 2)
+    ]
+    mesh = dataclasses.replace(result, records=pairs)
+    text = rendered(mesh, tmp_path)
+    assert "It is the slowest of 12." in text
+    assert "It is the fastest of 12 pairs." in text
+    assert "Device 2 to 1, the best" not in text
+    assert {j.verdict for j in normal.judge(mesh) if "Device 0 to 1" not in j.what} == {"normal"}
+    assert [j.verdict for j in normal.judge(mesh) if "Device 0 to 1" in j.what] == ["low"]
 
 
 def test_others_on_the_gpu_are_told_before_measuring_and_refused_when_strict(install: Install) -> None:
@@ -191,6 +232,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Inline)
     monkeypatch.setattr(host, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(devices, "CudaDevice", lambda index: CpuDevice(index, 1))
+    monkeypatch.setattr(devices, "refuse_unusable", lambda machine: None)
 
     def run(name: str, **values: Any) -> Result:
         found = machines.probe()

@@ -165,6 +165,25 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
     return devices[-1] if len(devices) > 1 else None
 
 
+def refuse_unusable(machine: Machine) -> None:
+    """ValueError where PyTorch cannot compute on a GPU that the driver shows: too old a card or driver, or a slice."""
+    for index, name in enumerate(machine.gpus):
+        try:
+            torch.ones(1, device=f"cuda:{index}").add_(1).item()
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__} cannot compute on it:"
+                f" {(str(error).splitlines() or ['no reason given'])[0]} It is built for {' '.join(_architectures())}:"
+                " set CUDA_VISIBLE_DEVICES to the GPUs that it can use, update the driver, or lock a PyTorch built for"
+                " this one (docker/requirements.in, then `make lock`)"
+            ) from error
+
+
+def _architectures() -> list[str]:
+    """What this PyTorch was compiled for, without asking the driver."""
+    return str(torch._C._cuda_getArchFlags() or "no GPU").split()
+
+
 def threads_each(machine: Machine) -> int:
     """Intra-op threads of one CPU worker or rank: its share of the cores."""
     return max(1, machine.cores // machine.num_devices)

@@ -17,16 +17,16 @@ def out_of_memory(told: Callable[[str], None]) -> Iterator[None]:
         told(f"out of memory: {(str(error).splitlines() or [''])[0][:200]}")
 
 
-def guarded(records: Iterable[Record], case: Case, *, metric: str = "time") -> Iterator[Record]:
+def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: str = "s") -> Iterator[Record]:
     """The records of one sweep point, or, where preparing it runs out of memory, one failed record that says so."""
     notes: list[str] = []
     with out_of_memory(notes.append):
         yield from records
     for note in notes:
-        yield Record(case=case, metric=metric, unit="s", status="failed", note=note)
+        yield Record(case=case, metric=metric, unit=unit, status="failed", note=note)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch.OutOfMemoryError is a RuntimeError; the CPU allocator raises a plain one that says 'can't allocate'."""
-    text = str(error)
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+    """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
+    said = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in said)

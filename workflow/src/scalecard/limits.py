@@ -4,7 +4,7 @@ Rates are one way, in GB/s, line rate less encoding, by PCI-SIG and the vendors'
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scalecard import reference
 from scalecard.schema import Record, Result
@@ -27,7 +27,7 @@ class Limit:
 # Packets cost PCIe 5 to 20 % of its line rate. Of NVLink's 450 GB/s NCCL's maintainers expect 370 by a ring. A product
 # of some thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.75, 0.50
-THROUGH_HOST = 0.40  # an all-reduce without NVLink: each byte crosses the root complex, and both ways at once
+THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
 
 
 def of_copy(result: Result, record: Record) -> Limit | None:
@@ -38,8 +38,17 @@ def of_copy(result: Result, record: Record) -> Limit | None:
     spec = reference.gpu_spec(gpus[0]["name"])
     if direction.startswith("within"):
         return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
-    ends = [int(word) for word in direction.split() if word.isdigit()] or [0]  # 'host to device' is GPU 0's
-    return ("host" not in direction and _nvlink(result)) or _pcie(result, record, ends)
+    if not is_pair(direction):
+        return _pcie(result, record, [0])  # the host's copies are GPU 0's
+    if _has_nvlink(result):
+        return _nvlink(result, used=2)
+    pcie = _pcie(result, record, [int(word) for word in direction.split() if word.isdigit()])
+    return pcie and replace(pcie, least=THROUGH_HOST)
+
+
+def is_pair(direction: str) -> bool:
+    """Whether a copy goes from one GPU to another: 'device 0 to 1'."""
+    return direction.startswith("device ") and "host" not in direction
 
 
 def copy_rate(record: Record) -> float:
@@ -52,8 +61,11 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     """The link that bus bandwidth stands beside; between nodes it is the network, whose rate nothing here tells."""
     if record.case.get("nodes"):
         return None
-    nvlink, pcie = _nvlink(result), _pcie(result, record, range(int(str(record.case["devices"]))))
-    return nvlink or (pcie and Limit(pcie.rate, pcie.name, THROUGH_HOST, pcie.advice))
+    used = int(str(record.case["devices"]))
+    if _has_nvlink(result):
+        return _nvlink(result, used)
+    pcie = _pcie(result, record, range(used))
+    return pcie and replace(pcie, least=THROUGH_HOST)
 
 
 def bus_bandwidth(record: Record) -> float:
@@ -75,10 +87,21 @@ def product_rate(record: Record) -> float:
     return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
 
 
-def _nvlink(result: Result) -> Limit | None:
+def _has_nvlink(result: Result) -> bool:
     gpus = result.environment["gpus"]
-    spec = reference.gpu_spec(gpus[0]["name"]) if gpus and gpus[0]["nvlinks"] else None
-    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK) if spec and spec.nvlink_one_way_gbs else None
+    return bool(gpus and gpus[0]["nvlinks"])
+
+
+def _nvlink(result: Result, used: int) -> Limit | None:
+    """None where the vendor's rate is not known: PCIe is no limit then either.
+
+    A GPU's links lead to a switch, or some to each of the others; nothing here tells which: of few GPUs less is normal.
+    """
+    gpus = result.environment["gpus"]
+    spec = reference.gpu_spec(gpus[0]["name"])
+    if not (spec and spec.nvlink_one_way_gbs):
+        return None
+    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK * (used - 1) / max(1, len(gpus) - 1))
 
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:

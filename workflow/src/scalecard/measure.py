@@ -92,8 +92,9 @@ def rounds(
     """Time every variant; the first one is the baseline that the others are compared with.
 
     A variant that runs out of memory is dropped, its Timing says why, and the others go on. With `ranks` a sample is
-    the slowest rank's, and every rank sees the same samples, so all stop in the same round. Where a GPU was slowed down
-    by heat or by its power supply meanwhile, everything is measured once more, and the telemetry says so.
+    the slowest rank's, and every rank sees the same samples, so all stop in the same round; one that alone runs out of
+    memory leaves the others waiting, and is lost like a killed one. Where a GPU was slowed down by heat or by its power
+    supply meanwhile, everything is measured once more, and the telemetry says so.
     """
     bench = _Bench(devices, ranks, clock)
     timings, slowed = _measure(variants, bench, rule)

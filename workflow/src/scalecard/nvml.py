@@ -5,6 +5,7 @@ here fails for a missing fact.
 """
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,11 +70,15 @@ def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
 
 
 def _visible(missing: Missing) -> list[Gpu]:
-    """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID."""
+    """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID.
+
+    As in CUDA, the first name that is none hides those after it; a slice of a GPU (MIG) goes by its own UUID.
+    """
     uuids = [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := missing.ask(f"gpus.{i}", _uuid, i))]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None:
-        uuids = [uuid for name in wanted.split(",") if (uuid := _named(name.strip(), uuids))]
+        named = (_named(name.strip(), uuids) for name in wanted.split(","))
+        uuids = list(itertools.takewhile(bool, named))
     gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids)
     return [Gpu(pynvml.nvmlDeviceGetName(handle), uuid, handle) for uuid, handle in gpus]
 
@@ -82,10 +87,13 @@ def _uuid(index: int) -> str:
     return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
 
 
-def _named(name: str, uuids: list[str]) -> str | None:
+def _named(name: str, uuids: list[str]) -> str:
+    """The UUID, or nothing where there is no such GPU."""
+    if name.startswith("MIG-"):
+        return name
     if name.isdigit():
-        return uuids[int(name)] if int(name) < len(uuids) else None
-    return next((uuid for uuid in uuids if name and uuid.startswith(name)), None)
+        return uuids[int(name)] if int(name) < len(uuids) else ""
+    return next((uuid for uuid in uuids if name and uuid.startswith(name)), "")
 
 
 def visible_gpus() -> list[Gpu]:

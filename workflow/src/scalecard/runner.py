@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from scalecard import host, nodes, nvml, preflight, progress, schema, specs
+from scalecard import devices, host, nodes, nvml, preflight, progress, schema, specs
 from scalecard import machine as machines
 from scalecard.merge import merged
 from scalecard.schema import Record
@@ -96,7 +96,10 @@ def measure(name: str, block: dict[str, Any], machine: machines.Machine) -> Outc
     """What a fresh process does: check the values, measure every case, and keep our own warnings."""
     progress.join(name, quiet=not nodes.here().leads)
     spec = specs.build(name, block)
+    devices.refuse_unusable(machine)
     if spec.devices:
+        if machine.gpus and spec.devices > len(machine.gpus):
+            raise ValueError(f"devices = {spec.devices}: must be at most {len(machine.gpus)}, the GPUs that are here")
         machine = replace(machine, num_devices=spec.devices)
     experiment = importlib.import_module(f"scalecard.experiments.{name}")
     with progress.signs_of_life(name), nvml.session(), warnings.catch_warnings(record=True) as caught:

@@ -65,6 +65,11 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if problems:
         raise InvalidConfig(_message(problems))
     machine = machines.probe()
+    if config["cluster"] == "none" and machine.gpus and (config["devices"] or 0) > len(machine.gpus):
+        count = len(machine.gpus)
+        raise InvalidConfig(
+            _message([f"devices = {config['devices']}: must be at most {count}, the GPUs that are here"])
+        )
     scale = config["scale"]
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"

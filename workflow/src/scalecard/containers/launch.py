@@ -160,7 +160,10 @@ def has_gpus() -> bool:
 
 def why_no_gpus(marker: Marker) -> str:
     """Why the host's GPUs are not to be seen in the image, or nothing where they are."""
-    code = "import torch; assert torch.cuda.device_count(), 'PyTorch sees no GPU in the image'"
+    code = (
+        "import torch; count = torch.cuda.device_count(); assert count, 'PyTorch sees no GPU in the image';"
+        " [torch.ones(1, device=f'cuda:{i}').add_(1).item() for i in range(count)]"
+    )
     argv = command_line(marker, ["python", "-c", code], project=Path.cwd(), writable=[], gpus=True)
     host.lock_file()
     done = subprocess.run(argv, capture_output=True, text=True)

@@ -47,8 +47,9 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
     works, checks = {}, {}
     for dtype, size in wanted:
         case: Case = {"mode": "single", "devices": 1, "dtype": dtype, "size": size, "products": spec.products}
-        if dtype == "tf32" and machine.emulated:
-            yield Record(case=case, metric="time", unit="s", status="skipped", note="TF32 exists on GPUs only")
+        note = _unsupported(dtype, machine, device)
+        if note:
+            yield Record(case=case, metric="time", unit="s", status="skipped", note=note)
             continue
         key = f"{dtype} {size}"
         x = _matrix(device, size, dtype, spec.seed)
@@ -58,6 +59,16 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
     for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
         yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
         yield timing.record(cases[key], checks=checks[key])
+
+
+def _unsupported(dtype: str, machine: Machine, device: Device) -> str:
+    """Why this device has no units for the dtype, or nothing. PyTorch would compute TF32 as float32 in silence."""
+    if dtype == "tf32" and machine.emulated:
+        return "TF32 exists on GPUs only"
+    if dtype == "float32" or device.torch.type == "cpu":
+        return ""
+    found = torch.cuda.get_device_capability(device.torch)
+    return "" if found >= (8, 0) else f"{dtype} needs compute capability 8.0, this GPU has {found[0]}.{found[1]}"
 
 
 def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:

@@ -16,6 +16,7 @@ import torch
 
 from scalecard import measure, progress
 from scalecard.devices import Device, open_devices
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.models import resnet50_stages, toy_stages
 from scalecard.parallel.model import ModelParallel, StageAlone
@@ -48,7 +49,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             )
     with open_devices(machine, min(2, machine.num_devices)) as devices:
         yield from _toy(spec, devices)
-        yield from _resnet50(spec, devices)
+        yield from guarded(_resnet50(spec, devices), {"model": "resnet50"})
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from scalecard import measure, progress
 from scalecard.devices import Device, empty_cache, open_devices
+from scalecard.failures import guarded
 from scalecard.machine import Machine
 from scalecard.meeting import Layout
 from scalecard.models import resnet50_stages
@@ -66,7 +67,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         small = Workload(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
         progress.doing("proving equality in float64")
         expected = [p.detach().cpu() for p in reference(small, devices[0], spec.check_steps)]
-        yield from _in_process(spec, devices, small, expected)
+        yield from guarded(_in_process(spec, devices, small, expected), {"implementation": "in one process"})
     empty_cache()
     progress.doing("torch.distributed.pipelining on two ranks")
     lost: Case = {"implementation": "torch.distributed.pipelining"}
@@ -92,6 +93,7 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: li
     cases: dict[str, Case] = {}
     checks: dict[str, list[Check]] = {}
     models: dict[str, ModelParallel] = {}
+    inputs = {last: one_hot_images(load, devices[0].torch, devices[last].torch) for last in (0, 1)}
 
     def add(
         key: str, implementation: str, strategy: type[ModelParallel], used: list[Device], size: int, step: Step
@@ -99,7 +101,7 @@ def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: li
         if implementation not in models:
             stages = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
             models[implementation] = strategy(stages, used, lr=spec.lr)
-        works[key] = partial(step, models[implementation], *one_hot_images(load, used[0].torch, used[-1].torch))
+        works[key] = partial(step, models[implementation], *inputs[used[-1].index])
         cases[key] = {"implementation": implementation, "split_size": size, "batch_size": spec.batch_size}
         cases[key]["image_size"] = spec.image_size
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scalecard.devices import Device
+from scalecard.failures import guarded
 from scalecard.models import freeze_batch_norm, resnet50_stages
 from scalecard.parallel.model import ModelParallel
 from scalecard.schema import Case, Record
@@ -59,17 +60,27 @@ def reference(load: Workload, device: Device, num_steps: int) -> list[Tensor]:
 
 
 def peak_memory(runs: Iterable[tuple[Case, Callable[[], object], Sequence[Device]]]) -> Iterator[Record]:
-    """One record a case and device: the most bytes torch held there during one call. One skipped record on CPUs."""
+    """One record a case and device: the most bytes that one call needs there besides what lay there before it.
+
+    Parameters and inputs lie there before; activations, gradients and buffers come. One skipped record on CPUs.
+    """
     for case, work, devices in runs:
         if devices[0].torch.type == "cpu":
             note = "CPU workers share the host's memory: there is no peak of one device"
             yield Record(case={"model": "resnet50"}, metric="peak_memory", unit="B", status="skipped", note=note)
             return
-        used = {device.index: device for device in devices}.values()
-        for device in used:
-            torch.cuda.reset_peak_memory_stats(device.torch)
-        work()
-        for device in used:
-            device.synchronize()
-            peak = float(torch.cuda.max_memory_allocated(device.torch))
-            yield Record(case={**case, "device": device.index}, metric="peak_memory", unit="B", samples=[peak])
+        yield from guarded(_peaks(case, work, devices), case, metric="peak_memory", unit="B")
+
+
+def _peaks(case: Case, work: Callable[[], object], devices: Sequence[Device]) -> Iterator[Record]:
+    used = {device.index: device for device in devices}.values()
+    before = {}
+    for device in used:
+        device.synchronize()
+        before[device.index] = torch.cuda.memory_allocated(device.torch)
+        torch.cuda.reset_peak_memory_stats(device.torch)
+    work()
+    for device in used:
+        device.synchronize()
+        peak = float(torch.cuda.max_memory_allocated(device.torch) - before[device.index])
+        yield Record(case={**case, "device": device.index}, metric="peak_memory", unit="B", samples=[peak])

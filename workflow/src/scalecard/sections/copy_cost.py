@@ -1,8 +1,10 @@
 """What does it cost to move data between host and devices, and what can hide it?
 
-Left: the textbook's three steps. Where copies overlap with computing, the last bar is not the sum of the first two.
+Left: the textbook's three steps, and the copies on a stream of their own. "Non-blocking" is the textbook's third: its
+copies wait in the computing stream and gain only from pinned memory; "overlapped" need not be the sum of both.
 Right: rate of one copy over its size, for every direction, kind of memory and call; small copies cost latency, large
-ones the link. Whiskers and bands hold the middle half of the samples.
+ones the link. Of many pairs of GPUs the fastest and the slowest are drawn. Whiskers and bands hold the middle half of
+the samples.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard import limits, units
-from scalecard.schema import Result
+from scalecard.schema import Record, Result
 from scalecard.sections import Finding, charts, words
 
 
@@ -23,6 +25,8 @@ def plot(results: Sequence[Result]) -> Figure:
     charts.bars(steps, y="step", axes=left)
     left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
     matrix = words.frame(results, "time", "direction", "memory", "call", "bytes", part="matrix")
+    telling = {d for result in results for d in _telling(result.select("time", part="matrix"))}
+    matrix = matrix[matrix["direction"].isin(telling)]
     passes = 1 + matrix["direction"].str.startswith("within")  # within a device every byte is read and written
     matrix["value"] = passes * matrix["bytes"] / matrix["value"] / 1e9
     matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
@@ -45,16 +49,32 @@ def published(result: Result) -> dict[str, float]:
     steps = {
         "time_compute_only": "compute",
         "time_copy_after_compute": "copy",
-        "time_compute_and_copy_nonblocking": "overlapped",
+        "time_compute_and_copy_nonblocking": "non-blocking",
     }
     ours = {metric: result.find("time", part="textbook", step=step) for metric, step in steps.items()}
     return {metric: record.median for metric, record in ours.items() if record}
 
 
+def _telling(records: Sequence[Record]) -> dict[str, str]:
+    """The directions, each with a remark: all, but of many pairs of GPUs the fastest and the slowest at one size."""
+    rates = {}
+    for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
+        mine = [r for r in records if r.case["direction"] == direction]
+        rates[direction] = max(limits.copy_rate(r) for r in words.largest(mine, "bytes"))
+    pairs = sorted((d for d in rates if limits.is_pair(d)), key=lambda d: rates[d])
+    if len(pairs) <= 2:
+        return dict.fromkeys(rates, "")
+    remarks = {
+        pairs[-1]: f" It is the fastest of {len(pairs)} pairs.",
+        pairs[0]: f" It is the slowest of {len(pairs)}.",
+    }
+    return {d: remarks.get(d, "") for d in rates if d in remarks or d not in pairs}
+
+
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     records = result.select("time", part="matrix")
-    for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
+    for direction, remark in _telling(records).items():
         best = max((r for r in records if r.case["direction"] == direction), key=limits.copy_rate)
         limit, reached = limits.of_copy(result, best), limits.copy_rate(best)
         share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
@@ -62,7 +82,7 @@ def _rates(result: Result) -> list[Finding]:
         call = str(best.case["call"]).replace("_", "-")
         text = (
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
-            f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}."
+            f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
         found.append(Finding(text=text, headline=f"{reached:.3g} GB/s {direction}", priority=18 if not found else 35))
     return found

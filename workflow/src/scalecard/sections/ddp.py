@@ -108,7 +108,10 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
 
 
 def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
-    """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds."""
+    """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds.
+
+    Without synchronising DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
+    """
     options = _options(result, model, nodes)
     if not set(APART) <= set(options):
         return []
@@ -117,7 +120,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     hidden = 1 - exposed / reduce.median
     text = (
         f"Of {model}'s communication{words.over_nodes(nodes)} ({words.time(reduce)} alone),"
-        f" {units.seconds(max(0.0, exposed))} a step is exposed beside backward: "
+        f" {units.seconds(max(0.0, exposed))} a step is exposed, buffers' broadcast included: "
     )
     text += f"{hidden:.0%} is hidden.".replace("%", " %") if hidden > 0 else "none of it is hidden."
     return [Finding(text=text, priority=24)]

@@ -71,7 +71,8 @@ def _memory(result: Result) -> list[Finding]:
     if not (single and cut):
         return []
     peaks = " and ".join(units.count_bytes(record.median) for record in cut)
-    text = f"Peak memory is {peaks} on the two devices, against {units.count_bytes(single.median)} on one."
+    whole = units.count_bytes(single.median)
+    text = f"Besides parameters and inputs a step needs at most {peaks} on the two devices, against {whole} on one."
     return [Finding(text=text, priority=36)]
 
 
