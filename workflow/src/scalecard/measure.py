@@ -180,18 +180,22 @@ class _Bench:
     clock: Clock
 
     def block(self, work: Work, iterations: int) -> tuple[float, float]:
-        """Seconds a call until all are enqueued, and until every device is done."""
+        """Seconds until the first call is enqueued, and seconds a call until every device is done.
+
+        Later calls may have to wait until there is room in a GPU's launch queue.
+        """
         self.synchronize()
         self.ranks.barrier()
         start = self.clock()
-        for _ in range(iterations):
-            kept = work()  # keeps the last result alive until it is complete
+        kept = work()  # keeps the last result alive until it is complete
         enqueued = self.clock()
+        for _ in range(iterations - 1):
+            kept = work()
         self.synchronize()
         end = self.clock()
         del kept
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
-        return enqueue / iterations, completion / iterations
+        return enqueue, completion / iterations
 
     def sample(self, work: Work, timing: Timing, watch: telemetry.Watch | None) -> None:
         """One block of a variant into its timing; the energy counter is read outside the timed region."""
