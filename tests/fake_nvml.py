@@ -23,6 +23,7 @@ class Board:
     pcie: tuple[int, int] = (4, 4)  # generation now and at most
     width: tuple[int, int] = (16, 16)
     nvlinks: int = 0
+    exclusive: bool = False
     power_limit: int = 400_000
     clock: int = 1980
     ecc: bool | None = True
@@ -140,6 +141,10 @@ class FakeNvml:
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
         return self._board(handle).reasons
+
+    def nvmlDeviceGetComputeMode(self, handle: int) -> int:
+        board = self._board(handle)
+        return int(pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if board.exclusive else pynvml.NVML_COMPUTEMODE_DEFAULT)
 
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
         return SimpleNamespace(gpu=self._board(handle).utilisation)

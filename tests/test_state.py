@@ -126,9 +126,8 @@ def test_gpus_that_this_pytorch_cannot_use_are_refused_by_name(install: Install)
         ValueError, match=r"^GPU \d+ \(NVIDIA GeForce GTX 1080 Ti, driver 570.86.10\): PyTorch .* cannot"
     ):
         devices.refuse_unusable(many)
-    config = yaml.safe_load((machines.ROOT / "config.yaml").read_text())
     with pytest.raises(settings.InvalidConfig, match="devices = 3: must be at most 2, the GPUs that are here"):
-        settings.resolve({**config, "devices": 3}, check=False)
+        settings.resolve({**yaml.safe_load((machines.ROOT / "config.yaml").read_text()), "devices": 3}, check=False)
 
 
 def test_of_many_pairs_of_gpus_the_fastest_and_the_slowest_are_told(
@@ -159,12 +158,13 @@ def test_of_many_pairs_of_gpus_the_fastest_and_the_slowest_are_told(
 def test_others_on_the_gpu_are_told_before_measuring_and_refused_when_strict(install: Install) -> None:
     boards = box(H100, 2)
     boards[1].processes = [(1, 3 * GIB), (os.getpid(), GIB)]
-    boards[0].utilisation = 40
+    boards[0].utilisation, boards[1].exclusive = 40, True
     install(boards)
     found = preflight.disturbances(cores=1000)
     assert found == [
         "GPU 0 was 40 % busy before the measurement",
         "another process used GPU 1 before the measurement (3072 MiB of its memory)",
+        "GPU 1 admits one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` admits more",
     ]
     with pytest.raises(preflight.Disturbed, match=r"strict = true .*GPU 1"):
         preflight.check(1000, strict=True)

@@ -198,6 +198,12 @@ def num_others(gpu: Gpu, ours: Callable[[int], bool]) -> int:
     return sum(not ours(process.pid) for process in Missing().ask("others", _processes, gpu.handle) or [])
 
 
+def admits_one_process(gpu: Gpu) -> bool:
+    """Whether an administrator has set the card's compute mode so."""
+    mode = Missing().ask("compute mode", pynvml.nvmlDeviceGetComputeMode, gpu.handle)
+    return bool(mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+
+
 def utilisation(gpu: Gpu) -> float | None:
     """The share of the last moments (the driver's own window, under a second) in which a kernel ran, 0 to 1."""
     rates = Missing().ask("utilisation", pynvml.nvmlDeviceGetUtilizationRates, gpu.handle)

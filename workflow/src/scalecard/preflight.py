@@ -30,6 +30,10 @@ def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
         found.append(f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)")
     if used is not None and used > BUSY_GPU:
         found.append(f"GPU {index} was {used:.0%} busy before the measurement".replace("%", " %"))
+    if nvml.admits_one_process(gpu):
+        found.append(
+            f"GPU {index} admits one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` admits more"
+        )
     return found
 
 

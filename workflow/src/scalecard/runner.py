@@ -5,19 +5,21 @@ import importlib
 import multiprocessing
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from scalecard import devices, host, nodes, nvml, preflight, progress, schema, specs
 from scalecard import machine as machines
 from scalecard.merge import merged
 from scalecard.schema import Record
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ def run(
     environment = machines.environment(machine)
     with machine_lock(), nodes.meeting_point(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        if machine.gpus:
+            _in_a_fresh_process(name, devices.refuse_unusable, machine)  # a process of its own leaves no CUDA context
         started = _now()
         outcomes = list(_outcomes(name, block, machine))
         finished = _now()
@@ -84,19 +88,22 @@ def _outcomes(name: str, block: dict[str, Any], machine: machines.Machine) -> It
     for number in range(1, num_processes + 1):
         if num_processes > 1:
             progress.doing(f"process {number} of {num_processes}")
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, context, initializer=host.die_with, initargs=(os.getpid(),)) as fresh:
-            try:
-                yield fresh.submit(measure, name, block, machine).result()
-            except BrokenProcessPool as error:
-                raise ProcessLost(f"{name}: the measuring process was killed; run the workflow again") from error
+        yield _in_a_fresh_process(name, measure, name, block, machine)
+
+
+def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=host.die_with, initargs=(os.getpid(),)) as fresh:
+        try:
+            return fresh.submit(work, *args).result()
+        except BrokenProcessPool as error:
+            raise ProcessLost(f"{name}: the measuring process was killed; run the workflow again") from error
 
 
 def measure(name: str, block: dict[str, Any], machine: machines.Machine) -> Outcome:
     """What a fresh process does: check the values, measure every case, and keep our own warnings."""
     progress.join(name, quiet=not nodes.here().leads)
     spec = specs.build(name, block)
-    devices.refuse_unusable(machine)
     if spec.devices:
         if machine.gpus and spec.devices > len(machine.gpus):
             raise ValueError(f"devices = {spec.devices}: must be at most {len(machine.gpus)}, the GPUs that are here")
