@@ -171,17 +171,13 @@ def refuse_unusable(machine: Machine) -> None:
         try:
             torch.ones(1, device=f"cuda:{index}").add_(1).item()
         except (RuntimeError, AssertionError) as error:
+            why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
+            built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
             raise ValueError(
-                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__} cannot compute on it:"
-                f" {(str(error).splitlines() or ['no reason given'])[0]} It is built for {' '.join(_architectures())}:"
-                " set CUDA_VISIBLE_DEVICES to the GPUs that it can use, update the driver, or lock a PyTorch built for"
-                " this one (docker/requirements.in, then `make lock`)"
+                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__}, built for {built},"
+                f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
+                " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
             ) from error
-
-
-def _architectures() -> list[str]:
-    """What this PyTorch was compiled for, without asking the driver."""
-    return str(torch._C._cuda_getArchFlags() or "no GPU").split()
 
 
 def threads_each(machine: Machine) -> int:
