@@ -10,7 +10,7 @@ for experiment, block in SETTINGS.blocks.items():
             module=f"workflow/src/scalecard/experiments/{experiment}.py",
             library=settings.measuring_sources(),
         output:
-            json=f"{HERE}/{experiment}.json",
+            json=update(f"{HERE}/{experiment}.json"),  # what was measured stays until there is a new one
         log:
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
         resources:
