@@ -91,5 +91,18 @@ def test_snakemake_shows_one_error_and_no_traceback_before_any_job(project: Path
     assert "experiments.allreduce.bites: unknown key - did you mean 'bytes'?" in done.stdout
     assert "Traceback" not in done.stdout
     assert "rule " not in done.stdout
+    bad.write_text(
+        json.dumps({"measure": {"quick": {"presision": 1}}, "experiments": {"ddp": {"models": ["vgg"], "lr": "fast"}}})
+    )
+    done = snakemake(project, "--configfile", "bad.yaml", "--config", "scale=quick")
+    problems = done.stdout.split("config.yaml is not valid:")[1].splitlines()[1:4]
+    assert {line.split(":")[0].strip() for line in problems} == {
+        "measure.presision",
+        'experiments.ddp.models.0 = "vgg"',
+        'experiments.ddp.lr = "fast"',
+    }, "what all share once, what is shadowed at this scale too"
+    assert done.stdout.count("did you mean 'precision'?") == 1
     done = snakemake(project, "--config", "devices=0")
     assert "devices: 0 is less than the minimum of 1" in done.stdout
+    done = snakemake(project, "--config", "devices=999")
+    assert "devices = 999: must be at most" in done.stdout

@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     probe = commands.add_parser("probe", help="print what this machine is, as JSON")
     probe.add_argument("--output", type=Path, help="write machine.json for a cluster whose nodes are all like this one")
     check = commands.add_parser("check", help="check the experiments' blocks of a configuration")
-    check.add_argument("blocks", type=json.loads, help="JSON: experiment name to its merged block")
+    check.add_argument("scales", type=json.loads, help="JSON: scale to experiment name to its merged block")
     container = commands.add_parser("container", help="make or find the image, and write its marker")
     container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
     container.add_argument("--shared", action="store_true", help="for other nodes: of auto's engines only Apptainer")
@@ -81,14 +81,16 @@ def _probe(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from scalecard import specs
 
-    problems = []
-    for name, block in args.blocks.items():
-        try:
-            specs.build(name, block)
-        except ValueError as error:
-            problems.append(str(error))
-    if problems:
-        raise ValueError("\n".join(problems))
+    told: dict[str, set[str]] = {}
+    for blocks in args.scales.values():
+        for name, block in blocks.items():
+            try:
+                specs.build(name, block)
+            except ValueError as error:
+                for line in str(error).splitlines():
+                    told.setdefault(line.removeprefix(f"experiments.{name}."), set()).add(line)
+    if told:  # what is wrong with a value that several share is told once
+        raise ValueError("\n".join(lines.pop() if len(lines) == 1 else problem for problem, lines in told.items()))
 
 
 def _container(args: argparse.Namespace) -> None:
@@ -163,7 +165,7 @@ def _compare(args: argparse.Namespace) -> int:
 
     if not 0 <= args.margin < 1:
         raise ValueError(f"--margin {args.margin:g}: must be a fraction from 0 to below 1, as 0.02 for 2 %")
-    found = compare.compare(sources.find(args.a), sources.find(args.b), margin=args.margin)
+    found = compare.compare(sources.find(args.a), sources.find(args.b), margin=args.margin, names=(args.a, args.b))
     print(compare_views.as_json(found) if args.json else compare_views.as_text(found))
     if args.html:
         schema.write_atomically(args.html, compare_views.as_html(found))

@@ -26,6 +26,7 @@ SOURCES = Path("workflow/src/scalecard")
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 CHECKED = Path(".snakemake/scalecard-checked")
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
+SCALES = ("full", "quick")
 DEFAULT_MINUTES = 60
 REPORTING = ("report.py", "tables.py", "state.py", "normal.py", "compare.py", "compare_views.py", "pages.py")
 NOT_MEASURING = {
@@ -65,18 +66,18 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if problems:
         raise InvalidConfig(_message(problems))
     machine = machines.probe()
-    if config["cluster"] == "none" and machine.gpus and (config["devices"] or 0) > len(machine.gpus):
-        count = len(machine.gpus)
-        raise InvalidConfig(
-            _message([f"devices = {config['devices']}: must be at most {count}, the GPUs that are here"])
-        )
+    most = len(machine.gpus) or max(machine.cores, machines.MAX_CPU_DEVICES)
+    if config["cluster"] == "none" and (config["devices"] or 0) > most:
+        what = "the GPUs that are here" if machine.gpus else "without GPUs, on this number of cores"
+        raise InvalidConfig(_message([f"devices = {config['devices']}: must be at most {most}, {what}"]))
     scale = config["scale"]
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
-    blocks = {name: merged_block(config, name, scale) for name in config["experiments"]}
+    scales = {each: {name: merged_block(config, name, each) for name in config["experiments"]} for each in SCALES}
+    blocks = scales[scale]
     minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
     if check:
-        _check_blocks(blocks)
+        _check_blocks(scales)  # both, or a value of the other one would be wrong without a word
     platform = machine.slug if config["platform"] == "auto" else config["platform"]
     return Settings(
         platform=platform,
@@ -134,8 +135,8 @@ def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
 
 
-def _check_blocks(blocks: dict[str, Any]) -> None:
-    text = json.dumps(blocks)
+def _check_blocks(scales: dict[str, Any]) -> None:
+    text = json.dumps(scales)
     key = hashlib.sha256(text.encode() + b"".join(Path(p).read_bytes() for p in all_sources())).hexdigest()
     if CHECKED.exists() and CHECKED.read_text() == key:
         return

@@ -61,9 +61,12 @@ def build(name: str, block: dict[str, Any]) -> Any:
 
 
 def _lines(name: str, spec: type, error: pydantic.ValidationError) -> Iterator[str]:
-    known = [f.name for f in fields(spec)]
-    for problem in error.errors(include_url=False):
+    problems = error.errors(include_url=False)
+    for problem in problems:
         path = [part for part in problem["loc"] if isinstance(part, str | int) and "[" not in str(part)]
+        if problem["type"] == "too_short" and any(other["loc"][:-1] == problem["loc"] for other in problems):
+            continue  # short for want of the values that are wrong themselves
+        known = [f.name for f in fields(Rule if path[:-1] == ["measure"] else spec)]
         key = ".".join(["experiments", name, *map(str, path)])
         if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             yield f"{key}: unknown key{_did_you_mean(str(path[-1]), known)}"
