@@ -52,6 +52,7 @@ class Comparison:
     rows: list[Row]
     only: dict[str, int]
     changes: list[str]
+    warnings: list[tuple[str, str]]
 
     def count(self, verdict: str) -> int:
         return sum(row.verdict == verdict for row in self.rows)
@@ -62,8 +63,10 @@ class Comparison:
         return all(len(r.processes) > 1 for row in self.rows if row.ratio for r in (row.old, row.new))
 
 
-def compare(old: Sequence[Result], new: Sequence[Result], *, margin: float = MARGIN) -> Comparison:
-    """Compare two platforms' results. ValueError where they have no case in common."""
+def compare(
+    old: Sequence[Result], new: Sequence[Result], *, margin: float = MARGIN, names: Sequence[str] = ("A", "B")
+) -> Comparison:
+    """Compare two platforms' results; `names` tell two of one label apart. ValueError where no case is in common."""
     mine, theirs = ({r.experiment: r for r in results} for results in (old, new))
     rows = [row for name in mine if name in theirs for row in _rows(mine[name], theirs[name], margin)]
     if not rows:
@@ -71,13 +74,26 @@ def compare(old: Sequence[Result], new: Sequence[Result], *, margin: float = MAR
     a, b = (sum(len(_timed(r)) for r in results) for results in (old, new))
     order = {verdict: place for place, verdict in enumerate(VERDICTS)}
     return Comparison(
-        old=old[0].platform,
-        new=new[0].platform,
+        old=old[0].platform if old[0].platform != new[0].platform else names[0],
+        new=new[0].platform if old[0].platform != new[0].platform else names[1],
         margin=margin,
         rows=sorted(rows, key=lambda row: (order[row.verdict], -(row.ratio.value if row.ratio else 0))),
         only={"A": a - len(rows), "B": b - len(rows)},
         changes=changes(old[0].environment, new[0].environment),
+        warnings=[
+            *warnings("A", [r for r in old if r.experiment in theirs]),
+            *warnings("B", [r for r in new if r.experiment in mine]),
+        ],
     )
+
+
+def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """What was said while the side's results were measured, each text once, with the names of the experiments."""
+    said: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            said.setdefault(warning, []).append(result.experiment)
+    yield from ((side, f"{warning} ({', '.join(names)})") for warning, names in said.items())
 
 
 def _contents(results: Sequence[Result]) -> str:

@@ -42,6 +42,7 @@ def notes(comparison: Comparison) -> list[str]:
             f" known there, and only a difference beyond {units.percent(MARGIN_OF_ONE_PROCESS)} is called one. Set"
             " measure.processes to 3 or more to tell smaller ones."
         )
+    said += [f"{side} was measured with a warning: {warning}." for side, warning in comparison.warnings]
     for side, number in comparison.only.items():
         if number:
             said.append(f"{number} cases are only in {side}.")
@@ -92,6 +93,7 @@ def _json_row(row: Row) -> dict[str, Any]:
 def as_html(comparison: Comparison) -> str:
     return pages.render(
         "compare.html.j2",
+        title=f"{comparison.new} against {comparison.old}",
         headline=headline(comparison),
         notes=notes(comparison),
         head=HEAD,

@@ -143,7 +143,10 @@ def _run_rounds(
             return ""
         done = len(timings[alive[0]].completion)
         reason = _limit(done, elapsed, rule, len(alive))
-        progress.detail(f"round {done}, at most {max(0.0, rule.max_seconds * len(alive) - elapsed):.0f} s more")
+        left = rule.max_seconds * len(alive) - elapsed
+        progress.detail(
+            f"round {done}" + (f", at most {left:.0f} s more" if left > 0 else ", until it has an interval")
+        )
         if not reason and done >= next_check:
             next_check = math.ceil(done * 1.25)
             reason = _precise([timings[name].completion for name in alive], elapsed, rule)
@@ -180,22 +183,18 @@ class _Bench:
     clock: Clock
 
     def block(self, work: Work, iterations: int) -> tuple[float, float]:
-        """Seconds until the first call is enqueued, and seconds a call until every device is done.
-
-        Later calls may have to wait until there is room in a GPU's launch queue.
-        """
+        """Seconds a call until all are enqueued, and until every device is done."""
         self.synchronize()
         self.ranks.barrier()
         start = self.clock()
-        kept = work()  # keeps the last result alive until it is complete
+        for _ in range(iterations):
+            kept = work()  # keeps the last result alive until it is complete
         enqueued = self.clock()
-        for _ in range(iterations - 1):
-            kept = work()
         self.synchronize()
         end = self.clock()
         del kept
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
-        return enqueue, completion / iterations
+        return enqueue / iterations, completion / iterations
 
     def sample(self, work: Work, timing: Timing, watch: telemetry.Watch | None) -> None:
         """One block of a variant into its timing; the energy counter is read outside the timed region."""

@@ -69,12 +69,16 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
     return {
         "machine": from_facts(current[0].environment["machine"]).describe(),
         "platform": current[0].platform,
-        "when": max(r.finished for r in current)[:16].replace("T", " ") + " UTC",
+        "when": _minute(max(r.finished for r in current)) + " UTC",
         "emulated": current[0].emulated,
         "counts": {status: sum(r.status == status for r in records) for status in ("ok", "skipped", "failed")},
-        "warnings": list(dict.fromkeys(w for r in current for w in r.warnings)),
+        "warnings": [text for _, text in compare.warnings("", current)],
         "num_experiments": len(current),
     }
+
+
+def _minute(moment: str) -> str:
+    return moment[:16].replace("T", " ")
 
 
 def _leading(current: Sequence[Result]) -> list[tuple[str, Finding]]:
@@ -208,9 +212,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "locked software": machine["software"],
             "commit": ", ".join(commits),
             **facts,
-            "measured": f"{min(r.started for r in own)[:16]} to {max(r.finished for r in own)[:16]} UTC".replace(
-                "T", " "
-            ),
+            "measured": f"{_minute(min(r.started for r in own))} to {_minute(max(r.finished for r in own))} UTC",
         },
         "gpus": environment["gpus"],
         "missing": environment["missing"],

@@ -141,11 +141,17 @@ def autocorrelation(samples: Sequence[float]) -> float:
     return 0.0 if math.isnan(found) else found
 
 
+def _drifts(samples: Sequence[float], level: float) -> bool:
+    """Whether the halves differ by more than their scatter explains (Mann and Whitney's test)."""
+    half = len(samples) // 2
+    return bool(stats.mannwhitneyu(samples[:half], samples[-half:]).pvalue < level)
+
+
 def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
     """In plain words, why the interval within a process is too narrow: samples that drift or follow one another."""
     long = [samples for samples in processes if len(samples) >= FEWEST_TO_DOUBT]
     said = []
-    drifts = [drift(samples) for samples in long]
+    drifts = [drift(samples) for samples in long if _drifts(samples, 0.01 / len(long))]
     worst = max(drifts, key=lambda value: abs(math.log(value)), default=1.0)
     if abs(math.log(worst)) > NOTABLE_DRIFT:
         change = "slower" if worst > 1 else "faster"

@@ -9,7 +9,7 @@ from scalecard.schema import Case, Check, Record
 
 @dataclass(kw_only=True)
 class Timing:
-    """The samples of one variant, one a round: seconds until its first call is enqueued, and a call until complete."""
+    """The samples of one variant, one a round: seconds a call until enqueued, and until complete."""
 
     rounds_id: str
     iterations: int = 1

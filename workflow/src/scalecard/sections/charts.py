@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.axis import Axis
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from scalecard import units
 from scalecard.sections import style
@@ -52,6 +53,7 @@ def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
         ax=axes,
         legend=_several(data),
     )
+    axes.locator_params(axis="x", nbins=4)  # times have long labels
     legend(axes)
 
 
@@ -106,6 +108,12 @@ def ticks(axes: Axes, values: Sequence[float], *, every: int = 1) -> None:
     """Ticks of a logarithmic axis at the values measured (or at every second one), and nowhere else."""
     axes.set_xticks(list(values)[::every], [f"{value:g}" for value in values][::every])
     axes.set_xticks([], minor=True)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """20 and 30 on a logarithmic axis, and not 2 x 10^1."""
+    axis.set_major_formatter(ScalarFormatter())
+    axis.set_minor_formatter(ScalarFormatter())
 
 
 def byte_ticks(axes: Axes, values: Sequence[int]) -> None:

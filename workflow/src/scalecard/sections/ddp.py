@@ -30,6 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
         left.plot(counts, ideal, ":", color=style.colour("ideal"), label="ideal")
     charts.legend(left)
     left.set(xlabel="ranks", ylabel="samples/s", title="scaling", yscale="log")
+    charts.plain_numbers(left.yaxis)
     left.set_xticks(sorted(scaling["devices"].unique()))
     charts.intervals(_relative(results), axes=right)
     right.set(xlabel="time relative to the default", ylabel="", title=f"options, {results[0].spec['models'][-1]}")
@@ -116,6 +117,10 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     if not set(APART) <= set(options):
         return []
     sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
+    ratio = sync.over(alone)
+    if ratio.verdict == "unclear":
+        text = f"{model}'s step with and without communication{words.over_nodes(nodes)} cannot be told apart here"
+        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", priority=24)]
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
@@ -134,7 +139,7 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
     text = (
         words.versus(
-            f"The best option for {model}{words.over_nodes(nodes)}, {name},",
+            f"The best option besides accumulation for {model}{words.over_nodes(nodes)}, {name},",
             best.over(options["default"]),
             "DDP's defaults",
         )

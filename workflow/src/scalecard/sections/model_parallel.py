@@ -54,13 +54,13 @@ def _stages(result: Result) -> list[Record]:
 
 
 def _balance(result: Result) -> list[Finding]:
-    """The bound that the cut itself sets: sum over maximum of the stages' times."""
-    times = [record.median for record in _stages(result)]
-    if len(times) < 2:
+    """The bound that the cut itself sets: no pipeline over it is faster than its slower stage."""
+    times, single = [record.median for record in _stages(result)], _strategy(result, "single device")
+    if len(times) < 2 or single is None:
         return []
     text = (
-        f"The stages take {units.seconds(times[0])} and {units.seconds(times[1])}, so no pipeline over this cut can be"
-        f" more than {sum(times) / max(times):.2f}x as fast as one device."
+        f"The stages take {units.seconds(times[0])} and {units.seconds(times[1])}, one device {words.time(single)}: no"
+        f" pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device."
     )
     return [Finding(text=text, priority=28)]
 

@@ -19,6 +19,7 @@ from scalecard.sections import Finding, charts, style, words
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
+TRUSTED = 0.10  # largest error of the ideal curve on points that it was not fitted to
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -90,15 +91,23 @@ def findings(results: Sequence[Result]) -> list[Finding]:
     runs = [r for r in result.select("time") if r.case["implementation"] not in LINES]
     if not (single and plain and runs):
         return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
-    best = min(runs, key=lambda r: r.median)
+    best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
     gain = words.times(best, single)
     text = (
-        f"Pipelining with split size {size} ({name}) is {gain} as fast as one device and"
+        f"The best pipeline, {name} with split size {size}, is {gain} as fast as one device and"
         f" {words.times(best, plain)} as fast as plain model parallelism: {words.time(best)} a batch."
     )
+    whole = min(single, plain, key=lambda r: r.median)
+    if best.over(whole).verdict == "slower":
+        text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} takes less."
     found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
-    return [*found, *_textbook(result, single, runs), *_ideal(result)]
+    return [*found, *_textbook(result, single, _split(runs)), *_ideal(result)]
+
+
+def _split(runs: list[Record]) -> list[Record]:
+    """Those with more than one micro-batch."""
+    return [r for r in runs if r.case["split_size"] != r.case["batch_size"]]
 
 
 def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Finding]:
@@ -123,9 +132,13 @@ def _ideal(result: Result) -> list[Finding]:
         return []
     text = (
         f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {fit.held_out_error:.0%}"
-        f" on the others; it puts the overhead of a micro-batch at {units.seconds(max(0.0, fit.overhead))} and the"
-        f" best split size at {fit.best_split:.1f}."
+        " on the others"
     ).replace("%", " %")
+    if fit.held_out_error <= TRUSTED:
+        text += f": a micro-batch costs {units.seconds(max(0.0, fit.overhead))} besides, and split size"
+        text += f" {fit.best_split:.1f} is best."
+    else:
+        text += ", too much to tell the best split size by it."
     return [Finding(text=text, priority=37)]
 
 
