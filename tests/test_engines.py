@@ -80,7 +80,7 @@ def test_an_engine_asked_for_by_name_must_answer(fake: Fake) -> None:
     ("says", "advice"),
     [
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "make lock"),
-        ("write /var/tmp/layer: no space left on device", "the disk is full"),
+        ("COPY {Env:[LOCK_HASH=1]}: write /var/tmp/layer: no space left on device", "the disk is full"),
         ("dial tcp: lookup registry: Temporary failure in name resolution", "container.base_image"),
         ("something new", "see the whole log above"),
     ],

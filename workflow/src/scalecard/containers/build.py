@@ -18,7 +18,10 @@ SIF = CONTEXT / "scalecard.sif"
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (
-    (("do not match the hashes", "hash"), "the lock and what the package index serves differ: run `make lock`"),
+    (
+        ("do not match the hashes", "hashes are required"),
+        "the lock and what the package index serves differ: run `make lock`",
+    ),
     (("no space left",), "the disk is full: the image needs about 7 GB, and building it as much again"),
     (
         (
