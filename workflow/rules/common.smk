@@ -1,4 +1,4 @@
-# What the other rules share: the checked configuration, this machine's platform, and the lists of sources.
+# What the other rules share: the checked configuration, this machine's platform, and functions that name inputs.
 import json
 import os
 import shlex
@@ -9,8 +9,10 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
-from scalecard import leftovers, pods, settings
-from scalecard.containers import marker
+from scalecard.jobs import inputs, kubernetes_pods, slurm_leftovers, source_code
+from scalecard.jobs.config import InvalidConfig, resolve
+from scalecard.jobs.containers import marker
+from scalecard.jobs.machine_file import write_machine
 
 
 # On a cluster these run where the workflow was started; without one every job does.
@@ -32,31 +34,32 @@ resource_scopes:
 
 
 try:
-    SETTINGS = settings.resolve(config, check=workflow.is_main_process)
+    SETTINGS = resolve(config, check=workflow.is_main_process)
     HERE = f"results/{SETTINGS.platform}"
     if workflow.is_main_process and SETTINGS.cluster == "none":
-        settings.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
-except settings.InvalidConfig as error:
+        write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
+except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
-    leftovers.wait(sys.argv)
+    slurm_leftovers.wait(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
-    pods.complete_all()
+    kubernetes_pods.complete_all()
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
-# Snakemake itself runs them in a container. What is set here, unlike params, makes nothing run again.
+# Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,
+# what is set here makes nothing run again.
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH;'
     " set -u;"
     f" export SCALECARD_STRICT={SETTINGS.strict:d}"
-    " PYTHONPATH=workflow/src PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; "
+    ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '
 )
 
 
 def results_of(wildcards):
     """One experiment's results on every platform, this one's first."""
-    return settings.result_files(wildcards.name, SETTINGS.platform)
+    return inputs.result_files(wildcards.name, SETTINGS.platform)
 
 
 def all_results(wildcards):
@@ -64,13 +67,18 @@ def all_results(wildcards):
     return [
         path
         for name in SETTINGS.blocks
-        for path in settings.result_files(name, SETTINGS.platform)
+        for path in inputs.result_files(name, SETTINGS.platform)
     ]
 
 
 def title_of(wildcards):
-    """What an experiment's section is called, for the captions of `snakemake --report`."""
-    return settings.title(wildcards.name)
+    """The question that a section answers, for the captions of `snakemake --report`."""
+    return source_code.title(f"report.sections.{wildcards.name}")
+
+
+def code_of_figure(wildcards):
+    """The sources that draw one experiment's figure."""
+    return inputs.of_figure(wildcards.name)
 
 
 def folder_of_figures(wildcards, input):

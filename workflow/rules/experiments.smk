@@ -1,4 +1,4 @@
-# One rule an experiment, named after it. The output goes to the log and, as it happens, to the terminal.
+# One rule per experiment, named after it. The output goes to the log and, as it happens, to the terminal.
 for experiment, block in SETTINGS.blocks.items():
 
     rule:
@@ -7,8 +7,7 @@ for experiment, block in SETTINGS.blocks.items():
         input:
             machine=f"{HERE}/machine.json",
             container=MARKER,
-            module=f"workflow/src/scalecard/experiments/{experiment}.py",
-            library=settings.measuring_sources(),
+            code=inputs.of_experiment(experiment),
         output:
             json=update(f"{HERE}/{experiment}.json"),  # what was measured stays until there is a new one
         log:
@@ -25,10 +24,10 @@ for experiment, block in SETTINGS.blocks.items():
             nodes=SETTINGS.nodes[experiment],
             spec=block,
             data=SETTINGS.data_dir,
-            dataset=settings.dataset_of(experiment, SETTINGS.dataset),
+            dataset=inputs.dataset_of(experiment, SETTINGS.dataset),
         shell:
-            "python -m scalecard.spread --cluster {params.cluster} --nodes {params.nodes} --"
-            " python -m scalecard.containers.launch {input.container} --data {params.data:q}"
+            "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes {params.nodes} --"
+            " python -m scalecard.jobs.containers.launch {input.container} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
             " python -m scalecard run {params.name} --spec {params.spec:q}"
             " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"

@@ -1,9 +1,8 @@
-# One figure an experiment, with every platform that has a result of it.
+# One figure per experiment, with every platform that has a result of it.
 rule figure:
     input:
         results=results_of,
-        section="workflow/src/scalecard/sections/{name}.py",
-        library=settings.drawing_sources(),
+        code=code_of_figure,
     output:
         svg=report(
             "results/figures/{name}.svg",

@@ -16,5 +16,5 @@ if SETTINGS.cluster != "none":
         params:
             cluster=SETTINGS.cluster,
         shell:
-            "python -m scalecard.spread --cluster {params.cluster} --nodes 1 --"
+            "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes 1 --"
             " python -m scalecard probe --output {output.json} 2>&1 | tee {log}"

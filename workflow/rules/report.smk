@@ -3,7 +3,7 @@ rule report:
     input:
         results=all_results,
         figures=expand("results/figures/{name}.svg", name=SETTINGS.blocks),
-        library=settings.reporting_sources(),
+        code=inputs.of_report(),
     output:
         html=report(
             "results/report.html",

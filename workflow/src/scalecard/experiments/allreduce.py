@@ -1,30 +1,34 @@
 """How fast can devices add up their gradients, and what does a good algorithm bring?
 
 From scratch between the devices of one process, naive and on a ring, against torch.distributed (NCCL, or gloo) with
-one process a device. Sizes are bytes a device; bus bandwidth is nccl-tests' 2 (n - 1)/n * size / time.
+one process per device. Sizes are bytes per device; bus bandwidth is nccl-tests' 2 (n - 1)/n * size / time.
 
-It would be wrong if a device were still reading when the clock stops (every device is waited for; a sample of the
-ranks is the slowest one's), or if the sum were wrong (integers are added first and compared element by element).
+The answer would be wrong if a device were still reading when the clock stops (every device is waited for; a sample of
+the ranks is the slowest rank's), or if the sum were wrong (whole numbers are added first and compared one by one).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from scalecard import measure, nodes, progress
-from scalecard.devices import Device, device_counts, empty_cache, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.meeting import layouts
-from scalecard.parallel.allreduce import ALGORITHMS, AllReduce
-from scalecard.proof import same_values
-from scalecard.ranks import RankContext, measured
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Sweep
-from scalecard.timing import Timing
+from scalecard import progress
+from scalecard.distributed import nodes
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import layouts
+from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import same_values
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Sweep
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training.scratch_allreduce import ALGORITHMS, AllReduce
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +45,14 @@ class Spec(Common):
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The textbook's first case, then every algorithm, number of devices and size; over several nodes the library's."""
     if machine.num_devices == 1:
-        note = "needs 2 devices, this machine has 1"
         for algorithm in (*ALGORITHMS, "torch.distributed"):
-            yield Record(
-                case={"algorithm": algorithm, "devices": 2}, metric="time", unit="s", status="skipped", note=note
-            )
+            yield Record.skipped({"algorithm": algorithm, "devices": 2}, "needs 2 devices, this machine has 1")
     elif nodes.here().leads:
         yield from _within_one_process(spec, machine)
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
         lost: Case = {"algorithm": "torch.distributed"}
-        yield from measured(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
+        yield from launch_and_record(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
 
 
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -72,14 +73,30 @@ def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
         values = [torch.full((2,), float(i + 1), device=d.torch) for i, d in enumerate(devices)]
         _reduce(all_reduce, devices, values)
         checks = [same_values("[1, 1] + [2, 2] = [3, 3]", value, torch.tensor([3.0, 3.0])) for value in values]
-        timing = _time({name: all_reduce}, spec, devices, 2)[name]
-        yield timing.record({"algorithm": name, "devices": 2, "bytes": 8, "textbook": True}, checks=checks)
+        case: Case = {"algorithm": name, "devices": 2, "bytes": 8, "textbook": True}
+        yield from _time([_variant(name, all_reduce, devices, 8, case, checks)], spec, devices)
 
 
 def _from_scratch(spec: Spec, devices: Sequence[Device], size: int) -> Iterator[Record]:
-    checks = {name: _checks(all_reduce, devices, size, spec.seed) for name, all_reduce in ALGORITHMS.items()}
-    for name, timing in _time(ALGORITHMS, spec, devices, size // 4).items():
-        yield timing.record({"algorithm": name, "devices": len(devices), "bytes": size}, checks=checks[name])
+    variants = []
+    for name, all_reduce in ALGORITHMS.items():
+        checks = _checks(all_reduce, devices, size, spec.seed)
+        case: Case = {"algorithm": name, "devices": len(devices), "bytes": size}
+        variants.append(_variant(name, all_reduce, devices, size, case, checks))
+    yield from _time(variants, spec, devices)
+
+
+def _variant(
+    name: str, all_reduce: AllReduce, devices: Sequence[Device], size: int, case: Case, checks: Sequence[Check]
+) -> Variant:
+    """One algorithm on zeros, which stay finite however often they are added."""
+    buckets = [[torch.zeros(size // 4, device=d.torch)] for d in devices]
+    return Variant(name=name, case=case, work=partial(all_reduce, devices, buckets), checks=checks)
+
+
+def _time(variants: Sequence[Variant], spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
 
 
 def _checks(all_reduce: AllReduce, devices: Sequence[Device], size: int, seed: int) -> list[Check]:
@@ -88,12 +105,6 @@ def _checks(all_reduce: AllReduce, devices: Sequence[Device], size: int, seed: i
     ours = [value.to(d.torch, copy=True) for value, d in zip(values, devices, strict=True)]
     _reduce(all_reduce, devices, ours)
     return [same_values(f"sum on device {d.index}", value, total) for d, value in zip(devices, ours, strict=True)]
-
-
-def _time(algorithms: dict[str, AllReduce], spec: Spec, devices: Sequence[Device], numel: int) -> dict[str, Timing]:
-    buckets = [[torch.zeros(numel, device=d.torch)] for d in devices]  # zeros stay finite however often they are added
-    works = {name: lambda f=all_reduce: f(devices, buckets) for name, all_reduce in algorithms.items()}
-    return measure.rounds(works, devices=devices, rule=spec.measure)
 
 
 def _reduce(all_reduce: AllReduce, devices: Sequence[Device], values: list[Tensor]) -> None:
@@ -124,6 +135,6 @@ def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Iterator[Re
     dist.all_reduce(mine)
     check = same_values("sum on every rank", mine, torch.stack(values).sum(0))
     zeros = torch.zeros(size // 4, device=ctx.device)
-    works: dict[str, measure.Work] = {"all_reduce": lambda: dist.all_reduce(zeros)}
-    timing = measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx)["all_reduce"]
-    yield timing.record(case, checks=[check])
+    variant = Variant(name="all_reduce", case=case, work=partial(dist.all_reduce, zeros), checks=[check])
+    for timing in time_rounds([variant], devices=[ctx], rule=spec.measure, ranks=ctx):
+        yield timing.record()

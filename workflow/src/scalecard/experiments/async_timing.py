@@ -3,24 +3,27 @@
 Each device multiplies matrices and keeps every result. The clock is stopped once without waiting (the enqueue time)
 and once after waiting for the device. Then all devices work one after the other, and all at once.
 
-It would be wrong if the clock stopped before every device was done (measure waits for each), if the first call's
+The answer would be wrong if the clock stopped before every device was done (each is waited for), if the first call's
 start-up were counted (it is warmed up), or if TF32 were on where float32 is claimed (it is set for each dtype).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from annotated_types import Len
 from torch import Tensor
 
-from scalecard import measure, progress
-from scalecard.devices import Device, device_counts, open_devices
-from scalecard.machine import Machine
-from scalecard.proof import proven
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Dtype, Positive, Sweep
+from scalecard import progress
+from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.proof import proven
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Dtype, Positive, Sweep
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
 
 TOLERANCE = {"float32": 1e-5, "tf32": 5e-3, "bfloat16": 2e-2}  # relative to float64, whole matrix
 
@@ -34,7 +37,7 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Enqueue and completion time over dtypes and sizes; then one after the other against all at once."""
+    """Enqueue and completion time over dtypes and sizes; then one device after the other against all at once."""
     with open_devices(machine) as devices:
         yield from _one_device(spec, machine, devices[0])
         yield from _all_devices(spec, devices)
@@ -43,26 +46,24 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record]:
     wanted = dict.fromkeys([("float32", spec.size), *((d, spec.size) for d in spec.dtypes)])
     wanted |= dict.fromkeys(("float32", size) for size in spec.sizes)
-    cases: dict[str, Case] = {}
-    works, checks = {}, {}
+    variants = []
     for dtype, size in wanted:
         case: Case = {"mode": "single", "devices": 1, "dtype": dtype, "size": size, "products": spec.products}
         note = _unsupported(dtype, machine, device)
         if note:
-            yield Record(case=case, metric="time", unit="s", status="skipped", note=note)
+            yield Record.skipped(case, note)
             continue
-        key = f"{dtype} {size}"
-        x = _matrix(device, size, dtype, spec.seed)
-        cases[key], checks[key] = case, [_check(device, dtype, spec.seed)]
-        works[key] = lambda x=x, dtype=dtype: device.submit(_multiply, x, spec.products, dtype)
-    progress.doing(f"one device: {', '.join(works)}")
-    for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
-        yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
-        yield timing.record(cases[key], checks=checks[key])
+        work = partial(device.submit, _multiply, _matrix(device, size, dtype, spec.seed), spec.products, dtype)
+        checks = [_check(device, dtype, spec.seed)]
+        variants.append(Variant(name=f"{dtype} {size}", case=case, work=work, checks=checks))
+    progress.doing(f"one device: {', '.join(variant.name for variant in variants)}")
+    for timing in time_rounds(variants, devices=[device], rule=spec.measure):
+        yield timing.enqueue_record()
+        yield timing.record()
 
 
 def _unsupported(dtype: str, machine: Machine, device: Device) -> str:
-    """Why this device has no units for the dtype, or nothing. PyTorch would compute TF32 as float32 in silence."""
+    """Why this device has no units for the dtype, or nothing. PyTorch would silently compute TF32 as float32."""
     if dtype == "tf32" and machine.emulated:
         return "TF32 exists on GPUs only"
     if dtype == "float32" or device.torch.type == "cpu":
@@ -74,23 +75,27 @@ def _unsupported(dtype: str, machine: Machine, device: Device) -> str:
 def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
     if len(devices) == 1:
         case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
-        yield Record(case=case, metric="time", unit="s", status="skipped", note="needs 2 devices, this machine has 1")
+        yield Record.skipped(case, "needs 2 devices, this machine has 1")
     for count in progress.cases(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
         used = devices[:count]
         inputs = [_matrix(device, spec.size, "float32", spec.seed) for device in used]
+        case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
+        variants = [
+            Variant(name=mode, case={"mode": mode, **case}, work=partial(work, spec, used, inputs))
+            for mode, work in {"serial": _serial, "concurrent": _concurrent}.items()
+        ]
+        for timing in time_rounds(variants, devices=used, rule=spec.measure):
+            yield timing.record()
 
-        def serial(used: Sequence[Device] = used, inputs: list[Tensor] = inputs) -> None:
-            for device, x in zip(used, inputs, strict=True):
-                device.submit(_multiply, x, spec.products, "float32")
-                device.synchronize()
 
-        def concurrent(used: Sequence[Device] = used, inputs: list[Tensor] = inputs) -> list[object]:
-            return [d.submit(_multiply, x, spec.products, "float32") for d, x in zip(used, inputs, strict=True)]
+def _serial(spec: Spec, devices: Sequence[Device], inputs: Sequence[Tensor]) -> None:
+    for device, x in zip(devices, inputs, strict=True):
+        device.submit(_multiply, x, spec.products, "float32")
+        device.synchronize()
 
-        works = {"serial": serial, "concurrent": concurrent}
-        for mode, timing in measure.rounds(works, devices=used, rule=spec.measure).items():
-            case = {"mode": mode, "devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
-            yield timing.record(case)
+
+def _concurrent(spec: Spec, devices: Sequence[Device], inputs: Sequence[Tensor]) -> list[object]:
+    return [d.submit(_multiply, x, spec.products, "float32") for d, x in zip(devices, inputs, strict=True)]
 
 
 def _matrix(device: Device, size: int, dtype: str, seed: int) -> Tensor:

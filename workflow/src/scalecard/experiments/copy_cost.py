@@ -1,12 +1,12 @@
 """What does it cost to move data between host and devices, and what can hide it?
 
-First the textbook's three: compute alone, copying the results to the host, and both with non-blocking copies. Behind
-it the honest matrix: direction x memory x call x size, because the textbook's comparison changes two things at once
+First come the textbook's three steps: compute alone, copy the results to the host, and both with non-blocking copies.
+Then the full matrix of direction x memory x call x size, because the textbook's comparison changes two things at once
 (a non-blocking copy to the host also gets a pinned destination) and overlaps nothing: on the stream that computes, a
-copy waits for its turn. What a stream of their own brings the copies is a step besides.
+copy waits for its turn. A further step copies on a stream of its own.
 
-It would be wrong if a non-blocking copy were called done when it is only enqueued (enqueue and completion are kept
-apart) or had not copied (contents are compared after waiting). Without GPUs these are copies within host memory.
+The answer would be wrong if a non-blocking copy counted as done when it is only enqueued (enqueue and completion are
+kept apart) or had not copied (contents are compared after waiting). Without GPUs these are copies within host memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,17 @@ import torch
 from annotated_types import Len
 from torch import Tensor
 
-from scalecard import measure, progress
-from scalecard.devices import Device, Task, copy_engine, held, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.proof import same_values
-from scalecard.schema import Case, Record
-from scalecard.specs import Common, Positive, Sweep
+from scalecard import progress
+from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import same_values
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Sweep
+from scalecard.measuring.variant import Variant, Work
+from scalecard.records.record import Case, Record
+
+Direction = tuple[str, Device | None, Device | None]  # name, source, target; None is the host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +41,18 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """The textbook's three, then the matrix."""
+    """The textbook's three steps, then the matrix."""
     with open_devices(machine) as devices:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
         for direction, note in _absent(machine):
-            yield Record(
-                case={"part": "matrix", "direction": direction}, metric="time", unit="s", status="skipped", note=note
-            )
-        wanted = [(*ends, size) for ends in _directions(machine, devices) for size in _sizes(spec, *ends)]
-        for case in progress.cases(wanted, label=lambda c: f"{c[0]}, {c[3]} bytes"):
-            at: Case = {"part": "matrix", "direction": case[0], "bytes": case[3]}
-            yield from guarded(_matrix_point(spec, *case), at)
+            yield Record.skipped({"part": "matrix", "direction": direction}, note)
+        wanted = [(ends, size) for ends in _directions(machine, devices) for size in _sizes(spec, ends)]
+        for ends, size in progress.cases(wanted, label=lambda c: f"{c[0][0]}, {c[1]} bytes"):
+            yield from guarded(_matrix_point(spec, ends, size), {"part": "matrix", "direction": ends[0], "bytes": size})
 
 
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    device, cuda = devices[0], devices[0].torch.type == "cuda"
-    engine = copy_engine(devices) or device
+    device, engine = devices[0], copy_engine(devices) or devices[0]
     x = torch.rand(spec.size, spec.size, generator=torch.Generator().manual_seed(spec.seed)).to(device.torch)
     results = device.call(_compute, x, spec.products)
 
@@ -65,13 +65,13 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         products = [device.submit(torch.mm, x, x) for _ in range(spec.products)]
         return [copier.submit(_to_host, product, True) for product in products]
 
-    works: dict[str, measure.Work] = {
-        "compute": lambda: device.submit(_compute, x, spec.products),
-        "copy": lambda: engine.submit(_to_host, results, False),
+    works: dict[str, Work] = {
+        "compute": partial(device.submit, _compute, x, spec.products),
+        "copy": partial(engine.submit, _to_host, results, False),
         "compute, then copy": sequential,
     }
     absent = {}
-    if cuda:
+    if device.torch.type == "cuda":
         works["non-blocking"] = partial(overlapped, device)
     else:
         absent["non-blocking"] = "a CPU worker computes and copies in turn; on GPUs this is the textbook's step"
@@ -80,10 +80,12 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     else:
         absent["overlapped"] = "needs a second CPU worker to play the copy engine"
     for step, note in absent.items():
-        yield Record(case={"part": "textbook", "step": step}, metric="time", unit="s", status="skipped", note=note)
-    progress.doing(f"the textbook's three: {spec.products} products of {spec.size} x {spec.size}")
-    for step, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
-        yield timing.record({"part": "textbook", "step": step, "bytes": results[0].nbytes * spec.products})
+        yield Record.skipped({"part": "textbook", "step": step}, note)
+    case: Case = {"part": "textbook", "bytes": results[0].nbytes * spec.products}
+    variants = [Variant(name=step, case={**case, "step": step}, work=work) for step, work in works.items()]
+    progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
 
 
 def _compute(x: Tensor, products: int) -> list[Tensor]:
@@ -92,11 +94,10 @@ def _compute(x: Tensor, products: int) -> list[Tensor]:
 
 def _to_host(results: Tensor | list[Tensor], non_blocking: bool) -> list[Tensor]:
     tensors = [results] if isinstance(results, Tensor) else results
-    return [held(t).to("cpu", non_blocking=non_blocking, copy=True) for t in tensors]
+    return [keep_until_copied(t).to("cpu", non_blocking=non_blocking, copy=True) for t in tensors]
 
 
-def _directions(machine: Machine, devices: list[Device]) -> Iterator[tuple[str, Device | None, Device | None]]:
-    """(name, source, target); None is the host."""
+def _directions(machine: Machine, devices: list[Device]) -> Iterator[Direction]:
     if machine.emulated:
         yield "host to host", devices[0], devices[0]
         return
@@ -109,10 +110,11 @@ def _directions(machine: Machine, devices: list[Device]) -> Iterator[tuple[str, 
                 yield f"device {source.index} to {target.index}", source, target
 
 
-def _sizes(spec: Spec, _direction: str, source: Device | None, target: Device | None) -> Sequence[int]:
-    """All; of GPUs beyond the first one's links only the largest, which tells a bad one: there are many pairs."""
-    apart = source is not None and target is not None and 0 not in (source.index, target.index)
-    return [max(spec.bytes)] if apart else spec.bytes
+def _sizes(spec: Spec, ends: Direction) -> Sequence[int]:
+    """All sizes; for pairs without the first GPU only the largest, which reveals a bad link: there are many pairs."""
+    _, source, target = ends
+    other_pair = source is not None and target is not None and 0 not in (source.index, target.index)
+    return [max(spec.bytes)] if other_pair else spec.bytes
 
 
 def _absent(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -122,35 +124,27 @@ def _absent(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "device to device", "needs 2 GPUs"
 
 
-def _matrix_point(
-    spec: Spec, direction: str, source: Device | None, target: Device | None, size: int
-) -> Iterator[Record]:
+def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
     """One direction and size: memory x call, interleaved."""
+    direction, source, target = ends
     device = target or source
     assert device is not None
     host_side = source is None or target is None
-    cases: dict[str, Case] = {}
-    works, checks = {}, {}
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # no GPU waits for the host
+    variants = []
     for memory in _memories(spec, device, host_side):
         a, b = _filled(size, memory, source, spec.seed), _empty(size, memory, target)
         for call in calls:
-            key = f"{memory} {call}"
-            cases[key] = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
-
-            def work(a: Tensor = a, b: Tensor = b, wait: bool = call == "blocking") -> None:
-                task = device.submit(_copy, b, a, not wait)
-                if wait:
-                    task.result()
-
+            work = partial(_copy_by, device, b, a, call == "blocking")
             b.zero_()
             work()
             device.synchronize()
-            checks[key] = [same_values("contents after waiting", a, b)]
-            works[key] = work
-    for key, timing in measure.rounds(works, devices=[device], rule=spec.measure).items():
-        yield timing.record(cases[key], metric="enqueue_time", enqueue=True)
-        yield timing.record(cases[key], checks=checks[key])
+            check = same_values("contents after waiting", a, b)
+            case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+            variants.append(Variant(name=f"{memory} {call}", case=case, work=work, checks=[check]))
+    for timing in time_rounds(variants, devices=[device], rule=spec.measure):
+        yield timing.enqueue_record()
+        yield timing.record()
 
 
 def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
@@ -159,12 +153,18 @@ def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
     return spec.memory if host_side else ("device",)
 
 
+def _copy_by(device: Device, target: Tensor, source: Tensor, wait: bool) -> None:
+    task = device.submit(_copy, target, source, not wait)
+    if wait:
+        task.result()
+
+
 def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
     target.copy_(source, non_blocking=non_blocking)
 
 
 def _filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
-    """Random bytes, made where they lie: a gigabyte takes the host seconds."""
+    """Random bytes, made where they are needed: a gigabyte takes the host seconds."""
     where = device.torch if device else torch.device("cpu")
     generator = torch.Generator(where).manual_seed(seed)
     filled = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)

@@ -1,15 +1,15 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
-One process a device. Strong scaling keeps the whole batch, weak scaling the batch a rank. At the largest number of
-ranks every option is timed beside the default; the share of communication hidden behind backward comes from the
-difference of steps with and without synchronising, over the all-reduce alone, measured in the same rounds.
+One process per device. Strong scaling keeps the batch of all ranks fixed, weak scaling the batch of each. At the
+largest number of ranks every option is timed beside the default; the share of communication hidden behind backward is
+the difference of steps with and without synchronising over the all-reduce alone, all measured in the same rounds.
 
-It would be wrong if the ranks computed something else (parameters are proven equal to the single device's in float64,
-batch normalisation in eval mode: its statistics are per rank, another function), or if a rank's waiting were not
-counted (a sample is the slowest rank's).
+The answer would be wrong if the ranks computed something else (parameters are proven equal to the single device's in
+float64, with batch normalisation in eval mode: its statistics are per rank, another function), or if a rank's waiting
+were not counted (a sample is the slowest rank's).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,23 @@ from typing import Annotated, Any, Literal
 import torch
 from annotated_types import Len
 
-from scalecard import data, measure, nodes, progress
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.meeting import layouts
-from scalecard.models import MODELS, freeze_batch_norm
-from scalecard.parallel.ddp import Stepper, all_reduce_alone, wrap
-from scalecard.proof import same_parameters
-from scalecard.ranks import RankContext, measured
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rate, Sweep
-from scalecard.training import Trainer
+from scalecard import progress
+from scalecard.distributed import nodes
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import layouts
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Rate, Sweep
+from scalecard.measuring.variant import Variant, Work
+from scalecard.records.record import Case, Check, Record
+from scalecard.training import datasets
+from scalecard.training.ddp import Stepper, all_reduce_alone, wrap
+from scalecard.training.models import MODELS, freeze_batch_norm
+from scalecard.training.trainer import Trainer
 
 Model = Literal["lenet", "resnet18"]
 
@@ -51,18 +57,19 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Scaling over 1..N ranks, and over nodes, the options at most ranks of either, accuracy."""
+    """Scaling over 1..N ranks, and over nodes; the options at the largest number of ranks of either; accuracy."""
     with nodes.first_node_first("images"):
-        dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+        dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
-        yield from measured(_rank, spec, machine, dataset, layout=layout, machine=machine, case={}, metric="step_time")
+        yield from launch_and_record(
+            *(_rank, spec, machine, dataset), layout=layout, machine=machine, case={}, metric="step_time"
+        )
     if machine.num_devices == 1:
-        note = "needs 2 devices, this machine has 1"
-        yield Record(case={"devices": 2}, metric="step_time", unit="s", status="skipped", note=note)
+        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) -> list[Record]:
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset) -> list[Record]:
     dataset, records = shared.to(ctx.device), list[Record]()
     for model in spec.models:
         progress.doing(f"{model}: proving equality on {ctx.layout} in float64")
@@ -77,22 +84,26 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: data.Dataset) 
     return records
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, checks: list[Check]) -> Iterator[Record]:
+def _scaling(
+    ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, checks: list[Check]
+) -> Iterator[Record]:
     """The whole batch shared (strong), and the whole batch on every rank (weak); one rank also without DDP."""
-    share = max(1, spec.batch_size // ctx.world_size)
-    sizes = {"strong": share, "weak": spec.batch_size} if ctx.world_size > 1 else {"strong": spec.batch_size}
-    steps = {name: Stepper(wrap(MODELS[model](seed=spec.seed), ctx), dataset, size) for name, size in sizes.items()}
-    if ctx.world_size == 1:
-        steps["plain"] = Stepper(MODELS[model](seed=spec.seed).to(ctx.device), dataset, spec.batch_size)
+    sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
+    sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
+    variants = []
+    for name, size in sizes.items():
+        module = MODELS[model](seed=spec.seed)
+        stepper = Stepper(module.to(ctx.device) if name == "plain" else wrap(module, ctx), dataset, size)
+        case: Case = {"model": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
+        variants.append(Variant(name=name, case=case, work=stepper.step, checks=checks))
     progress.doing(f"{model}: scaling on {ctx.layout}")
-    works = {name: step.step for name, step in steps.items()}
-    for name, timing in measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx).items():
-        case: Case = {"model": model, **ctx.layout.case, "scaling": name}
-        case["batch_size"] = sizes.get(name, spec.batch_size) * ctx.world_size
-        yield timing.record(case, metric="step_time", checks=checks)
+    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
+        yield timing.record("step_time")
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, checks: list[Check]) -> Iterator[Record]:
+def _options(
+    ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, checks: list[Check]
+) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
 
@@ -100,7 +111,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
         return Stepper(wrap(MODELS[model](seed=spec.seed), ctx, **options), dataset, share)
 
     default = stepper()
-    works: dict[str, Callable[[], object]] = {"default": default.step, "no_sync": default.step_without_sync}
+    works: dict[str, Work] = {"default": default.step, "no_sync": default.step_without_sync}
     works["all-reduce alone"] = all_reduce_alone(default.model)
     works |= {f"bucket {cap} MiB": stepper(bucket_cap_mb=cap).step for cap in spec.buckets_mib if cap is not None}
     works["gradient_as_bucket_view"] = stepper(gradient_as_bucket_view=True).step
@@ -109,32 +120,35 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset, ch
     works |= {
         f"accumulate {count}": partial(default.accumulated_step, count) for count in spec.accumulation if count > 1
     }
-    progress.doing(f"{model}: {len(works)} options on {ctx.layout}")
-    for name, timing in measure.rounds(works, devices=[ctx], rule=spec.measure, ranks=ctx).items():
+    variants = []
+    for name, work in works.items():
         case: Case = {"model": model, **ctx.layout.case, "option": name, "batch_size": share * ctx.world_size}
         case["steps"] = int(name.removeprefix("accumulate ")) if name.startswith("accumulate") else 1
-        yield timing.record(case, metric="step_time", checks=checks)
+        variants.append(Variant(name=name, case=case, work=work, checks=checks))
+    progress.doing(f"{model}: {len(works)} options on {ctx.layout}")
+    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
+        yield timing.record("step_time")
 
 
-def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset) -> Iterator[Record]:
+def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Iterator[Record]:
     """Test accuracy after every epoch, and the epochs' seconds."""
     wrapped = wrap(MODELS[model](seed=spec.seed), ctx)
     trainer = Trainer(wrapped, dataset, spec.accuracy_batch_size, spec.lr, spec.seed, ctx.rank, ctx.world_size)
-    accuracies: list[float] = []
-    (timing,) = measure.epochs(
-        {f"{model} on {ctx.layout}": trainer.epoch},
-        num_epochs=spec.epochs,
-        devices=[ctx],
-        after=lambda name: accuracies.append(trainer.accuracy()),
-        ranks=ctx,
-    ).values()
     case: Case = {"model": model, **ctx.layout.case, "data": dataset.name}
     case |= {"batch_size": spec.accuracy_batch_size, "lr": spec.lr}
-    yield timing.record(case, metric="epoch_time")
-    yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies)
+    accuracies: list[float] = []
+    (timing,) = time_epochs(
+        [Variant(name=f"{model} on {ctx.layout}", case=case, work=trainer.epoch)],
+        num_epochs=spec.epochs,
+        devices=[ctx],
+        after=lambda variant: accuracies.append(trainer.accuracy()),
+        ranks=ctx,
+    )
+    yield timing.record("epoch_time")
+    yield Record(case=case, metric="accuracy", unit="fraction", samples=[accuracies])
 
 
-def _check(ctx: RankContext, spec: Spec, model: str, dataset: data.Dataset) -> Check:
+def _check(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Check:
     """Parameters after several float64 steps against the single device, which every rank computes for itself."""
     batch_size = 2 * ctx.world_size
 

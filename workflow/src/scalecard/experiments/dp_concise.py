@@ -4,8 +4,9 @@ The ResNet-18 variant over the whole grid of batch size, learning rate and numbe
 one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
 0.2, so that the effect of the devices can be told from that of batch and learning rate.
 
-It would be wrong if DataParallel computed something else (proven in float64 on GPUs, batch normalisation in eval mode
-because per-device statistics are another function), or were a silent no-op: on a CPU it is one, and is skipped.
+The answer would be wrong if DataParallel computed something else (proven in float64 on GPUs, with batch normalisation
+in eval mode because per-device statistics are another function), or if it were a silent no-op: on a CPU it is one, and
+is skipped.
 """
 
 import itertools
@@ -17,15 +18,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from scalecard import data, measure, progress
-from scalecard.devices import Device, device_counts, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.models import freeze_batch_norm, resnet18_variant
-from scalecard.proof import same_parameters
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rates, Sweep
-from scalecard.training import Trainer
+from scalecard import progress
+from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.spec import Common, Positive, Rates, Sweep
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training import datasets
+from scalecard.training.models import freeze_batch_norm, resnet18_variant
+from scalecard.training.trainer import Trainer
 
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
@@ -42,7 +46,7 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, over the grid."""
-    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
@@ -53,14 +57,14 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield from guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
-        yield Record(case={"devices": count}, metric="epoch_time", unit="s", status="skipped", note=note)
+        yield Record.skipped({"devices": count}, note, metric="epoch_time")
 
 
 def _grid_point(
     spec: Spec,
     devices: list[Device],
     counts: list[int],
-    dataset: data.Dataset,
+    dataset: datasets.Dataset,
     batch_size: int,
     lr: float,
     checks: dict[int, list[Check]],
@@ -68,26 +72,28 @@ def _grid_point(
     """One batch size and learning rate on every number of devices, in turns."""
     first = devices[0]
     resident = dataset.to(first.torch)
-    models = {n: _wrap(resnet18_variant(seed=spec.seed).to(first.torch), n) for n in counts}
-    runs = {f"{n} devices": Trainer(model, resident, batch_size, lr, spec.seed) for n, model in models.items()}
-    accuracies: dict[str, list[float]] = {name: [] for name in runs}
-    timings = measure.epochs(
-        {name: partial(first.submit, trainer.epoch) for name, trainer in runs.items()},
-        num_epochs=spec.epochs,
-        devices=devices,
-        after=lambda name: accuracies[name].append(first.call(runs[name].accuracy)),
-    )
-    for count, name in zip(counts, runs, strict=True):
+    trainers, accuracies, variants = dict[str, Trainer](), dict[str, list[float]](), list[Variant]()
+    for count in counts:
+        name, model = f"{count} devices", _wrap(resnet18_variant(seed=spec.seed).to(first.torch), count)
+        trainers[name], accuracies[name] = Trainer(model, resident, batch_size, lr, spec.seed), []
         case: Case = {"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name}
-        yield timings[name].record(case, metric="epoch_time", checks=checks.get(count, []))
-        yield Record(case=case, metric="accuracy", unit="fraction", samples=accuracies[name])
+        work = partial(first.submit, trainers[name].epoch)
+        variants.append(Variant(name=name, case=case, work=work, checks=checks.get(count, [])))
+
+    def test(variant: Variant) -> None:
+        accuracies[variant.name].append(first.call(trainers[variant.name].accuracy))
+
+    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices, after=test):
+        yield timing.record("epoch_time")
+        curve = accuracies[timing.variant.name]
+        yield Record(case=timing.variant.case, metric="accuracy", unit="fraction", samples=[curve])
 
 
 def _wrap(model: nn.Module, count: int) -> nn.Module:
     return nn.DataParallel(model, device_ids=list(range(count))) if count > 1 else model
 
 
-def _checks(spec: Spec, device: Device, count: int, dataset: data.Dataset) -> list[Check]:
+def _checks(spec: Spec, device: Device, count: int, dataset: datasets.Dataset) -> list[Check]:
     """Parameters after several float64 steps on `count` GPUs against one."""
 
     def train(num_devices: int) -> list[torch.Tensor]:

@@ -1,10 +1,10 @@
 """Does data parallelism written by hand train faster on more devices, and as well?
 
-LeNet from raw tensors on 1..N devices at the same batch and learning rate (strong scaling): seconds an epoch, and
-test accuracy after each. The devices' runs take turns epoch by epoch.
+LeNet from raw tensors on 1..N devices at the same batch and learning rate (strong scaling): seconds per epoch, and
+test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch.
 
-It would be wrong if more devices computed something else (proven in float64, for both all-reduces), if an epoch were
-counted before its last device is done, or if the input path were the bottleneck (the data set is resident).
+The answer would be wrong if more devices computed something else (proven in float64, for both all-reduces), if an
+epoch ended before its last device is done, or if the input path were the bottleneck (the data set is resident).
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,19 @@ from pathlib import Path
 
 import torch
 
-from scalecard import data, measure, progress
-from scalecard.devices import Device, device_counts, open_devices
-from scalecard.machine import Machine
-from scalecard.models import lenet_parameters
-from scalecard.parallel.allreduce import ALGORITHMS
-from scalecard.parallel.data import ScratchDataParallel
-from scalecard.proof import same_parameters
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rate
-from scalecard.training import accuracy
+from scalecard import progress
+from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training import datasets
+from scalecard.training.data_parallel import ScratchDataParallel
+from scalecard.training.models import lenet_parameters
+from scalecard.training.scratch_allreduce import ALGORITHMS
+from scalecard.training.trainer import accuracy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,31 +40,32 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, for 1..N devices."""
-    dataset = data.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         progress.doing(f"proving equality on up to {len(devices)} devices in float64")
         checks = {count: _checks(spec, devices[:count], dataset) for count in counts}
         runs = {f"{count} devices": _Run(spec, devices[:count], dataset) for count in counts}
-        timings = measure.epochs(
-            {name: run.epoch for name, run in runs.items()},
-            num_epochs=spec.epochs,
-            devices=devices,
-            after=lambda name: runs[name].test(),
+        case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
+        variants = [
+            Variant(name=name, case={"devices": count, **case}, work=run.epoch, checks=checks[count])
+            for count, (name, run) in zip(counts, runs.items(), strict=True)
+        ]
+        timings = time_epochs(
+            variants, num_epochs=spec.epochs, devices=devices, after=lambda variant: runs[variant.name].test()
         )
-    for name, run in runs.items():
-        case: Case = {"devices": len(run.devices), "batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
-        yield timings[name].record(case, metric="epoch_time", checks=checks[len(run.devices)])
-        yield Record(case=case, metric="accuracy", unit="fraction", samples=run.accuracies)
+    for timing in timings:
+        yield timing.record("epoch_time")
+        accuracies = runs[timing.variant.name].accuracies
+        yield Record(case=timing.variant.case, metric="accuracy", unit="fraction", samples=[accuracies])
     if len(devices) == 1:
-        note = "needs 2 devices, this machine has 1"
-        yield Record(case={"devices": 2}, metric="epoch_time", unit="s", status="skipped", note=note)
+        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="epoch_time")
 
 
 class _Run:
-    """The training on one number of devices, with its own parameters and order of images."""
+    """Training on one number of devices, with its own parameters and order of images."""
 
-    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: data.Dataset) -> None:
+    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> None:
         self.devices, self.batch_size = devices, spec.batch_size
         self.dataset = dataset.to(devices[0].torch)
         self.order = torch.Generator().manual_seed(spec.seed)
@@ -80,8 +84,8 @@ class _Run:
         self.accuracies.append(accuracy(torch.cat(scores), test.labels))
 
 
-def _checks(spec: Spec, devices: Sequence[Device], dataset: data.Dataset) -> list[Check]:
-    """Parameters after several float64 steps, by naive and ring, against one device; a batch that shares unevenly."""
+def _checks(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> list[Check]:
+    """Parameters after several float64 steps, by naive and ring, against one device; the batch splits unevenly."""
 
     def train(used: Sequence[Device], algorithm: str) -> list[torch.Tensor]:
         parameters = lenet_parameters(seed=spec.seed, dtype=torch.float64)

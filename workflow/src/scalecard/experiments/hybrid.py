@@ -4,32 +4,35 @@ Each rank drives two devices with ResNet-50 cut after layer2, and the gradients 
 node and over nodes. Every rank keeps a batch of its own, so ideally a step takes as long as that of one rank alone; the
 same step without averaging is timed in the same rounds.
 
-It would be wrong if the ranks drifted apart (parameters are proven equal to the single device's on the whole batch in
-float64, batch normalisation in eval mode), or if a rank's waiting were not counted (a sample is the slowest rank's).
+The answer would be wrong if the ranks drifted apart (parameters are proven equal to the single device's on the whole
+batch in float64, with batch normalisation in eval mode), or if a rank's waiting were not counted (a sample is the
+slowest rank's).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from scalecard import measure, progress
-from scalecard.devices import Device, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.meeting import layouts
-from scalecard.models import resnet50_stages
-from scalecard.parallel.hybrid import HybridParallel
-from scalecard.parallel.model import ModelParallel
-from scalecard.parallel.workload import Workload, one_hot_images, reference, trained
-from scalecard.proof import same_parameters
-from scalecard.ranks import RankContext, measured
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rate
+from scalecard import progress
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import layouts
+from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training.hybrid_parallel import HybridParallel
+from scalecard.training.model_parallel import ModelParallel
+from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
 
-DEVICES_EACH = 2  # of a rank: one a stage
+DEVICES_EACH = 2  # per rank: one for each stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +49,15 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """One rank, then several within a node and over nodes."""
-    ranks_a_node = machine.num_devices // DEVICES_EACH
-    if ranks_a_node * spec.nodes < 2:
-        note = (
-            f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}; this machine has {machine.num_devices}"
-        )
+    ranks_per_node = machine.num_devices // DEVICES_EACH
+    if ranks_per_node * spec.nodes < 2:
+        needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
         case: Case = {"model": "resnet50", "strategy": "hybrid", "ranks": 2}
-        yield Record(case=case, metric="time", unit="s", status="skipped", note=note)
-    if ranks_a_node == 0:
+        yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}")
+    if ranks_per_node == 0:
         return
-    for layout in progress.cases(layouts(ranks_a_node, spec.nodes), label=lambda layout: f"hybrid, {layout}"):
-        yield from measured(
+    for layout in progress.cases(layouts(ranks_per_node, spec.nodes), label=lambda layout: f"hybrid, {layout}"):
+        yield from launch_and_record(
             *(_rank, spec, machine),
             layout=layout,
             machine=machine,
@@ -79,29 +80,26 @@ def _steps(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> I
     groups = [ctx.new_group() for _ in devices]
     progress.doing(f"proving equality on {ctx.layout} in float64")
     check = _check(ctx, spec, devices, groups)
-    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed + ctx.rank)
-    images, targets = one_hot_images(load, devices[0].torch, devices[-1].torch)
-    works: dict[str, measure.Work] = {}
+    load = Workload.of(spec)
+    models: dict[str, ModelParallel] = {}
     if ctx.world_size > 1:
-        works["hybrid"] = partial(
-            HybridParallel(_stages(spec), devices, lr=spec.lr, groups=groups).step, images, targets
-        )
-    works["model parallel"] = partial(ModelParallel(_stages(spec), devices, lr=spec.lr).step, images, targets)
-    progress.doing(f"{', '.join(works)} on {ctx.layout}")
-    for name, timing in measure.rounds(works, devices=devices, rule=spec.measure, ranks=ctx).items():
+        models["hybrid"] = HybridParallel(load.stages(), devices, lr=spec.lr, groups=groups)
+    models["model parallel"] = ModelParallel(load.stages(), devices, lr=spec.lr)
+    own_batch = replace(load, seed=load.seed + ctx.rank)
+    inputs = one_hot_images(own_batch, devices[0].torch, devices[-1].torch)
+    variants = []
+    for name, model in models.items():
         checks = [check] if name == "hybrid" or ctx.world_size == 1 else []
-        yield timing.record({**case, "strategy": name}, checks=checks)
-
-
-def _stages(spec: Spec) -> list[torch.nn.Module]:
-    return resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
+        own: Case = {**case, "strategy": name}
+        variants.append(Variant(name=name, case=own, work=partial(model.step, *inputs), checks=checks))
+    progress.doing(f"{', '.join(models)} on {ctx.layout}")
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx):
+        yield timing.record()
 
 
 def _check(ctx: RankContext, spec: Spec, devices: Sequence[Device], groups: Sequence[dist.ProcessGroup]) -> Check:
     """Parameters after several float64 steps on all ranks' batches against one device, which every rank computes."""
-    whole = Workload(
-        spec.check_batch_size * ctx.world_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed
-    )
+    whole = replace(Workload.of_check(spec), batch_size=spec.check_batch_size * ctx.world_size)
     mine = slice(ctx.rank * spec.check_batch_size, (ctx.rank + 1) * spec.check_batch_size)
 
     def step(model: ModelParallel, images: torch.Tensor, targets: torch.Tensor) -> None:

@@ -1,11 +1,11 @@
 """What does cutting a model over two devices cost, and how long does each device idle?
 
 ResNet-50 cut after layer2, trained on two devices one minibatch at a time, against the same network on one device;
-besides, each stage alone, which tells how long its device is busy. Inputs and targets are made before the clock
-starts, and live on the device that needs them.
+and each stage alone, which tells how long its device is busy. Inputs and targets are made before the clock starts, and
+are on the device that needs them.
 
-It would be wrong if the cut network computed something else (proven in float64, batch normalisation in eval mode), or
-if a layer were registered twice and trained twice (each belongs to one stage).
+The answer would be wrong if the cut network computed something else (proven in float64, with batch normalisation in
+eval mode), or if a layer were registered twice and trained twice (each belongs to one stage).
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,19 @@ from functools import partial
 
 import torch
 
-from scalecard import measure, progress
-from scalecard.devices import Device, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.models import resnet50_stages, toy_stages
-from scalecard.parallel.model import ModelParallel, StageAlone
-from scalecard.parallel.workload import Workload, one_hot_images, peak_memory, reference, trained
-from scalecard.proof import same_parameters
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rate
+from scalecard import progress
+from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training.model_parallel import ModelParallel, StageAlone
+from scalecard.training.models import toy_stages
+from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +47,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
             case: Case = {"model": part, "strategy": "model parallel", "devices": 2}
-            yield Record(
-                case=case, metric="time", unit="s", status="skipped", note="needs 2 devices, this machine has 1"
-            )
+            yield Record.skipped(case, "needs 2 devices, this machine has 1")
     with open_devices(machine, min(2, machine.num_devices)) as devices:
         yield from _toy(spec, devices)
         yield from guarded(_resnet50(spec, devices), {"model": "resnet50"})
@@ -70,47 +71,51 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     if len(devices) > 1:
         name = f"toy: parameters after {spec.check_steps} steps"
         checks = [same_parameters(name, train(devices), train([devices[0]] * 2))]
-    works = {}
+    variants = []
     for strategy, used in _strategies(devices).items():
         model = ModelParallel(toy_stages(seed=spec.seed), used, lr=spec.lr)
-        works[strategy] = partial(model.step, inputs.to(used[0].torch), targets.to(used[-1].torch))
+        work = partial(model.step, inputs.to(used[0].torch), targets.to(used[-1].torch))
+        case: Case = {"model": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
+        variants.append(Variant(name=strategy, case=case, work=work, checks=checks))
     progress.doing("the toy model")
-    for strategy, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
-        yield timing.record({"model": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}, checks=checks)
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
-    small = Workload(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
-    checks: list[Check] = []
-    if len(devices) > 1:
-        progress.doing("ResNet-50: proving equality in float64")
-        ours = trained(small, devices, ModelParallel.step, spec.check_steps)
-        name = f"parameters after {spec.check_steps} steps, batch norm in eval mode"
-        checks = [same_parameters(name, ours, reference(small, devices[0], spec.check_steps))]
-    works: dict[str, measure.Work] = {}
-    models = {}
-    for strategy, used in _strategies(devices).items():
-        models[strategy] = ModelParallel(
-            resnet50_stages(seed=spec.seed, num_classes=spec.num_classes), used, lr=spec.lr
-        )
-        works[strategy] = partial(
-            _train, models[strategy], *one_hot_images(load, used[0].torch, used[-1].torch), spec.batches
-        )
-    if len(devices) > 1:
-        works |= {name: partial(stage.run, spec.batches) for name, stage in _stages_alone(spec, devices, load).items()}
+    load = Workload.of(spec)
+    checks = {"model parallel": [_check(spec, devices)]} if len(devices) > 1 else {}
     case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
     case["batches"] = spec.batches
-    progress.doing(f"ResNet-50: {', '.join(works)}")
-    for strategy, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
-        proven = checks if strategy == "model parallel" else []
-        yield timing.record({**case, "strategy": strategy}, checks=proven)
-    yield from peak_memory(({**case, "strategy": s}, works[s], model.devices) for s, model in models.items())
+    variants = []
+    for strategy, used in _strategies(devices).items():
+        model = ModelParallel(load.stages(), used, lr=spec.lr)
+        work = partial(_train, model, *one_hot_images(load, used[0].torch, used[-1].torch), spec.batches)
+        own: Case = {**case, "strategy": strategy}
+        proven = checks.get(strategy, [])
+        variants.append(Variant(name=strategy, case=own, work=work, checks=proven, devices=used))
+    if len(devices) > 1:
+        for name, stage in _stages_alone(devices, load).items():
+            own = {**case, "strategy": name}
+            variants.append(Variant(name=name, case=own, work=partial(stage.run, spec.batches)))
+    progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
+    yield from peak_memory(variants, model="resnet50")
 
 
-def _stages_alone(spec: Spec, devices: list[Device], load: Workload) -> dict[str, StageAlone]:
+def _check(spec: Spec, devices: list[Device]) -> Check:
+    """Parameters after several float64 steps on two devices against one."""
+    progress.doing("ResNet-50: proving equality in float64")
+    small = Workload.of_check(spec)
+    ours = trained(small, devices, ModelParallel.step, spec.check_steps)
+    name = f"parameters after {spec.check_steps} steps, batch norm in eval mode"
+    return same_parameters(name, ours, reference(small, devices[0], spec.check_steps))
+
+
+def _stages_alone(devices: list[Device], load: Workload) -> dict[str, StageAlone]:
     """Each stage with an input like the one it gets in the whole network."""
-    first, second = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
+    first, second = load.stages()
     images, _ = one_hot_images(load, devices[0].torch, devices[1].torch)
     stages = {"stage 0 alone": StageAlone(first, images, devices[0])}
     with torch.no_grad():

@@ -1,35 +1,38 @@
 """How small should micro-batches be, and how close does a pipeline come to the ideal?
 
-ResNet-50 over two devices in micro-batches of every split size, by the textbook's way (one thread issues, autograd
-does the backward), by our own GPipe and 1F1B schedules, and by torch.distributed.pipelining's; with the single device
-and plain model parallelism measured in the same rounds.
+ResNet-50 over two devices in micro-batches of every split size: the textbook's way (one thread issues, autograd runs
+the backward), our own GPipe and 1F1B schedules, and torch.distributed.pipelining's; with the single device and plain
+model parallelism measured in the same rounds.
 
-It would be wrong if micro-batching computed something else: with batch normalisation in training mode it does, by
-definition, since statistics are taken over a micro-batch. So equality is proven in float64 with it in eval mode, and
-the timing is of training mode, as the textbook's is.
+The answer would be wrong if micro-batching computed something else. With batch normalisation in training mode it does,
+by definition, since statistics are taken over a micro-batch. So equality is proven in float64 with it in eval mode,
+and the timing is of training mode, as the textbook's is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 
-from scalecard import measure, progress
-from scalecard.devices import Device, empty_cache, open_devices
-from scalecard.failures import guarded
-from scalecard.machine import Machine
-from scalecard.meeting import Layout
-from scalecard.models import resnet50_stages
-from scalecard.parallel.library_pipeline import LibraryPipeline, library_parameters
-from scalecard.parallel.model import ModelParallel
-from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
-from scalecard.parallel.schedules import SCHEDULES
-from scalecard.parallel.workload import Workload, one_hot_images, peak_memory, reference, trained
-from scalecard.proof import same_parameters
-from scalecard.ranks import RankContext, measured
-from scalecard.schema import Case, Check, Record
-from scalecard.specs import Common, Positive, Rate, Sweep
+from scalecard import progress
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.devices import Device, empty_cache, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, Positive, Rate, Sweep
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.training.library_pipeline import LibraryPipeline, library_parameters
+from scalecard.training.model_parallel import ModelParallel
+from scalecard.training.pipeline import ScheduledPipeline, TextbookPipeline
+from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
+from scalecard.training.schedules import SCHEDULES
 
 Step = Callable[..., None]
 
@@ -48,112 +51,124 @@ class Spec(Common):
     def __post_init__(self) -> None:
         if self.image_size < 64:
             raise ValueError(
-                f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value a channel"
+                f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value per channel"
             )
         for size in self.split_sizes:
             if size > self.batch_size:
                 raise ValueError(f"split_sizes = {size}: must be at most batch_size = {self.batch_size}")
 
 
+@dataclass(frozen=True)
+class Implementation:
+    """A name, the executor's class, and its step at a split size (which a whole batch ignores)."""
+
+    name: str
+    strategy: type[ModelParallel]
+    step_at: Callable[[int], Step]
+    split_sizes: Sequence[int]
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Everything in one process first, then the library's schedules on two ranks."""
     if machine.num_devices < 2:
-        for implementation in (*_implementations(), *(f"torch {name}" for name in SCHEDULES)):
-            note = "needs 2 devices, this machine has 1"
-            case: Case = {"implementation": implementation, "split_size": spec.split_sizes[0]}
-            yield Record(case=case, metric="time", unit="s", status="skipped", note=note)
+        ours = [implementation.name for implementation in _pipelines(spec)]
+        for name in (*ours, *(f"torch {schedule}" for schedule in SCHEDULES)):
+            case: Case = {"implementation": name, "split_size": spec.split_sizes[0]}
+            yield Record.skipped(case, "needs 2 devices, this machine has 1")
         return
     with open_devices(machine, 2) as devices:
-        small = Workload(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
+        small = Workload.of_check(spec)
         progress.doing("proving equality in float64")
         expected = [p.detach().cpu() for p in reference(small, devices[0], spec.check_steps)]
         yield from guarded(_in_process(spec, devices, small, expected), {"implementation": "in one process"})
     empty_cache()
     progress.doing("torch.distributed.pipelining on two ranks")
     lost: Case = {"implementation": "torch.distributed.pipelining"}
-    yield from measured(_rank, spec, small, expected, layout=Layout(2), machine=machine, case=lost, metric="time")
-
-
-def _implementations() -> dict[str, tuple[type[ModelParallel], Callable[[int], Step]]]:
-    """Name to the executor's class and, for a split size, its step."""
-    ours = {
-        name: (ScheduledPipeline, partial(_fixed, ScheduledPipeline.pipelined_step, schedule=schedule))
-        for name, schedule in SCHEDULES.items()
-    }
-    return {"textbook": (TextbookPipeline, partial(_fixed, TextbookPipeline.pipelined_step)), **ours}
-
-
-def _fixed(step: Step, split_size: int, **options: object) -> Step:
-    return partial(step, split_size=split_size, **options)
-
-
-def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: list[Tensor]) -> Iterator[Record]:
-    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
-    works: dict[str, measure.Work] = {}
-    cases: dict[str, Case] = {}
-    checks: dict[str, list[Check]] = {}
-    models: dict[str, ModelParallel] = {}
-    inputs = {last: one_hot_images(load, devices[0].torch, devices[last].torch) for last in (0, 1)}
-
-    def add(
-        key: str, implementation: str, strategy: type[ModelParallel], used: list[Device], size: int, step: Step
-    ) -> None:
-        if implementation not in models:
-            stages = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)
-            models[implementation] = strategy(stages, used, lr=spec.lr)
-        works[key] = partial(step, models[implementation], *inputs[used[-1].index])
-        cases[key] = {"implementation": implementation, "split_size": size, "batch_size": spec.batch_size}
-        cases[key]["image_size"] = spec.image_size
-
-    whole = spec.batch_size
-    add("single device", "single device", ModelParallel, [devices[0]] * 2, whole, ModelParallel.step)
-    add("model parallel", "model parallel", ModelParallel, devices, whole, ModelParallel.step)
-    for name, (strategy, at_size) in _implementations().items():
-        progress.say(f"proving equality of {name}")
-        ours = trained(small, devices, at_size(max(1, small.batch_size // 2)), spec.check_steps, strategy)
-        check = same_parameters(_proof_name(name, spec), ours, expected)
-        for size in spec.split_sizes:
-            add(f"{name} {size}", name, strategy, devices, size, at_size(size))
-            checks[f"{name} {size}"] = [check]
-    progress.doing(f"{len(works)} variants, in rounds")
-    for key, timing in measure.rounds(works, devices=devices, rule=spec.measure).items():
-        yield timing.record(cases[key], checks=checks.get(key, []))
-    yield from peak_memory(
-        (cases[key], work, models[str(cases[key]["implementation"])].devices) for key, work in works.items()
+    yield from launch_and_record(
+        *(_rank, spec, small, expected), layout=Layout(2), machine=machine, case=lost, metric="time"
     )
 
 
-def _proof_name(implementation: str, spec: Spec) -> str:
+def _pipelines(spec: Spec) -> list[Implementation]:
+    """The textbook's pipeline, and ours by each schedule."""
+
+    def textbook(size: int) -> Step:
+        return partial(TextbookPipeline.pipelined_step, split_size=size)
+
+    def scheduled(name: str, size: int) -> Step:
+        return partial(ScheduledPipeline.pipelined_step, split_size=size, schedule=SCHEDULES[name])
+
+    ours = [Implementation(n, ScheduledPipeline, partial(scheduled, n), spec.split_sizes) for n in SCHEDULES]
+    return [Implementation("textbook", TextbookPipeline, textbook, spec.split_sizes), *ours]
+
+
+def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: list[Tensor]) -> Iterator[Record]:
+    """The single device, plain model parallelism, and every pipeline at every split size, in the same rounds."""
+    whole = [spec.batch_size]
+    single = Implementation("single device", ModelParallel, lambda size: ModelParallel.step, whole)
+    plain = Implementation("model parallel", ModelParallel, lambda size: ModelParallel.step, whole)
+    variants = _variants(spec, [devices[0]] * 2, single, []) + _variants(spec, devices, plain, [])
+    for pipeline in _pipelines(spec):
+        progress.say(f"proving equality of {pipeline.name}")
+        step = pipeline.step_at(max(1, small.batch_size // 2))
+        ours = trained(small, devices, step, spec.check_steps, pipeline.strategy)
+        variants += _variants(spec, devices, pipeline, [same_parameters(_proof(pipeline.name, spec), ours, expected)])
+    progress.doing(f"{len(variants)} variants, in rounds")
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
+    yield from peak_memory(variants, model="resnet50")
+
+
+def _variants(
+    spec: Spec, devices: Sequence[Device], implementation: Implementation, checks: Sequence[Check]
+) -> list[Variant]:
+    """One implementation at each of its split sizes; they share one model."""
+    load = Workload.of(spec)
+    model = implementation.strategy(load.stages(), devices, lr=spec.lr)
+    inputs = one_hot_images(load, devices[0].torch, devices[-1].torch)
+    variants = []
+    for size in implementation.split_sizes:
+        case: Case = {"implementation": implementation.name, "split_size": size, "batch_size": spec.batch_size}
+        case["image_size"] = spec.image_size
+        work = partial(implementation.step_at(size), model, *inputs)
+        name = f"{implementation.name} {size}"
+        variants.append(Variant(name=name, case=case, work=work, checks=checks, devices=devices))
+    return variants
+
+
+def _proof(implementation: str, spec: Spec) -> str:
+    """What is proven, in words."""
     return f"{implementation}: parameters after {spec.check_steps} steps, batch norm in eval mode"
 
 
 def _rank(ctx: RankContext, spec: Spec, small: Workload, expected: list[Tensor]) -> list[Record]:
-    """torch.distributed.pipelining with one stage a rank."""
-    first = len(list(resnet50_stages(seed=0)[0].parameters()))
+    """torch.distributed.pipelining with one stage per rank."""
+    first = len(list(small.stages()[0].parameters()))
     mine = expected[:first] if ctx.rank == 0 else expected[first:]
     return [record for schedule in SCHEDULES for record in _library(ctx, spec, schedule, small, mine)]
 
 
 def _library(ctx: RankContext, spec: Spec, schedule: str, small: Workload, mine: list[Tensor]) -> list[Record]:
-    """One of the library's schedules, every split size that it takes."""
+    """One of the library's schedules at every split size that it can run."""
     name = f"torch {schedule}"
     progress.doing(f"{name}: proving equality in float64")
     ours = library_parameters(ctx, small, schedule, spec.check_steps)
-    check = ctx.everyone(same_parameters(f"{_proof_name(name, spec)}, rank {ctx.rank}", ours, mine))
-    load = Workload(spec.batch_size, spec.image_size, spec.num_classes, spec.lr, spec.seed)
-    records, works = [], {}
-    module = resnet50_stages(seed=spec.seed, num_classes=spec.num_classes)[ctx.rank]
+    checks = ctx.all_gather(same_parameters(f"{_proof(name, spec)}, rank {ctx.rank}", ours, mine))
+    load = Workload.of(spec)
+    module = load.stages()[ctx.rank]
+    records, variants = [], []
     for size in spec.split_sizes:
         case: Case = {"implementation": name, "split_size": size, "batch_size": spec.batch_size}
         case["image_size"] = spec.image_size
         note = _unsuited(spec.batch_size, size, schedule)
         if note:
-            records.append(Record(case=case, metric="time", unit="s", status="skipped", note=note))
+            records.append(Record.skipped(case, note))
         else:
-            works[size] = (case, LibraryPipeline(ctx, load, schedule, size, module).step)
-    progress.doing(f"{name}: {len(works)} split sizes")
-    timings = measure.rounds({str(s): w for s, (_, w) in works.items()}, devices=[ctx], rule=spec.measure, ranks=ctx)
-    return records + [timings[str(s)].record(case, checks=check) for s, (case, _) in works.items()]
+            step = LibraryPipeline(ctx, load, schedule, size, module).step
+            variants.append(Variant(name=str(size), case=case, work=step, checks=checks))
+    progress.doing(f"{name}: {len(variants)} split sizes")
+    timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx)
+    return records + [timing.record() for timing in timings]
 
 
 def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:

@@ -1,0 +1,78 @@
+"""What a rank function gets: its device, its rank, the world size, and what the ranks agree on."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.devices import threads_each
+from scalecard.hardware.machine import Machine
+
+
+@dataclass
+class RankContext:
+    """One rank of a launch; also the Ranks that measuring/bench.py synchronises."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    control: dist.ProcessGroup
+    layout: Layout
+    timeout: timedelta
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, whose records are kept."""
+        return self.rank == 0
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the launch covers several nodes."""
+        return self.layout.nodes > 1
+
+    def synchronize(self) -> None:
+        """Wait for this rank's GPU; on a CPU work is done when its call returns."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def new_group(self) -> dist.ProcessGroup:
+        """A further process group of all ranks, with the same timeout."""
+        group = dist.new_group(timeout=self.timeout)
+        assert isinstance(group, dist.ProcessGroup), "every rank is a member"
+        return group
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        dist.barrier(group=self.control)
+
+    def maximum(self, values: Sequence[float]) -> list[float]:
+        """The element-wise maximum over ranks, by gloo, so as not to disturb NCCL's stream."""
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.control)
+        return [float(v) for v in tensor]
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in rank order."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+
+def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int) -> RankContext:
+    """Make this process a rank: choose its device, and create the process groups."""
+    cuda = machine.kind == "cuda"
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    else:
+        torch.set_num_threads(threads_each(machine))
+    bound = device if cuda and devices_each == 1 else None  # a bound group refuses a rank's other devices
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout, device_id=bound)
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    assert isinstance(control, dist.ProcessGroup), "every rank is a member"
+    return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)

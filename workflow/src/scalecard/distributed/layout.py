@@ -1,0 +1,30 @@
+"""How ranks are laid out over nodes, and the layouts that an experiment measures."""
+
+from dataclasses import dataclass
+
+from scalecard.hardware.devices import device_counts
+from scalecard.records.record import Case
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`ranks` ranks, the same number on each of `nodes` nodes."""
+
+    ranks: int
+    nodes: int = 1
+
+    @property
+    def case(self) -> Case:
+        """The axes that identify it in a record; `nodes` only where there are several."""
+        case: Case = {"devices": self.ranks}
+        return {**case, "nodes": self.nodes} if self.nodes > 1 else case
+
+    def __str__(self) -> str:
+        return f"{self.ranks} rank{'s' * (self.ranks > 1)}" + (f" on {self.nodes} nodes" if self.nodes > 1 else "")
+
+
+def layouts(num_devices: int, num_nodes: int) -> list[Layout]:
+    """1..N ranks within a node, then 2..M nodes with one rank per node and with one rank per device."""
+    within = [Layout(count) for count in device_counts(num_devices)]
+    several = [count for count in device_counts(num_nodes) if count > 1]
+    return within + [Layout(each * count, count) for count in several for each in sorted({1, num_devices})]

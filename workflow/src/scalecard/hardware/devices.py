@@ -1,0 +1,197 @@
+"""The CPU/CUDA difference, in one vocabulary: submit work to a device, wait for the device.
+
+A CUDA device runs what is submitted at once, which only enqueues kernels on the device's current stream. A CPU
+worker device is one Python thread with its own queue and its share of the cores as intra-op threads (torch releases
+the GIL), so that dispatch is asynchronous and overlap between devices is real on a CPU too.
+
+    task = a.submit(first_half, x)         # returns at once
+    out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
+    b.synchronize()
+
+Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values, a CUDA stream for the events.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from scalecard.hardware.machine import Machine
+
+MAX_PENDING = 64
+
+
+class Task:
+    """Submitted work and, once it is done, its value. On CUDA `queued` is its stream and the event after it."""
+
+    def __init__(
+        self,
+        value: Any = None,
+        future: "Future[Any] | None" = None,
+        queued: "tuple[torch.cuda.Stream, torch.cuda.Event] | None" = None,
+    ) -> None:
+        self._value, self._future, self.queued = value, future, queued
+
+    def result(self) -> Any:
+        """The value. On a CPU this waits; on CUDA the tensors may still be being computed."""
+        return self._future.result() if self._future else self._value
+
+
+def _values(args: tuple[Any, ...]) -> list[Any]:
+    return [arg.result() if isinstance(arg, Task) else arg for arg in args]
+
+
+class Device(ABC):
+    """One GPU or one CPU worker. `torch` is where its tensors live; `index` counts from 0."""
+
+    def __init__(self, index: int, torch_device: torch.device) -> None:
+        self.index, self.torch = index, torch_device
+
+    @abstractmethod
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        """Run work(*args) on this device, after what was submitted before; arguments may be Tasks."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for everything submitted; an exception of the work is raised here at the latest."""
+
+    def close(self) -> None:
+        self.synchronize()
+
+    def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Submit, wait, and return the value: for what is not timed."""
+        task = self.submit(work, *args)
+        self.synchronize()
+        return task.result()
+
+    def __str__(self) -> str:
+        return f"device {self.index}"
+
+
+class CudaDevice(Device):
+    """A GPU's default stream or, with `beside`, a further stream of the same GPU.
+
+    PyTorch copies between GPUs on the current stream of the source. On the default stream a copy queues behind later
+    work, so nothing overlaps. A Task's copy therefore uses a stream per GPU pair that waits only for that Task; other
+    copies use the source's default stream.
+    """
+
+    def __init__(self, index: int, *, beside: bool = False) -> None:
+        super().__init__(index, torch.device("cuda", index))
+        self._stream = torch.cuda.Stream(self.torch) if beside else torch.cuda.default_stream(self.torch)
+        self._links: dict[torch.device, torch.cuda.Stream] = {}
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        with contextlib.ExitStack() as streams:
+            for task in args:
+                if isinstance(task, Task) and task.queued:
+                    self._wait_for(*task.queued, streams)
+            streams.enter_context(torch.cuda.stream(self._stream))
+            value = work(*_values(args))
+            return Task(value, queued=(self._stream, self._stream.record_event()))
+
+    def _wait_for(self, stream: torch.cuda.Stream, done: torch.cuda.Event, streams: contextlib.ExitStack) -> None:
+        """Make this stream wait for `done`, and let copies from the other GPU use a stream that waits only for it."""
+        if stream == self._stream:
+            return
+        self._stream.wait_event(done)
+        if stream.device != self.torch:
+            if stream.device not in self._links:
+                self._links[stream.device] = torch.cuda.Stream(stream.device)
+            link = self._links[stream.device]
+            link.wait_event(done)
+            streams.enter_context(torch.cuda.stream(link))
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.index)
+
+
+def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor; the allocator does not reuse its memory before the current stream, which copies it, is done."""
+    if tensor.is_cuda:
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor
+
+
+class CpuDevice(Device):
+    """A worker thread with `num_threads` intra-op threads."""
+
+    def __init__(self, index: int, num_threads: int) -> None:
+        super().__init__(index, torch.device("cpu"))
+        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(num_threads,))
+        self._pending: list[Future[Any]] = []
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        future = self._worker.submit(lambda: work(*_values(args)))
+        if len(self._pending) > MAX_PENDING:  # release the values of finished tasks, keep the failures
+            self._pending = [f for f in self._pending if not f.done() or f.exception()]
+        self._pending.append(future)
+        return Task(future=future)
+
+    def synchronize(self) -> None:
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
+
+    def close(self) -> None:
+        self._worker.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def open_devices(machine: Machine, num_devices: int | None = None, *, first: int = 0) -> Iterator[list[Device]]:
+    """`num_devices` of the machine's devices (all by default) from number `first` on, closed afterwards.
+
+    A CPU worker gets the same share of the cores however many are opened, so one worker and two compare fairly.
+    """
+    count = machine.num_devices if num_devices is None else num_devices
+    if machine.kind == "cuda":
+        opened: list[Device] = [CudaDevice(first + i) for i in range(count)]
+    else:
+        opened = [CpuDevice(first + i, threads_each(machine)) for i in range(count)]
+    try:
+        yield opened
+    finally:
+        for device in opened:
+            device.close()
+
+
+def copy_engine(devices: Sequence[Device]) -> Device | None:
+    """The device that copies while the first one computes: a GPU's second stream, or another CPU worker, if any."""
+    if devices[0].torch.type == "cuda":
+        return CudaDevice(devices[0].index, beside=True)
+    return devices[-1] if len(devices) > 1 else None
+
+
+def refuse_unusable(machine: Machine) -> None:
+    """ValueError where PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or a slice."""
+    for index, name in enumerate(machine.gpus):
+        try:
+            torch.ones(1, device=f"cuda:{index}").add_(1).item()
+        except (RuntimeError, AssertionError) as error:
+            why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
+            built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
+            raise ValueError(
+                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__}, built for {built},"
+                f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
+                " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
+            ) from error
+
+
+def threads_each(machine: Machine) -> int:
+    """Intra-op threads of one CPU worker or rank: its share of the cores."""
+    return max(1, machine.cores // machine.num_devices)
+
+
+def device_counts(num_devices: int) -> list[int]:
+    """The powers of two up to N, and N: [1, 2, 4, 6] for 6."""
+    powers = [2**i for i in range(num_devices.bit_length()) if 2**i <= num_devices]
+    return sorted({*powers, num_devices})
+
+
+def empty_cache() -> None:
+    """Give cached GPU memory back between cases."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,90 @@
+"""What the operating system says about the CPU: facts, its present state, and how its time is spent.
+
+As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import time
+from pathlib import Path
+
+import psutil
+
+from scalecard.hardware.missing import Missing
+
+CPUS = Path("/sys/devices/system/cpu")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def cpu_model() -> str:
+    """The model name, as /proc/cpuinfo gives it."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return " ".join(found[1].split()) if found else platform.processor() or platform.machine()
+
+
+def hashed_name() -> str:
+    """Eight hex digits that tell hosts apart in what gets published, without naming them."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, and the CPU quota of its cgroup where one is set."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+def facts(missing: Missing) -> dict[str, str | int | None]:
+    """Memory in bytes, frequency governor, and the limits of the cgroup ('max' where there is none)."""
+    return {
+        "ram_bytes": psutil.virtual_memory().total,
+        "cpu_governor": missing.ask("cpu_governor", _read, CPUS / "cpu0/cpufreq/scaling_governor"),
+        "cgroup_cpu_max": missing.ask("cgroup_cpu_max", _read, CGROUP / "cpu.max"),
+        "cgroup_memory_max": missing.ask("cgroup_memory_max", _read, CGROUP / "memory.max"),
+    }
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip()
+
+
+def frequency_mhz(missing: Missing) -> float | None:
+    """The mean over the cores this process may use, where the kernel reports it."""
+    return missing.ask("cpu_mhz", _mean_frequency)  # type: ignore[no-any-return]
+
+
+def _mean_frequency() -> float:
+    cores = sorted(os.sched_getaffinity(0))[:8]  # a few are enough, and each costs a read
+    khz = [int(_read(CPUS / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores]
+    return sum(khz) / len(khz) / 1000
+
+
+def load_average() -> float:
+    """Processes that ran or waited to run over the last minute, ours included."""
+    return os.getloadavg()[0]
+
+
+def cpu_seconds() -> tuple[float, float, float]:
+    """Seconds since boot over the cores this process may use: (busy, stolen by the hypervisor, all)."""
+    ours = os.sched_getaffinity(0)
+    cores = [times for core, times in enumerate(psutil.cpu_times(percpu=True)) if core in ours]
+    stolen = sum(getattr(times, "steal", 0.0) for times in cores)
+    everything = sum(sum(t) - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0) for t in cores)
+    idle = sum(times.idle + getattr(times, "iowait", 0.0) for times in cores)
+    return everything - idle - stolen, stolen, everything
+
+
+def cores_busy(seconds: float) -> float:
+    """Sleep for `seconds`, and return how many cores were busy on average meanwhile."""
+    before = cpu_seconds()[0]
+    start = time.monotonic()
+    time.sleep(seconds)
+    return (cpu_seconds()[0] - before) / (time.monotonic() - start)

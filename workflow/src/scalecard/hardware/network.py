@@ -1,0 +1,22 @@
+"""How this host reaches another one: its own address on the way there, and whether InfiniBand is present."""
+
+import ctypes.util
+import socket
+from pathlib import Path
+
+VERBS = Path("/dev/infiniband")  # exists where there is InfiniBand, which NCCL then uses between nodes
+
+
+def address_towards(peer: str) -> str:
+    """This host's own address on the route to `peer`. Nothing is sent."""
+    (family, _, _, _, address), *_ = socket.getaddrinfo(peer, 9, type=socket.SOCK_DGRAM)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def why_slow() -> list[str]:
+    """Why NCCL would use TCP between nodes that have InfiniBand; empty where it would not."""
+    if VERBS.exists() and ctypes.util.find_library("ibverbs") is None:
+        return [f"{VERBS} exists, but libibverbs is not installed: NCCL uses TCP between nodes"]
+    return []

@@ -1,0 +1,208 @@
+"""What the NVIDIA driver says about its GPUs, through nvidia-ml-py: facts, state, and who else uses them.
+
+A fact that a GPU, a virtual machine or a missing driver does not give is None, and Missing keeps the reason. Nothing
+here fails for want of a fact.
+"""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+from scalecard.hardware.missing import Missing
+
+# Clock event reasons that mean the hardware was held back. A power cap is how a card is meant to work: only reported.
+SLOWDOWNS = {
+    0x8: "hardware slowdown",
+    0x20: "thermal slowdown (software)",
+    0x40: "thermal slowdown (hardware)",
+    0x80: "power brake",
+}
+POWER_CAP = {0x4: "power cap"}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that this process may use, under the name that torch.cuda.get_device_name also gives."""
+
+    name: str
+    uuid: str
+    handle: Any
+
+    @property
+    def uuid_hash(self) -> str:
+        return hashlib.sha256(self.uuid.encode()).hexdigest()[:12]
+
+
+@contextmanager
+def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
+    """The GPUs that CUDA will enumerate, in its order; their handles are valid inside. None without a driver."""
+    missing = missing or Missing()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        missing.reasons["gpus"] = f"no NVIDIA driver answers: {error}"
+        yield []
+        return
+    try:
+        yield missing.ask("gpus", _visible, missing) or []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _visible(missing: Missing) -> list[Gpu]:
+    """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID.
+
+    As in CUDA, the first name that is none hides those after it; a slice of a GPU (MIG) goes by its own UUID.
+    """
+    uuids = [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := missing.ask(f"gpus.{i}", _uuid, i))]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is not None:
+        named = (_named(name.strip(), uuids) for name in wanted.split(","))
+        uuids = list(itertools.takewhile(bool, named))
+    gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids)
+    return [Gpu(pynvml.nvmlDeviceGetName(handle), uuid, handle) for uuid, handle in gpus]
+
+
+def _uuid(index: int) -> str:
+    return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+
+
+def _named(name: str, uuids: list[str]) -> str:
+    """The UUID, or nothing where there is no such GPU."""
+    if name.startswith("MIG-"):
+        return name
+    if name.isdigit():
+        return uuids[int(name)] if int(name) < len(uuids) else ""
+    return next((uuid for uuid in uuids if name and uuid.startswith(name)), "")
+
+
+def visible_gpus() -> list[Gpu]:
+    """Names and UUIDs; the handles are invalid outside a session."""
+    with session() as gpus:
+        return gpus
+
+
+def driver_version() -> str | None:
+    """The driver's version, or None where there is no GPU."""
+    with session() as gpus:
+        return str(Missing().ask("driver", pynvml.nvmlSystemGetDriverVersion)) if gpus else None
+
+
+def details(missing: Missing) -> list[dict[str, Any]]:
+    """One mapping per visible GPU: memory in bytes, PCIe generation and width (now and at most), watts, MHz, ECC."""
+    with session(missing) as gpus:
+        return [
+            _detail(gpu, lambda key, *args, i=i: missing.ask(f"gpus.{i}.{key}", *args)) for i, gpu in enumerate(gpus)
+        ]
+
+
+def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
+    handle = gpu.handle
+    memory = ask("memory_bytes", pynvml.nvmlDeviceGetMemoryInfo, handle)
+    power = ask("power_limit_w", pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    power_max = ask("power_limit_max_w", pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
+    ecc = ask("ecc", pynvml.nvmlDeviceGetEccMode, handle)
+    return {
+        "name": gpu.name,
+        "uuid_hash": gpu.uuid_hash,
+        "memory_bytes": memory and memory.total,
+        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "nvlinks": ask("nvlinks", _active_links, handle),
+        "power_limit_w": power and power / 1000,
+        "power_limit_max_w": power_max and power_max[1] / 1000,
+        "sm_clock_max_mhz": ask("sm_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": ask(
+            "memory_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM
+        ),
+        "ecc": ecc and bool(ecc[0]),
+        "ecc_corrected": ask("ecc_corrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        "ecc_uncorrected": ask("ecc_uncorrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+    }
+
+
+def _ecc_errors(handle: Any, kind: int) -> int:
+    """Errors over the card's life."""
+    return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC))
+
+
+def _active_links(handle: Any) -> int:
+    """NVLinks that are up. NVML does not say how many there are, so ask until it has no such link."""
+    active = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active += pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED
+        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+            break
+    return active
+
+
+def topology(missing: Missing) -> list[list[int | None]]:
+    """NVML's common ancestor level for each pair of GPUs (0 same board ... 50 across sockets)."""
+    ancestor = pynvml.nvmlDeviceGetTopologyCommonAncestor
+    with session() as gpus:
+        return [[missing.ask("topology", ancestor, a.handle, b.handle) if a != b else None for b in gpus] for a in gpus]
+
+
+def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None]:
+    """The GPU now: SM clock in MHz, degrees Celsius, watts, clock event reasons (bits), bytes of others' processes.
+
+    The PCIe link is read too: an idle card lowers its generation, so only a reading under load counts.
+    """
+    ask, handle = Missing().ask, gpu.handle
+    power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
+    return {
+        "sm_clock_mhz": ask("clock", pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        "temperature_c": ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "power_w": power and power / 1000,
+        "reasons": ask("reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
+        "others_memory_bytes": ask("others", _memory_of_others, handle, ours),
+        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+    }
+
+
+def _memory_of_others(handle: Any, ours: Callable[[int], bool]) -> int:
+    """A virtual machine or a container may see processes without their memory, which then counts as 0."""
+    return sum(process.usedGpuMemory or 0 for process in _processes(handle) if not ours(process.pid))
+
+
+def _processes(handle: Any) -> list[Any]:
+    found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle) + pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle)
+    return list({process.pid: process for process in found}.values())
+
+
+def num_others(gpu: Gpu, ours: Callable[[int], bool]) -> int:
+    """How many processes that are not ours use the GPU."""
+    return sum(not ours(process.pid) for process in Missing().ask("others", _processes, gpu.handle) or [])
+
+
+def admits_one_process(gpu: Gpu) -> bool:
+    """Whether the card's compute mode is EXCLUSIVE_PROCESS."""
+    mode = Missing().ask("compute mode", pynvml.nvmlDeviceGetComputeMode, gpu.handle)
+    return bool(mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+
+
+def utilisation(gpu: Gpu) -> float | None:
+    """The share of the driver's own window, under a second, in which a kernel ran: 0 to 1."""
+    rates = Missing().ask("utilisation", pynvml.nvmlDeviceGetUtilizationRates, gpu.handle)
+    return None if rates is None else rates.gpu / 100
+
+
+def energy_joules(gpu: Gpu) -> float | None:
+    """The card's energy counter, from Volta on."""
+    energy = Missing().ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, gpu.handle)
+    return None if energy is None else energy / 1000
+
+
+def reasons_in_words(bits: int) -> list[str]:
+    """The clock event reasons that a reader should know about."""
+    return [words for bit, words in (SLOWDOWNS | POWER_CAP).items() if bits & bit]

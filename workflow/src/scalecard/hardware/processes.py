@@ -1,0 +1,30 @@
+"""Whose a process is: this measurement's own, or somebody else's."""
+
+import ctypes
+import os
+import signal
+
+import psutil
+
+ROOT_PID = "SCALECARD_ROOT_PID"
+
+
+def claim() -> None:
+    """Make this process the root of the measurement: it and its descendants count as ours from now on."""
+    os.environ[ROOT_PID] = str(os.getpid())
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a process belongs to this measurement; one that cannot be seen from here does not."""
+    root = int(os.environ.get(ROOT_PID, os.getpid()))
+    try:
+        return root == pid or any(parent.pid == root for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies: an orphan would disturb the next measurement."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

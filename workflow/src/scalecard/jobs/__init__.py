@@ -1,0 +1,1 @@
+"""What the workflow's rules need: the configuration, the inputs of each rule, clusters and containers. No torch."""

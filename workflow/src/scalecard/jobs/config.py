@@ -1,0 +1,156 @@
+"""From config.yaml to what the rules need: checked, scaled and merged.
+
+No torch here: this runs on every start of the workflow. The experiments' own values are checked by their Specs, which
+need torch, so that check runs in a process of its own, and only once for the same values and the same code.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
+from scalecard.jobs.source_code import SOURCES, spec_fields
+from scalecard.measuring.spec import did_you_mean
+from scalecard.records.atomic import write_atomically
+
+SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
+CHECKED = Path(".snakemake/scalecard-checked")
+SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
+SCALES = ("full", "quick")
+DEFAULT_MINUTES = 60
+
+
+class InvalidConfig(ValueError):
+    """The configuration cannot be used: one line per problem, with key, value and what is accepted."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked configuration. `blocks` holds each experiment's merged block as the JSON text that its job gets."""
+
+    platform: str
+    cluster: str
+    machine: Machine
+    scale: str
+    strict: bool
+    container: dict[str, Any]
+    dataset: str
+    data_dir: str
+    blocks: dict[str, str]
+    minutes: dict[str, int]
+    nodes: dict[str, int]
+
+
+def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
+    """Settings from the merged configuration, or InvalidConfig with every problem. `check` runs the Specs' checks."""
+    _refuse(list(_schema_problems(config)) or list(_cluster_problems(config)))
+    machine = probe()
+    _refuse(_device_problems(config, machine))
+    scale = config["scale"]
+    if scale == "auto":
+        scale = "quick" if machine.emulated else "full"
+    if check:  # both scales, or a wrong value of the other one would go unnoticed
+        _check_blocks({each: _blocks(config, each) for each in SCALES})
+    minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
+    return Settings(
+        platform=machine.slug if config["platform"] == "auto" else config["platform"],
+        cluster=config["cluster"],
+        machine=machine,
+        scale=scale,
+        strict=config["strict"],
+        container=dict(config["container"]),
+        dataset=config["dataset"],
+        data_dir=config["data_dir"],
+        blocks=_blocks(config, scale),
+        minutes=minutes,
+        nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in minutes},
+    )
+
+
+def spans_nodes(experiment: str) -> bool:
+    """Whether the experiment's Spec has a number of nodes."""
+    return "nodes" in spec_fields(experiment)
+
+
+def _blocks(config: Mapping[str, Any], scale: str) -> dict[str, str]:
+    """Each experiment's merged block at one scale, as a JSON text."""
+    return {name: json.dumps(merged_block(config, name, scale)) for name in config["experiments"]}
+
+
+def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, Any]:
+    """The values that the experiment's Spec is built from: the shared ones, and its own at this scale."""
+    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
+    if spans_nodes(name):
+        shared["nodes"] = config["nodes"]
+    own = _scaled(config["experiments"][name], scale)
+    own.pop("minutes", None)  # what is asked of a cluster's scheduler changes no measurement
+    return {**shared, **own}
+
+
+def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
+    values = {key: value for key, value in block.items() if key != "quick"}
+    return values | block.get("quick", {}) if scale == "quick" else values
+
+
+def _schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    validator = jsonschema.Draft202012Validator(yaml.safe_load(SCHEMA.read_text()))
+    for error in sorted(validator.iter_errors(dict(config)), key=lambda e: e.json_path):
+        where = ".".join(map(str, error.absolute_path))
+        if error.validator == "additionalProperties":
+            known = list(error.schema["properties"])
+            for key in sorted(set(error.instance) - set(known)):
+                yield f"{where}.{key}: unknown key; {did_you_mean(key, known)}".lstrip(".")
+        else:
+            accepted = error.schema.get("description", "")
+            yield f"{where}: {error.message}" + (f"; accepted: {accepted}" if accepted else "")
+
+
+def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """On a cluster the machine that runs the workflow is not the one that is measured, so nothing can be guessed."""
+    cluster, profile = config["cluster"], f"profiles/{config['cluster']}/config.yaml"
+    if cluster != "none":
+        for key, accepted in {"platform": "a label for the kind of node", "scale": "full or quick"}.items():
+            if config[key] == "auto":
+                yield f"{key} = auto: this is not the machine that is measured; set {accepted} in {profile}"
+    if config["nodes"] > 1 and cluster != "slurm":
+        yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
+
+
+def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
+    most = len(machine.gpus) or max(machine.cores, MAX_CPU_DEVICES)
+    if config["cluster"] != "none" or (config["devices"] or 0) <= most:
+        return []
+    what = "the number of GPUs here" if machine.gpus else "without GPUs, on this number of cores"
+    return [f"devices = {config['devices']}: must be at most {most}, {what}"]
+
+
+def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
+    """Build every Spec, in a process that imports torch; InvalidConfig with every problem. Remembers what passed."""
+    text = json.dumps(scales)
+    code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
+    key = hashlib.sha256(b"".join([text.encode(), *code])).hexdigest()
+    if CHECKED.exists() and CHECKED.read_text() == key:
+        return
+    environment = os.environ | {"PYTHONPATH": str(SOURCES.parent.resolve())}
+    command = [sys.executable, "-m", "scalecard", "check", text]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode == 2:
+        _refuse(done.stderr.strip().splitlines())
+    if done.returncode:
+        raise InvalidConfig(f"the configuration could not be checked:\n{done.stderr[-2000:]}")
+    write_atomically(CHECKED, key)
+
+
+def _refuse(problems: list[str]) -> None:
+    """InvalidConfig where there are any."""
+    if problems:
+        raise InvalidConfig("config.yaml is not valid:\n" + "\n".join(f"  {problem}" for problem in problems))

@@ -1,0 +1,183 @@
+"""From docker/ to an image: built by Docker or Podman, converted to a .sif for Apptainer, or a given one."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scalecard.hardware.environment import git
+from scalecard.jobs.containers import engines, marker
+from scalecard.jobs.containers.marker import Marker
+
+CONTEXT = Path("docker")
+LOCK = CONTEXT / "requirements.lock"
+SIF = CONTEXT / "scalecard.sif"
+EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
+TAIL = 20  # lines of a failed build that are shown again
+ADVICE = (
+    (
+        ("do not match the hashes", "hashes are required"),
+        "the lock and what the package index serves differ: run `make lock`",
+    ),
+    (("no space left",), "the disk is full: the image needs about 7 GB, and building it as much again"),
+    (
+        (
+            "name resolution",
+            "could not resolve",
+            "connection refused",
+            "timeout",
+            "no such host",
+            "network",
+            "dial tcp",
+        ),
+        "the base image or the packages cannot be fetched: set container.base_image to one that this machine has or"
+        " reaches, or container: {engine: none} to run in the host's environment",
+    ),
+)
+
+
+class BuildFailed(ValueError):
+    """The image could not be built; the message has the last lines of the log and what to do."""
+
+
+class NoBaseImage(BuildFailed):
+    """The engine answers, but neither has the base image nor can fetch it. Nothing was built."""
+
+
+def prepare(
+    engine: str, why: str, *, base_image: str, build_args: Mapping[str, str], image: str | None, version: str
+) -> Marker:
+    """Build or find the image and describe it. BuildFailed leaves nothing behind."""
+    if engine == "none":
+        return Marker(engine=engine, why=why)
+    arguments = {
+        "BASE_IMAGE": base_image,
+        "VERSION": version,
+        "REVISION": _revision(),
+        "LOCK_HASH": lock_hash(),
+        **build_args,
+    }
+    if engine == "apptainer":
+        return _sif(why, arguments, image)
+    if image:
+        if not marker.exists(engine, image):  # a machine without a registry may have it already
+            _run([engine, "pull", "--quiet", image])
+        return _described(engine, why, image, base=None)
+    _fetch_base(engine, base_image)
+    tag = f"scalecard:{lock_hash()}"
+    _run(_build(engine, tag, arguments))
+    return _described(engine, why, tag, base=base_image)
+
+
+def _fetch_base(engine: str, base_image: str) -> None:
+    if not marker.exists(engine, base_image):
+        try:
+            _run([engine, "pull", base_image])
+        except BuildFailed as error:
+            raise NoBaseImage(str(error)) from error
+
+
+def lock_hash() -> str:
+    return hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+
+
+def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
+    """The marker of an image, by its id: a tag may come to mean another image."""
+    done = subprocess.run([engine, "image", "inspect", name], capture_output=True, text=True, check=True)
+    (facts,) = json.loads(done.stdout)
+    identity = facts["Id"] if facts["Id"].startswith("sha256:") else f"sha256:{facts['Id']}"
+    return Marker(
+        engine=engine,
+        why=why,
+        image=identity,
+        digest=facts.get("Digest") or identity,
+        base=base,
+        lock=(facts.get("Config", {}).get("Labels") or {}).get("scalecard.lock"),
+        size=facts["Size"],
+    )
+
+
+def _sif(why: str, arguments: Mapping[str, str], image: str | None) -> Marker:
+    """A given .sif or reference, else a .sif built from Docker's or Podman's archive, or from the definition."""
+    path = Path(image) if image and image.endswith(".sif") else SIF
+    if path == SIF:
+        with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".sif-") as folder:
+            made = Path(folder, SIF.name)
+            _build_sif(made, arguments, image)
+            made.replace(SIF)  # a killed build never looks complete
+    elif not path.exists():
+        raise BuildFailed(f"container.image = {image}: no such file")
+    with path.open("rb") as file:
+        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return Marker(
+        engine="apptainer",
+        why=why,
+        image=str(path.resolve()),
+        digest=digest,
+        base=None if image else arguments["BASE_IMAGE"],
+        lock=None if image else arguments["LOCK_HASH"],
+        size=path.stat().st_size,
+    )
+
+
+def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> None:
+    builder = next((engine for engine in ("docker", "podman") if not engines.why_silent(engine)), None)
+    if image:
+        _run(["apptainer", "build", str(made), f"docker://{image}"])
+    elif builder:
+        archive = made.with_suffix(".tar")
+        _run(_build(builder, "scalecard:sif", arguments))
+        save = ["--format", "docker-archive"] if builder == "podman" else []
+        _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
+        _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
+    else:
+        definition = str(CONTEXT / "scalecard.def")
+        _run(["apptainer", "build", "--warn-unused-build-args", *_options(arguments), str(made), definition])
+
+
+def _build(engine: str, tag: str, arguments: Mapping[str, str]) -> list[str]:
+    """Docker takes the time stamp of the image's content from a build argument, Podman from an option."""
+    same_time = ["--timestamp", EPOCH] if engine == "podman" else ["--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}"]
+    return [engine, "build", "--tag", tag, *_options(arguments), *same_time, str(CONTEXT)]
+
+
+def _options(arguments: Mapping[str, str]) -> list[str]:
+    return [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+
+
+def _run(command: Sequence[str]) -> None:
+    """Run, showing the output as it comes; BuildFailed with its last lines and what to do."""
+    print("+", " ".join(command), flush=True)
+    if shutil.which(command[0]) is None:
+        raise BuildFailed(f"{command[0]}: not installed")
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            lines = [*lines[1 - TAIL :], line.rstrip()]
+    if process.returncode:
+        said = "\n  ".join(lines)
+        raise BuildFailed(
+            f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
+            + _advice(said)
+        )
+
+
+def _advice(said: str) -> str:
+    lowered = said.lower()
+    found = next((advice for words, advice in ADVICE if any(word in lowered for word in words)), None)
+    return f"What to do: {found or 'see the whole log above; container: {engine: none} runs without an image'}."
+
+
+def _revision() -> str:
+    """The commit that last changed docker/: the project's own changes with every edit of the code."""
+    try:
+        return git("log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
+    except OSError:
+        return "unknown"

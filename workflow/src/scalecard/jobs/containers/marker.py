@@ -1,0 +1,57 @@
+"""The marker of an image: a file that the experiments depend on, and that the launcher reads."""
+
+import json
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scalecard.records.atomic import write_atomically
+
+TIMEOUT = 30  # seconds
+GONE = ("no such image", "no such object", "image not known", "failed to find image")  # Docker's words, and Podman's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker:
+    """The image that experiments run in. Engine 'none' is the host's environment; `why` says why it was chosen."""
+
+    engine: str
+    why: str
+    image: str | None = None  # what the engine runs: an image id, a reference with digest, or the path of a .sif
+    digest: str | None = None
+    base: str | None = None
+    lock: str | None = None
+    size: int | None = None  # bytes
+
+
+def read(path: Path) -> Marker:
+    """The marker in a file."""
+    return Marker(**json.loads(path.read_text()))
+
+
+def write(path: Path, marker: Marker) -> None:
+    """Write the marker, whole or not at all."""
+    write_atomically(path, json.dumps(asdict(marker), indent=1) + "\n")
+
+
+def forget_if_gone(path: Path) -> bool:
+    """Remove the marker of an image that was deleted behind our back, so that it is built again."""
+    if not path.exists():
+        return False
+    found = read(path)
+    if found.engine == "none" or (found.image and exists(found.engine, found.image)):
+        return False
+    path.unlink()
+    return True
+
+
+def exists(engine: str, image: str) -> bool:
+    """Whether the engine has the image. An engine that does not answer keeps its images, so nothing is built again."""
+    if engine == "apptainer":
+        return Path(image).exists()
+    try:
+        done = subprocess.run([engine, "image", "inspect", image], capture_output=True, text=True, timeout=TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    said = (done.stderr + done.stdout).lower()
+    return done.returncode == 0 or not any(words in said for words in GONE)

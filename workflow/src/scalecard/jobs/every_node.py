@@ -1,0 +1,103 @@
+"""Run a command on every node of this job, with all the cores and GPUs that the job has there.
+
+    python -m scalecard.jobs.every_node --cluster NAME --nodes NUMBER -- command arguments...
+
+In a Slurm job each node gets a step of its own, because the step around us has a single core. The exit status is the
+first node's: where another node is lost, the first one records it. Elsewhere there is one node, and this process
+becomes the command. No torch here: this runs outside the container.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import psutil
+
+from scalecard.hardware import network
+
+REFUSED = 2  # exit status for bad input: another kind of node, or one in use with `strict`
+LINGER = 15  # seconds that the other nodes have to end by themselves once the first has ended
+INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
+
+
+def main() -> int:
+    """Become the command, or run it through Slurm and return its status on the first node."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    split = sys.argv.index("--")
+    args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    if args.cluster != "slurm":
+        assert args.nodes == 1, "config.py refuses more"
+        os.execvp(command[0], command)
+    node, environment, others = os.environ["SLURMD_NODENAME"], _environment_outside_the_step(), None
+    if args.nodes > 1:
+        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": f"{_address(node)}:{_free_port()}"}
+        others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
+    first = subprocess.Popen(_srun(f"--nodelist={node}", 1, 0, command), env=environment)
+    signal.signal(signal.SIGTERM, lambda *_: first.terminate())
+    return _wait(first, others)
+
+
+def _wait(first: "subprocess.Popen[bytes]", others: "subprocess.Popen[bytes] | None") -> int:
+    """The first node's status, or that of another node that refuses to measure; then all are ended."""
+    while first.poll() is None:
+        if others and others.poll() == REFUSED:
+            first.terminate()
+            first.wait()
+            return REFUSED
+        time.sleep(0.2)
+    if others:
+        try:
+            others.wait(LINGER)
+        except subprocess.TimeoutExpired:
+            others.terminate()
+    return first.returncode
+
+
+def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> list[str]:
+    """A step on nodes of this job, numbered from `first`; a node that fails does not end the others."""
+    return [
+        *("srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", where, "--cpu-bind=none"),
+        *("--kill-on-bad-exit=0", "--no-kill"),
+        *(f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--input=none"),
+        *("sh", "-c", f'SCALECARD_NODE=$((SLURM_PROCID + {first})) exec "$@"', "sh", *command),
+    ]
+
+
+def _environment_outside_the_step() -> dict[str, str]:
+    """The environment without the variables of the step around us, whose one node would limit a step of several."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
+
+
+def _address(node: str) -> str:
+    """This node's address on the interface that the user chose, else on the one that leads to the job's other nodes."""
+    addresses = psutil.net_if_addrs()
+    for name in (os.environ.get(variable, "") for variable in INTERFACES):
+        for address in addresses.get(name, []):
+            if address.family == socket.AF_INET:
+                return address.address
+    hosts = _output_of("squeue", "--noheader", f"--jobs={os.environ['SLURM_JOB_ID']}", "--format=%N")
+    other = next(name for name in _output_of("scontrol", "show", "hostnames", hosts).split() if name != node)
+    facts = dict(word.split("=", 1) for word in _output_of("scontrol", "show", "node", other).split() if "=" in word)
+    return network.address_towards(facts["NodeAddr"])
+
+
+def _output_of(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

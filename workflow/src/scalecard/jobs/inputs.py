@@ -1,0 +1,50 @@
+"""The inputs of each rule, computed from the code's own imports: no list of files is kept by hand.
+
+Snakemake runs a rule again where the content of an input changed. The package's `__init__.py`, whose version changes,
+and progress.py, which only says on the terminal what is going on, change nothing that was measured or drawn.
+"""
+
+from pathlib import Path
+
+from scalecard.jobs.source_code import SOURCES, closure
+
+NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
+RESULTS = Path("results")
+REFERENCE = Path("workflow/reference")
+TEMPLATES = Path("workflow/report")
+
+
+def of_experiment(name: str) -> list[str]:
+    """What `scalecard run NAME` executes."""
+    return _files("run", f"experiments.{name}")
+
+
+def of_figure(name: str) -> list[str]:
+    """What `scalecard plot NAME` executes."""
+    return [*_files("report.figures", f"report.sections.{name}"), *_reference()]
+
+
+def of_report() -> list[str]:
+    """What `scalecard report` executes, the templates and the published figures."""
+    sections = [f"report.sections.{path.stem}" for path in (SOURCES / "report" / "sections").glob("[!_]*.py")]
+    templates = sorted(str(path) for path in TEMPLATES.glob("*.*") if path.suffix != ".rst")
+    return [*_files("report.render", *sections), *templates, *_reference()]
+
+
+def result_files(name: str, platform: str) -> list[str]:
+    """An experiment's result on this platform, which the workflow makes, then those that exist for other platforms."""
+    here = RESULTS / platform / f"{name}.json"
+    return [str(here), *sorted(str(path) for path in RESULTS.glob(f"*/{name}.json") if path != here)]
+
+
+def dataset_of(name: str, dataset: str) -> str:
+    """The dataset, where the experiment's code uses images, else 'none'."""
+    return dataset if SOURCES / "training" / "datasets.py" in closure(f"experiments.{name}") else "none"
+
+
+def _files(*modules: str) -> list[str]:
+    return sorted(str(path) for path in closure(*modules) - NO_INPUTS)
+
+
+def _reference() -> list[str]:
+    return sorted(str(path) for path in REFERENCE.glob("*.yaml"))

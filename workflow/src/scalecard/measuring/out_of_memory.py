@@ -1,0 +1,33 @@
+"""Out of memory is a result: that point of a sweep failed and says so, and the others are measured."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+from scalecard.records.record import Case, Record
+
+MESSAGES = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
+
+
+@contextlib.contextmanager
+def caught(*, on_failure: Callable[[str], None]) -> Iterator[None]:
+    """Pass an out-of-memory message to `on_failure`; re-raise anything else."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        on_failure(f"out of memory: {(str(error).splitlines() or [''])[0][:200]}")
+
+
+def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: str = "s") -> Iterator[Record]:
+    """The records of one sweep point or, where preparing it runs out of memory, one failed record that says so."""
+    notes: list[str] = []
+    with caught(on_failure=notes.append):
+        yield from records
+    for note in notes:
+        yield Record.failed(case, note, metric=metric, unit=unit)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in MESSAGES)

@@ -1,0 +1,40 @@
+"""Peak memory of one call on each device it uses, by the CUDA allocator's own statistics."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Record
+
+
+def peak_memory(variants: Iterable[Variant], *, model: str) -> Iterator[Record]:
+    """One record per variant and device: the most bytes one call needs there beyond what was allocated before it.
+
+    Parameters and inputs are allocated before; activations, gradients and buffers are not. Variants without devices are
+    left out. On CPUs there is one skipped record, for the model.
+    """
+    for variant in variants:
+        if not variant.devices:
+            continue
+        if variant.devices[0].torch.type == "cpu":
+            note = "CPU workers share the host's memory: there is no peak per device"
+            yield Record.skipped({"model": model}, note, metric="peak_memory", unit="B")
+            return
+        yield from guarded(_peaks(variant), variant.case, metric="peak_memory", unit="B")
+
+
+def _peaks(variant: Variant) -> Iterator[Record]:
+    used = {device.index: device for device in variant.devices}.values()
+    before = {}
+    for device in used:
+        device.synchronize()
+        before[device.index] = torch.cuda.memory_allocated(device.torch)
+        torch.cuda.reset_peak_memory_stats(device.torch)
+    variant.work()
+    for device in used:
+        device.synchronize()
+        peak = float(torch.cuda.max_memory_allocated(device.torch) - before[device.index])
+        case = {**variant.case, "device": device.index}
+        yield Record(case=case, metric="peak_memory", unit="B", samples=[[peak]])

@@ -1,0 +1,45 @@
+"""Is anybody else using this machine? What is found before measuring is a warning or, with `strict`, a refusal."""
+
+from scalecard.hardware import host, nvml, processes
+
+BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
+BUSY_CPU = 1 / 3  # of the cores
+LOOK = 1.0  # seconds for which the CPU is watched
+
+
+class Disturbed(ValueError):
+    """Somebody else uses the machine, and config.yaml says `strict: true`."""
+
+
+def disturbances(cores: int) -> list[str]:
+    """What will disturb the measurement, in words. None of our own work runs yet."""
+    with nvml.session() as gpus:
+        found = [words for index, gpu in enumerate(gpus) for words in _on_gpu(index, gpu)]
+    busy = host.cores_busy(LOOK)
+    if busy > cores * BUSY_CPU:
+        found.append(f"other programs kept {busy:.1f} of {cores} cores busy before the measurement")
+    return found
+
+
+def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
+    others, used = nvml.num_others(gpu, processes.is_ours), nvml.utilisation(gpu)
+    found = []
+    if others:
+        memory = nvml.state(gpu, processes.is_ours)["others_memory_bytes"] or 0
+        what = "another process" if others == 1 else f"{others} other processes"
+        found.append(f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)")
+    if used is not None and used > BUSY_GPU:
+        found.append(f"GPU {index} was {100 * used:.0f} % busy before the measurement")
+    if nvml.admits_one_process(gpu):
+        found.append(
+            f"GPU {index} admits one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` admits more"
+        )
+    return found
+
+
+def check(cores: int, *, strict: bool) -> list[str]:
+    """The disturbances; Disturbed where there are any and `strict` is set."""
+    found = disturbances(cores)
+    if found and strict:
+        raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
+    return found

@@ -1,0 +1,107 @@
+"""Shuffled, interleaved rounds over the variants to be compared, until they can be told apart.
+
+One sample is a block of calls, about `block_seconds` long, and the wait for every device used. Each round measures
+every variant once, in shuffled order, so that drift of a busy machine hits all of them alike. Rounds stop when the
+95 % interval of the median log-ratio to the first variant is narrow enough, or at a limit; the reason is recorded.
+"""
+
+import math
+import random
+import time
+import uuid
+from collections.abc import Sequence
+
+from scalecard import progress
+from scalecard.measuring import out_of_memory, telemetry
+from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Variant
+from scalecard.records.statistics import FEWEST, median_interval
+
+
+def time_rounds(
+    variants: Sequence[Variant],
+    *,
+    devices: Sequence[Synchronised],
+    rule: Rule,
+    ranks: Ranks = ALONE,
+    clock: Clock = time.perf_counter_ns,
+) -> list[Timing]:
+    """Time every variant, in the order given; the others are compared with the first one.
+
+    A variant that runs out of memory is dropped, its Timing says why, and the others go on. With `ranks` a sample is
+    the slowest rank's, and every rank sees the same samples, so all stop in the same round; a rank that alone runs out
+    of memory leaves the others waiting, and is lost like a killed one. Where heat or the power supply slowed a GPU down
+    meanwhile, everything is measured once more, and the telemetry says so.
+    """
+    assert len({variant.name for variant in variants}) == len(variants), "each variant has a name of its own"
+    bench = Bench(devices, ranks, clock)
+    timings, slowed = _measure(variants, bench, rule)
+    if slowed:
+        progress.say(f"measuring once more: {slowed}")
+        timings, _ = _measure(variants, bench, rule)
+        for timing in timings:
+            timing.measured_again = slowed
+    return timings
+
+
+def _measure(variants: Sequence[Variant], bench: Bench, rule: Rule) -> tuple[list[Timing], str]:
+    """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
+    rounds_id = uuid.uuid4().hex[:8]
+    timings = [Timing(variant=variant, rounds_id=rounds_id) for variant in variants]
+    for timing in timings:
+        progress.detail(f"warming up {timing.variant.name}")
+        with out_of_memory.caught(on_failure=timing.fail):
+            timing.iterations = bench.warm_up(timing.variant.work, rule)
+    with telemetry.watching(bench.ranks.leads) as watch:
+        reason = _run_rounds(timings, bench, rule, watch)
+    for timing in timings:
+        timing.stopped, timing.state = reason, watch.summary() if watch else None
+    return timings, bench.agreed_slowdown(watch)
+
+
+def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, watch: telemetry.Watch | None) -> str:
+    """Shuffled rounds until there is a reason to stop, which is returned."""
+    shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
+    while alive := [timing for timing in timings if not timing.failure]:
+        for timing in shuffle.sample(alive, len(alive)):
+            with out_of_memory.caught(on_failure=timing.fail):
+                bench.sample(timing, watch)
+        (elapsed,) = bench.ranks.maximum([(bench.clock() - started) / 1e9])
+        alive = [timing for timing in alive if not timing.failure]
+        if not alive:
+            break
+        done = len(alive[0].completion)
+        left = rule.max_seconds * len(alive) - elapsed
+        progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
+        reason = _limit(done, elapsed, rule, len(alive))
+        if not reason and done >= next_check:
+            next_check = math.ceil(done * 1.25)
+            reason = _precise([timing.completion for timing in alive], elapsed, rule)
+        if reason:
+            return reason
+    return ""
+
+
+def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
+    """Which limit is reached, or nothing."""
+    if done >= rule.max_rounds:
+        return f"{rule.max_rounds} rounds"
+    limit = rule.max_seconds * num_variants
+    # Below six rounds there is no interval: slow work gets up to three times as long to have one.
+    spent = elapsed >= limit and (done >= FEWEST or elapsed >= 3 * limit)
+    return f"{rule.max_seconds:g} s per variant" if done >= 2 and spent else ""
+
+
+def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:
+    """The reason to stop where every variant's median log-ratio to the first is known as precisely as asked for."""
+    if elapsed < rule.min_seconds:
+        return ""
+    base, *others = samples
+    logs = [[math.log(a / b) for a, b in zip(other, base, strict=True)] for other in others]
+    for values in logs or [[math.log(s) for s in base]]:
+        interval = median_interval(values)
+        if interval is None or interval.half_width > rule.precision:
+            return ""
+    return f"interval within {100 * rule.precision:g} %"

@@ -1,0 +1,122 @@
+"""Results as JSON files. A file is either whole and valid, or refused by its path and the field that is wrong."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from scalecard.records.atomic import write_atomically
+from scalecard.records.record import SCHEMA_VERSION, Check, Record, Result
+from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
+
+SCHEMA = Path(__file__).parents[3] / "schemas" / "result.schema.json"
+NOT_RESULT_FILES = ("machine.json", "container.json")  # the other JSON files in a platform's folder
+
+
+class InvalidResult(ValueError):
+    """A result file that cannot be used; the message names the file and the field."""
+
+
+def is_result_file(path: Path) -> bool:
+    """Whether a path in a platform's folder is named like a result."""
+    return path.suffix == ".json" and path.name not in NOT_RESULT_FILES
+
+
+def load(path: Path) -> Result:
+    """Read a result. InvalidResult names the file and the field where it is corrupt, truncated or foreign."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidResult(f"{path}: not a readable file ({error}).") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Result:
+    """A result from the text of a file; `where` names it in errors."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidResult(
+            f"{where}: not a readable JSON file ({error}). Remove it; the next run measures it again."
+        ) from error
+    for problem in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
+        raise InvalidResult(
+            f"{where}: {problem.json_path}: {_shortened(problem.message)}. This is not a result of schema version"
+            f" {SCHEMA_VERSION}: remove the file or measure it again."
+        )
+    records = [_record(record) for record in data.pop("records")]
+    return Result(**data, records=records)
+
+
+def save(result: Result, path: Path) -> None:
+    """Validate, then write whole or not at all. ValidationError and ValueError (for NaN) are our own bugs."""
+    data = dataclasses.asdict(result)
+    for record, source in zip(data["records"], result.records, strict=True):
+        for check, proven in zip(record["checks"], source.checks, strict=True):
+            check["passed"] = proven.passed
+        record["uncertainty"] = _uncertainty(source)
+    data = json.loads(json.dumps(data, allow_nan=False))
+    _validator().validate(data)
+    write_atomically(path, json.dumps(data, indent=1) + "\n")
+
+
+def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
+    """ValueError where one platform's results were measured on different machines; it names files and facts."""
+    seen: dict[str, Result] = {}
+    for result in results:
+        first = seen.setdefault(result.platform, result)
+        ours, theirs = (r.environment for r in (first, result))
+        if ours["fingerprint"] != theirs["fingerprint"]:
+            a, b = ours["machine"], theirs["machine"]
+            facts = "; ".join(f"{key} {a[key]} and {b[key]}" for key in a if a[key] != b.get(key))
+            hosts = f"hosts, hashed: {ours['host']} and {theirs['host']}"
+            raise ValueError(
+                f"{where}: {first.experiment}.json and {result.experiment}.json of platform '{result.platform}' were"
+                f" measured on different machines ({facts}; {hosts}); remove the older files, or give each machine a"
+                " label of its own (platform: in config.yaml)"
+            )
+
+
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
+def _uncertainty(record: Record) -> dict[str, list[float] | None]:
+    """For readers of the file; computed anew from the samples when it is loaded."""
+    bounds = {"within": record.within, "between": record.between} if record.samples else {}
+    return {name: [value.low, value.high] if value else None for name, value in bounds.items()}
+
+
+def _shortened(message: str, limit: int = 200) -> str:
+    return message if len(message) <= limit else message[:limit] + "..."
+
+
+def _record(data: dict[str, Any]) -> Record:
+    data.pop("uncertainty")
+    checks = [Check(name=c["name"], difference=c["difference"], tolerance=c["tolerance"]) for c in data.pop("checks")]
+    telemetry = [_telemetry(entry) for entry in data.pop("telemetry")]
+    return Record(**data, checks=checks, telemetry=telemetry)
+
+
+def _telemetry(data: dict[str, Any]) -> Telemetry:
+    state = data.pop("state")
+    return Telemetry(**data, state=_hardware_state(state) if state else None)
+
+
+def _hardware_state(data: dict[str, Any]) -> HardwareState:
+    gpus, cpu_mhz = data.pop("gpus"), data.pop("cpu_mhz")
+    return HardwareState(**data, gpus=[_gpu_state(gpu) for gpu in gpus], cpu_mhz=_spread(cpu_mhz))
+
+
+def _gpu_state(data: dict[str, Any]) -> GpuState:
+    clock, temperature, power = (_spread(data.pop(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w"))
+    return GpuState(**data, sm_clock_mhz=clock, temperature_c=temperature, power_w=power)
+
+
+def _spread(data: dict[str, float] | None) -> Spread | None:
+    return Spread(**data) if data else None

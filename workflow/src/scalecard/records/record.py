@@ -1,0 +1,126 @@
+"""What a measurement leaves behind: Result, Record and Check.
+
+Raw samples are stored, one list per process; everything computed from them is a property.
+"""
+
+import functools
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
+from scalecard.records.telemetry import Telemetry
+
+SCHEMA_VERSION = 2
+
+Scalar = str | int | float | bool | None
+Case = dict[str, Scalar]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was proven about a case before it was timed: `difference` must not exceed `tolerance`."""
+
+    name: str
+    difference: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """NaN does not pass."""
+        return self.difference <= self.tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One case that was measured ('ok'), skipped or failed.
+
+    `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
+    list where something was timed, and is empty elsewhere.
+    """
+
+    case: Case
+    metric: str
+    unit: str
+    samples: list[list[float]] = field(default_factory=list)
+    status: str = "ok"
+    note: str = ""
+    checks: list[Check] = field(default_factory=list)
+    telemetry: list[Telemetry] = field(default_factory=list)
+
+    @classmethod
+    def skipped(cls, case: Case, note: str, *, metric: str = "time", unit: str = "s") -> "Record":
+        """A case that this machine cannot do; `note` says why."""
+        return cls(case=case, metric=metric, unit=unit, status="skipped", note=note)
+
+    @classmethod
+    def failed(cls, case: Case, note: str, *, metric: str = "time", unit: str = "s") -> "Record":
+        """A case that ran out of memory or lost a rank; `note` says how."""
+        return cls(case=case, metric=metric, unit=unit, status="failed", note=note)
+
+    @property
+    def num_samples(self) -> int:
+        """Over all processes."""
+        return sum(map(len, self.samples))
+
+    @functools.cached_property
+    def median(self) -> float:
+        """The median over processes of each process's median."""
+        return statistics.median(map(statistics.median, self.samples))
+
+    @functools.cached_property
+    def within(self) -> Interval | None:
+        """Uncertainty within a process: the typical order-statistic interval, around the median."""
+        return within(self.samples)
+
+    @functools.cached_property
+    def between(self) -> Interval | None:
+        """Uncertainty between fresh processes; None where there was only one."""
+        return between(self.samples)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The larger of the two."""
+        return larger(self.within, self.between)
+
+    def matches(self, **case: Scalar) -> bool:
+        """Whether the case has all these values; an absent axis counts as None."""
+        return all(self.case.get(key) == value for key, value in case.items())
+
+    def over(self, other: "Record") -> Ratio:
+        """self / other: paired where both were measured in the same rounds, unpaired otherwise."""
+        ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (self, other))
+        ratio = paired_ratio if ours and ours == theirs else unpaired_ratio
+        return ratio(self.samples, other.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """All records of one experiment on one platform, with what they were measured on and from."""
+
+    experiment: str
+    platform: str
+    spec: dict[str, Any]
+    environment: dict[str, Any]
+    started: str
+    finished: str
+    warnings: list[str]
+    records: list[Record]
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def emulated(self) -> bool:
+        """Whether CPU workers or CPU ranks stood in for GPUs."""
+        return bool(self.environment["emulated"])
+
+    def count(self, status: str) -> int:
+        """How many records have this status."""
+        return sum(record.status == status for record in self.records)
+
+    def select(self, metric: str, **case: Scalar) -> list[Record]:
+        """The measured records of a metric whose case has these values."""
+        return [r for r in self.records if r.metric == metric and r.status == "ok" and r.matches(**case)]
+
+    def find(self, metric: str, **case: Scalar) -> Record | None:
+        """The first such record, or None."""
+        return next(iter(self.select(metric, **case)), None)

@@ -1,0 +1,122 @@
+"""Statistics of raw samples: the median with its interval, and the verdict on a ratio.
+
+Medians and order statistics only: timings are skewed, and an interval of the mean says little about them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, stdev
+
+from scipy import stats
+
+CONFIDENCE = 0.95
+MARGIN = 0.01
+FEWEST = 6  # samples for an interval of the median at 95 %: 2 / 2**6 < 5 % <= 2 / 2**5
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided confidence interval, in the unit of the samples."""
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """new / old with its interval; the verdict reads the samples as times (less is faster)."""
+
+    value: float
+    interval: Interval | None
+
+    @property
+    def verdict(self) -> str:
+        """'faster', 'slower', 'same' (within the margin of 1 %) or 'unclear'."""
+        return self.verdict_at(MARGIN)
+
+    def verdict_at(self, margin: float) -> str:
+        """The verdict where a fraction `margin` of difference does not matter."""
+        if self.interval is None:
+            return "unclear"
+        low, high = math.log(self.interval.low), math.log(self.interval.high)
+        margin = math.log1p(margin)
+        if high < -margin:
+            return "faster"
+        if low > margin:
+            return "slower"
+        return "same" if -margin <= low and high <= margin else "unclear"
+
+
+def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """The order-statistic interval of the median, or None below six samples, where none exists at 95 %.
+
+    Source: Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2, as in scipy.stats.quantile_test.
+    """
+    low, high = stats.quantile_test(samples, q=0, p=0.5).confidence_interval(confidence)
+    return None if math.isnan(low) or math.isnan(high) else Interval(float(low), float(high))
+
+
+def within(processes: Sequence[Sequence[float]]) -> Interval | None:
+    """What a process leaves open about its own median, around the median of their medians; None if one has no interval.
+
+    Both limits are the processes' median distance from their median: of more processes the widest interval is wider,
+    so that more of them would tell less.
+    """
+    middles, found = [median(samples) for samples in processes], [median_interval(samples) for samples in processes]
+    known = [(middle, interval) for middle, interval in zip(middles, found, strict=True) if interval]
+    if len(known) < len(middles) or not known:
+        return None
+    centre = median(middles)
+    low, high = median(i.low - middle for middle, i in known), median(i.high - middle for middle, i in known)
+    return Interval(centre + low, centre + high)
+
+
+def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:
+    """What a fresh process may give, from the processes' medians; None for one process.
+
+    From six processes on their order-statistic interval, which an odd one out does not widen; below, Student's t on the
+    log scale, which needs fewer and assumes more.
+    """
+    if len(processes) < 2 or min(map(min, processes)) <= 0:
+        return None
+    if len(processes) >= FEWEST:
+        return median_interval([median(samples) for samples in processes], confidence)
+    logs = [math.log(median(samples)) for samples in processes]
+    half = float(stats.t.ppf((1 + confidence) / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    centre = median(logs)
+    return Interval(math.exp(centre - half), math.exp(centre + half))
+
+
+def larger(*intervals: Interval | None) -> Interval | None:
+    """The widest of those that exist."""
+    return max((i for i in intervals if i), key=lambda i: i.half_width, default=None)
+
+
+def paired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]]) -> Ratio:
+    """The median of new/old over rounds that measured both, so that slow drift of the machine cancels.
+
+    Both are sequences of processes; the interval is the larger of that within them and that between them.
+    """
+    ratios = [[a / b for a, b in zip(x, y, strict=True)] for x, y in zip(new, old, strict=True)]
+    value = median(median(process) for process in ratios)
+    return Ratio(value, larger(within(ratios), between(ratios)))
+
+
+def unpaired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]]) -> Ratio:
+    """The ratio of medians of separate runs, its interval from those of the two medians.
+
+    Source: Zou and Donner, Construction of confidence limits about effect measures (2008): the distances from the
+    estimate to the two limits add up as squares, on the log scale.
+    """
+    a, b = (larger(within(processes), between(processes)) for processes in (new, old))
+    x, y = (median(median(process) for process in processes) for processes in (new, old))
+    if not (a and b):
+        return Ratio(x / y, None)
+    down = math.hypot(math.log(x / a.low), math.log(b.high / y))
+    up = math.hypot(math.log(a.high / x), math.log(y / b.low))
+    return Ratio(x / y, Interval(x / y * math.exp(-down), x / y * math.exp(up)))

@@ -1,0 +1,181 @@
+"""Is a difference between two machines, drivers or days real? Case by case, from samples, never from means alone.
+
+B is compared with A: 'slower' means that B takes longer than A by more than the margin, with its whole interval. The
+interval is the larger of two uncertainties, within a process and between fresh processes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalecard.records.record import Case, Record, Result
+from scalecard.records.statistics import Ratio
+from scalecard.report.doubts import doubts
+
+MARGIN = 0.02
+# Where a side was measured in one process, the spread between processes is not known. Fresh processes doing the same
+# work have differed by several per cent, so nothing smaller than this is called a difference.
+MARGIN_OF_ONE_PROCESS = 0.10
+VERDICTS = ("slower", "faster", "same", "unclear", "not compared")
+# Values of a block that change how often, how long or where something is done, but not what a case times.
+NOT_WORKLOAD = {"nodes", "measure", "data_dir", "seed", "epochs"}
+NOT_LABELLED = {"fingerprint", "host", "missing", "machine", "gpus", "topology", "dirty"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One case that both have. Without a ratio it was not compared, and `reason` says why."""
+
+    experiment: str
+    metric: str
+    case: Case
+    old: Record
+    new: Record
+    ratio: Ratio | None
+    verdict: str
+    reason: str = ""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What makes the interval of either side too narrow."""
+        sides = (("A", self.old), ("B", self.new))
+        return [f"{name}: {doubt}" for name, record in sides for doubt in doubts(record.samples)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Every case that both have, what only one has, and what differs between the two environments."""
+
+    old: str
+    new: str
+    margin: float
+    rows: list[Row]
+    only: dict[str, int]
+    changes: list[str]
+    warnings: list[tuple[str, str]]
+
+    def count(self, verdict: str) -> int:
+        return sum(row.verdict == verdict for row in self.rows)
+
+    @property
+    def spread_known(self) -> bool:
+        """Whether every case was measured in several fresh processes on both sides."""
+        return all(len(r.samples) > 1 for row in self.rows if row.ratio for r in (row.old, row.new))
+
+
+def compare(
+    old: Sequence[Result], new: Sequence[Result], *, margin: float = MARGIN, names: Sequence[str] = ("A", "B")
+) -> Comparison:
+    """Compare two platforms' results; `names` tell two of one label apart. ValueError where no case is in common."""
+    mine, theirs = ({r.experiment: r for r in results} for results in (old, new))
+    rows = [row for name in mine if name in theirs for row in _rows(mine[name], theirs[name], margin)]
+    if not rows:
+        raise ValueError(f"nothing to compare: {_contents(old)} and {_contents(new)} have no measured case in common")
+    a, b = (sum(len(_timed(r)) for r in results) for results in (old, new))
+    order = {verdict: place for place, verdict in enumerate(VERDICTS)}
+    return Comparison(
+        old=old[0].platform if old[0].platform != new[0].platform else names[0],
+        new=new[0].platform if old[0].platform != new[0].platform else names[1],
+        margin=margin,
+        rows=sorted(rows, key=lambda row: (order[row.verdict], -(row.ratio.value if row.ratio else 0))),
+        only={"A": a - len(rows), "B": b - len(rows)},
+        changes=changes(old[0].environment, new[0].environment),
+        warnings=[
+            *warnings("A", [r for r in old if r.experiment in theirs]),
+            *warnings("B", [r for r in new if r.experiment in mine]),
+        ],
+    )
+
+
+def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """What was said while the side's results were measured, each text once, with the names of the experiments."""
+    said: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            said.setdefault(warning, []).append(result.experiment)
+    yield from ((side, f"{warning} ({', '.join(names)})") for warning, names in said.items())
+
+
+def _contents(results: Sequence[Result]) -> str:
+    return f"{results[0].platform} ({', '.join(sorted(r.experiment for r in results))})" if results else "nothing"
+
+
+def _timed(result: Result) -> dict[str, Record]:
+    return {
+        json.dumps([r.metric, r.case], sort_keys=True): r for r in result.records if r.status == "ok" and r.unit == "s"
+    }
+
+
+def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
+    mine, theirs = _timed(old), _timed(new)
+    refused = _different_workload(old.spec, new.spec)
+    for key in mine:
+        if key not in theirs:
+            continue
+        a, b = mine[key], theirs[key]
+        ratio = None if refused else b.over(a)
+        yield Row(
+            experiment=old.experiment,
+            metric=a.metric,
+            case=a.case,
+            old=a,
+            new=b,
+            ratio=ratio,
+            verdict=_verdict(ratio, a, b, margin) if ratio else "not compared",
+            reason=refused,
+        )
+
+
+def _verdict(ratio: Ratio, old: Record, new: Record, margin: float) -> str:
+    """At the margin asked for; with one process on a side only a larger difference is called one."""
+    verdict = ratio.verdict_at(margin)
+    if min(len(old.samples), len(new.samples)) > 1 or verdict in ("unclear", "same"):
+        return verdict
+    return verdict if ratio.verdict_at(max(margin, MARGIN_OF_ONE_PROCESS)) == verdict else "unclear"
+
+
+def _different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Which value of the block makes equal cases different work, or nothing. A sweep's point is told by its case."""
+    fields = [
+        key
+        for key in dict.fromkeys([*old, *new])
+        if key not in NOT_WORKLOAD and not key.startswith("check_") and not isinstance(old.get(key), list | tuple)
+    ]
+    differing = [f"{key} {old.get(key)} -> {new.get(key)}" for key in fields if old.get(key) != new.get(key)]
+    return f"another workload: {', '.join(differing)}" if differing else ""
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two environments, one phrase per fact: 'driver 570.1 -> 580.2'."""
+    a, b = _facts(old), _facts(new)
+    return [f"{key} {_shown(a.get(key))} -> {_shown(b.get(key))}" for key in {**a, **b} if a.get(key) != b.get(key)]
+
+
+def _facts(environment: Mapping[str, Any]) -> dict[str, Any]:
+    machine, gpus = environment["machine"], environment["gpus"]
+    facts = {
+        "GPUs": f"{len(machine['gpus'])} x {machine['gpus'][0]}" if machine["gpus"] else "none",
+        "driver": machine["driver"],
+        "CPU": machine["cpu"],
+        "cores": machine["cores"],
+        "devices": machine["num_devices"],
+        "boards": ", ".join(machine["gpu_uuid_hashes"]),
+    }
+    kinds = {key for gpu in gpus for key in gpu} - {"name", "uuid_hash"}
+    facts |= {f"GPU {key.replace('_', ' ')}": _of_all(gpus, key) for key in sorted(kinds)}
+    rest = {key.replace("_", " "): value for key, value in environment.items() if key not in NOT_LABELLED}
+    return facts | rest
+
+
+def _of_all(gpus: Sequence[Mapping[str, Any]], key: str) -> str:
+    values = [_shown(gpu.get(key)) for gpu in gpus]
+    return values[0] if len(set(values)) == 1 else ", ".join(values)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not known"
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    is_digest = len(text) >= 40 and all(c in "0123456789abcdef" for c in text.removeprefix("sha256:"))
+    return text[:12] if is_digest else text

@@ -1,0 +1,47 @@
+"""In plain words, what makes the interval within a process too narrow: samples that drift or follow one another."""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from scipy import stats
+
+from scalecard.report import units
+
+NOTABLE_DRIFT = 0.02  # on the log scale
+NOTABLE_CORRELATION = 0.4
+FEWEST_SAMPLES = 12
+SIGNIFICANCE = 0.01
+
+
+def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
+    """What to say about the samples of several processes; empty where nothing stands out."""
+    long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
+    said = []
+    drifts = [drift(samples) for samples in long if _halves_differ(samples, SIGNIFICANCE / len(long))]
+    worst = max(drifts, key=lambda value: abs(math.log(value)), default=1.0)
+    if abs(math.log(worst)) > NOTABLE_DRIFT:
+        change = "slower" if worst > 1 else "faster"
+        said.append(f"{units.percent(abs(worst - 1))} {change} in the second half than in the first")
+    related = max((autocorrelation(s) for s in long if autocorrelation(s) > 2 / math.sqrt(len(s))), default=0.0)
+    if related > NOTABLE_CORRELATION:
+        said.append(f"neighbouring samples resemble one another (autocorrelation {related:.2f})")
+    return said
+
+
+def drift(samples: Sequence[float]) -> float:
+    """The median of the second half over that of the first: 1.05 means 5 % slower at the end."""
+    half = len(samples) // 2
+    return median(samples[-half:]) / median(samples[:half])
+
+
+def autocorrelation(samples: Sequence[float]) -> float:
+    """The rank correlation of neighbouring samples, from -1 to 1; independent samples are near 0."""
+    found = float(stats.spearmanr(samples[:-1], samples[1:]).statistic) if len(set(samples)) > 1 else 0.0
+    return 0.0 if math.isnan(found) else found
+
+
+def _halves_differ(samples: Sequence[float], level: float) -> bool:
+    """Whether the halves differ by more than their scatter explains (Mann and Whitney's test)."""
+    half = len(samples) // 2
+    return bool(stats.mannwhitneyu(samples[:half], samples[-half:]).pvalue < level)

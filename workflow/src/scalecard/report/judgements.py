@@ -1,0 +1,66 @@
+"""Is this number normal? Rates beside the hardware's limit, and times beside those published for this device.
+
+A section that has rates with a limit offers `judge(result)`, which is made of these.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from scalecard.records.record import Result
+from scalecard.report import reference, style, units
+from scalecard.report.limits import Limit
+from scalecard.report.reference import Entry
+
+BEYOND = 1.05  # larger shares are impossible: something else was measured, or the vendor's figure is wrong
+PUBLISHED = 0.15  # how much worse than a published figure of the same device is normal
+# Of published units: 1 where more is worse, -1 where more is better. Others are not judged.
+DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB/s": -1, "TFLOP/s": -1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'."""
+
+    what: str
+    value: str
+    expectation: str
+    verdict: str
+    advice: str = ""
+
+    @property
+    def text(self) -> str:
+        """The judgement as one clause."""
+        return f"{self.what}: {self.value}; {self.advice or self.expectation}"
+
+
+def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
+    """A rate beside its limit, both in `unit`."""
+    share = rate / limit.rate
+    verdict = "low" if share < limit.least or limit.advice else "normal"
+    return Judgement(
+        what=what,
+        value=f"{rate:.3g} {unit}, {units.percent(share)} of {limit.name}",
+        expectation=f"{units.percent(limit.least)} to 100 % of {limit.rate:.4g} {unit} is normal",
+        verdict="above the limit" if share > BEYOND and not limit.advice else verdict,
+        advice=limit.advice,
+    )
+
+
+def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judgement]:
+    """Strict published figures of the same device, for the metrics that this experiment measured alike."""
+    for entry in reference.published(result.experiment):
+        value = ours_beside(entry, ours)
+        if entry.gpu != style.device_name(result) or value is None or not entry.value or entry.unit not in DIRECTION:
+            continue
+        worse = (value / entry.value) ** DIRECTION[entry.unit] - 1
+        yield Judgement(
+            what=entry.metric.replace("_", " ").capitalize(),
+            value=f"{value:.4g} {entry.unit}",
+            expectation=f"published for this device: {entry.value:.4g} {entry.unit} ({entry.source})",
+            verdict="low" if worse > PUBLISHED else "normal",
+        )
+
+
+def ours_beside(entry: Entry, ours: Mapping[str, float]) -> float | None:
+    """Our value of an entry's metric: for its number of GPUs ('metric@2') where the section distinguishes them."""
+    return ours.get(f"{entry.metric}@{entry.gpus}", ours.get(entry.metric))

@@ -1,0 +1,91 @@
+"""Published figures and vendors' peak rates, which the measured numbers are set beside."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parents[3] / "reference"
+# GB/s one way a lane, line rate less encoding: PCI-SIG, generations 1 to 6.
+PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A figure that somebody else measured on the same workload."""
+
+    id: str
+    metric: str
+    value: float
+    unit: str
+    gpu: str | None
+    gpus: int | None
+    settings: dict[str, Any]
+    note: str
+    source: str
+    locator: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSpec:
+    """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None where not verified."""
+
+    name: str
+    peak_tflops: dict[str, float | None]
+    mem_bw_gbs: float | None
+    pcie_one_way_gbs: float | None
+    nvlink_one_way_gbs: float | None
+    source: str
+
+
+@functools.cache
+def _read(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.load((FOLDER / name).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return data
+
+
+def published(experiment: str) -> list[Entry]:
+    """The strict entries: those whose workload is the experiment's own."""
+    data = _read("published.yaml")
+    return [
+        Entry(
+            id=entry["id"],
+            metric=entry["metric"],
+            value=entry["value"],
+            unit=entry["unit"],
+            gpu=entry["gpu"],
+            gpus=entry["gpus"],
+            settings=entry["settings"],
+            note=entry.get("note", ""),
+            source=data["sources"][entry["source"]]["title"],
+            locator=data["sources"][entry["source"]]["locator"],
+        )
+        for entry in data["entries"]
+        if entry["experiment"] == experiment and entry.get("comparability", "strict") == "strict"
+    ]
+
+
+def gpu_spec(name: str) -> GpuSpec | None:
+    """The vendor's figures of a device by the name its driver prints, or by an alias."""
+    for known, facts in _read("gpu_specs.yaml")["gpus"].items():
+        if name == known or name in facts["aliases"]:
+            return GpuSpec(
+                name=known,
+                peak_tflops={
+                    "float32": facts["fp32_tflops"],
+                    "tf32": facts["tf32_tensor_dense_tflops"],
+                    "bfloat16": facts["bf16_tensor_dense_tflops"],
+                },
+                mem_bw_gbs=facts["mem_bw_gbs"],
+                pcie_one_way_gbs=facts["pcie_one_way_gbs"],
+                nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],
+                source=facts["source"],
+            )
+    return None
+
+
+def pcie_gbs(generation: int, lanes: int) -> float:
+    """One-way line rate in GB/s of a PCIe link."""
+    return PCIE_LANE_GBS[generation] * lanes

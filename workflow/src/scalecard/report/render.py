@@ -1,0 +1,172 @@
+"""From results to one HTML file that works offline.
+
+Every word of the report comes from records, from the docstrings of sections and experiments, or from the reference
+files. What is said about one result is computed in section.py; this module arranges it for the templates.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scalecard.hardware.machine import from_facts
+from scalecard.records.files import refuse_mixed_machines
+from scalecard.records.record import Result
+from scalecard.report import pages, section, sections, style, tables, units
+from scalecard.report.comparison import compare, views
+from scalecard.report.section import Section
+from scalecard.report.sections import Finding
+
+NUM_LEADING = 8
+PROVENANCE = (
+    "fingerprint",
+    "torch",
+    "torchvision",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "python",
+    "os",
+    "container_engine",
+    "container",
+    "cpu_governor",
+    "cgroup_cpu_max",
+    "cgroup_memory_max",
+)
+
+
+def render(results: Sequence[Result], figures: Path) -> str:
+    """The report over all experiments and platforms; the first result's platform is the current one.
+
+    `figures` is the folder of the SVG files. ValueError where results of one platform were measured on different
+    hardware.
+    """
+    refuse_mixed_machines(results, "results")
+    platforms = list(dict.fromkeys(r.platform for r in results))
+    known = [Section.of(result) for result in results if result.experiment in sections.names()]
+    by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
+    current = [s for s in known if s.platform == platforms[0]]
+    return pages.render(
+        "report.html.j2",
+        masthead=_masthead([s.result for s in current]),
+        leading=leading(current),
+        health=[judgement for s in current for judgement in s.judgements],
+        changes=[_changes(platform, results) for platform in platforms[1:]],
+        platforms=platforms,
+        matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
+        sections=[_page(name, own, figures) for name, own in by_name.items()],
+        provenance=[_provenance(platform, results) for platform in platforms],
+    )
+
+
+def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:
+    """One experiment's sections, the current platform's first."""
+    return sorted((s for s in known if s.name == name), key=lambda s: platforms.index(s.platform))
+
+
+def _masthead(current: Sequence[Result]) -> dict[str, Any]:
+    return {
+        "machine": from_facts(current[0].environment["machine"]).describe(),
+        "platform": current[0].platform,
+        "when": _minute(max(r.finished for r in current)) + " UTC",
+        "emulated": current[0].emulated,
+        "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
+        "warnings": [text for _, text in compare.warnings("", current)],
+        "num_experiments": len(current),
+    }
+
+
+def _minute(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+def leading(current: Sequence[Section], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
+    """(experiment, finding) to act on: at most two per section, the smallest priorities first."""
+    chosen = [(s.name, finding) for s in current for finding in s.by_priority[:2]]
+    return sorted(chosen, key=lambda item: item[1].priority)[:most]
+
+
+def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> dict[str, Any]:
+    headlines = {s.platform: s.headline for s in own}
+    return {"name": name, "cells": [headlines.get(platform, "not measured") for platform in platforms]}
+
+
+def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
+    """What differs from another platform to the current one, and what that did."""
+    current = [r for r in results if r.platform == results[0].platform]
+    other = [r for r in results if r.platform == platform]
+    try:
+        found = compare.compare(other, current)
+    except ValueError as error:
+        changes = compare.changes(other[0].environment, current[0].environment)
+        return {"platform": platform, "headline": str(error), "changes": changes, "rows": []}
+    shown = [row for row in found.rows if row.verdict in ("slower", "faster", "not compared")]
+    return {
+        "platform": platform,
+        "headline": views.headline(found),
+        "changes": found.changes,
+        "notes": views.notes(found)[1:],
+        "head": views.HEAD,
+        "rows": [views.cells(row) for row in shown],
+    }
+
+
+def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
+    """One experiment on every platform, for the template; findings are those of the first platform."""
+    title, results = section.title(name), [s.result for s in own]
+    return {
+        "name": name,
+        "title": title,
+        "how_to_read": section.how_to_read(name),
+        "figure": _figure(figures / f"{name}.svg"),
+        "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
+        "caption": style.caption(results),
+        "findings": own[0].findings,
+        "table": tables.joined({s.platform: s.cells for s in own}),
+        "judgements": [(s.platform, judgement) for s in own for judgement in s.judgements],
+        "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
+        "states": [(s.platform, s.state) for s in own if s.state],
+        "one_process": [s.platform for s in own if s.in_one_process],
+        "absent": [row for s in own for row in s.absent],
+        "checks": [row for s in own for row in s.checks],
+        "published": own[0].published,
+        "limits": [s.limit for s in own],
+        "method": section.method(name),
+        "settings": [(s.platform, s.settings) for s in own],
+        "raw": [s.raw for s in own],
+    }
+
+
+def _figure(path: Path) -> str:
+    """The SVG without its XML prologue; its ids get a prefix, because several figures share one page."""
+    text = path.read_text()
+    text = text[text.index("<svg") :]
+    prefix = f"{path.stem}-"
+    for mark in ('id="', 'xlink:href="#', "url(#"):
+        text = text.replace(mark, mark + prefix)
+    return text
+
+
+def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
+    own = [r for r in results if r.platform == platform]
+    environment = own[0].environment
+    commits = sorted({str(r.environment["commit"])[:12] + ("+changes" if r.environment["dirty"] else "") for r in own})
+    machine = environment["machine"]
+    return {
+        "platform": platform,
+        "facts": {
+            "machine": from_facts(machine).describe(),
+            "driver": machine["driver"],
+            "memory": units.count_bytes(environment["ram_bytes"]),
+            "locked software": machine["software"],
+            "commit": ", ".join(commits),
+            **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
+            "measured": f"{_minute(min(r.started for r in own))} to {_minute(max(r.finished for r in own))} UTC",
+            **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
+        },
+        "missing": {key.replace("_", " "): reason for key, reason in environment["missing"].items()},
+    }
+
+
+def _in_words(facts: dict[str, Any]) -> str:
+    known = {key.replace("_", " "): "not known" if value is None else value for key, value in facts.items()}
+    return ", ".join(f"{key} {value}" for key, value in known.items())

@@ -1,0 +1,127 @@
+"""What the report says about one result: findings, judgements and tables, computed once."""
+
+import ast
+import base64
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalecard.records.record import Result
+from scalecard.report import hardware_state, judgements, reference, sections, style, tables
+from scalecard.report.judgements import Judgement
+from scalecard.report.sections import Finding
+from scalecard.report.tables import Cell
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+NOT_SHOWN = ("devices", "data_dir")  # of the settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One experiment on one platform. `ours` holds our values of published metrics; `findings` lead with the first."""
+
+    result: Result
+    findings: list[Finding]
+    judgements: list[Judgement]
+    ours: dict[str, float]
+    cells: dict[str, Cell]
+    absent: list[dict[str, Any]]
+    checks: list[dict[str, Any]]
+    state: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, result: Result) -> "Section":
+        """Compute everything that is said about a result."""
+        module = sections.load(result.experiment)
+        ours = module.published(result) if hasattr(module, "published") else {}
+        rates = module.judge(result) if hasattr(module, "judge") and not result.emulated else []
+        return cls(
+            result=result,
+            findings=module.findings(result),
+            judgements=[*rates, *judgements.beside_published(result, ours)],
+            ours=ours,
+            cells=tables.cells(result),
+            absent=tables.absent(result),
+            checks=tables.checks(result),
+            state=hardware_state.overview(result),
+        )
+
+    @property
+    def name(self) -> str:
+        """The experiment's."""
+        return self.result.experiment
+
+    @property
+    def platform(self) -> str:
+        """The result's."""
+        return self.result.platform
+
+    @property
+    def by_priority(self) -> list[Finding]:
+        """The findings, those to act on first."""
+        return sorted(self.findings, key=lambda finding: finding.priority)
+
+    @property
+    def headline(self) -> str:
+        """The most important number in a few characters."""
+        return next((finding.headline for finding in self.by_priority if finding.headline), "not measured")
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether no case was measured in several fresh processes."""
+        return all(len(record.samples) == 1 for record in self.result.records if record.samples)
+
+    @property
+    def published(self) -> dict[str, Any]:
+        """Published figures beside ours; accuracies are left out where the images were synthetic."""
+        synthetic = any(record.case.get("data") == "synthetic" for record in self.result.records)
+        entries = reference.published(self.name)
+        shown = [entry for entry in entries if not (synthetic and entry.metric == "test_accuracy")]
+        return {
+            "entries": [{**asdict(entry), "ours": judgements.ours_beside(entry, self.ours)} for entry in shown],
+            "hidden_accuracies": len(entries) - len(shown),
+            "same_workload": bool(self.ours),
+        }
+
+    @property
+    def limit(self) -> dict[str, Any]:
+        """What the vendor says about the device."""
+        device = style.device_name(self.result)
+        spec = reference.gpu_spec(device)
+        return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values of config.yaml that this was measured with."""
+        return {key: value for key, value in self.result.spec.items() if key not in NOT_SHOWN}
+
+    @property
+    def raw(self) -> dict[str, str]:
+        """The result's file, as a link that holds all of it."""
+        text = json.dumps(asdict(self.result), separators=(",", ":"))
+        return {
+            "file": f"{self.platform}-{self.name}.json",
+            "href": f"data:application/json;base64,{base64.b64encode(text.encode()).decode()}",
+        }
+
+
+def title(name: str) -> str:
+    """The question that a section answers: the first line of its docstring."""
+    return _docstring(name)[0]
+
+
+def how_to_read(name: str) -> str:
+    """What a section's docstring says about its figure."""
+    return _docstring(name)[1]
+
+
+def method(name: str) -> list[str]:
+    """The paragraphs of the experiment's docstring, which is read, because importing it would need torch."""
+    tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())
+    return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
+
+
+def _docstring(name: str) -> tuple[str, str]:
+    first, _, rest = (sections.load(name).__doc__ or name).partition("\n")
+    return first.strip(), " ".join(rest.split())

@@ -1,0 +1,36 @@
+"""One module per section of the report, always of the same shape.
+
+A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
+one experiment's results, the current platform's first, and `findings(result) -> list[Finding]` for one result. A module
+may also offer `published(result)`, our values of the published metrics where the workload is the same, and
+`judge(result)`, its rates beside the hardware's limits. No torch here.
+"""
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from types import ModuleType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A sentence computed from records. The report leads with those of the smallest `priority`.
+
+    `headline` is the number in a few characters, for the matrix of experiments and platforms.
+    """
+
+    text: str
+    headline: str = ""
+    priority: int = 50
+
+
+def names() -> list[str]:
+    """Every section module, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def load(name: str) -> ModuleType:
+    """The section module of an experiment; ValueError says which ones exist."""
+    if name not in names():
+        raise ValueError(f"no section named '{name}' (known: {', '.join(names())})")
+    return importlib.import_module(f"{__name__}.{name}")

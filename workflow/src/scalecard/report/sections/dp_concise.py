@@ -1,0 +1,94 @@
+"""What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
+
+Left: seconds of an epoch for every batch size, learning rate and number of devices. Right: test accuracy after each
+epoch. The textbook's pair changes batch, learning rate and devices together; here each is changed alone.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Result
+from scalecard.report import charts, words
+from scalecard.report.sections import Finding
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Epoch times, and accuracy by epoch, of every setting."""
+    figure, (left, right) = plt.subplots(1, 2)
+    seconds, accuracy = (
+        _labelled(words.frame(results, metric, "devices", "batch_size", "lr")) for metric in ("epoch_time", "accuracy")
+    )
+    charts.bars(seconds, y="setting", axes=left)
+    left.set(xlabel="time of an epoch (s)", ylabel="", title="every setting")
+    charts.accuracies(accuracy, hue="setting", axes=right)
+    sns.despine(figure)
+    return figure
+
+
+def _labelled(data: pd.DataFrame) -> pd.DataFrame:
+    numbers = (data[axis].map("{:g}".format) for axis in ("devices", "batch_size", "lr"))
+    devices, batch, lr = numbers
+    return data.assign(setting=devices + " dev, batch " + batch + ", lr " + lr)
+
+
+def findings(result: Result) -> list[Finding]:
+    """The speed-up of the textbook's pair and of strong scaling; what batch and rate do to the accuracy."""
+    base = result.select("epoch_time", devices=1)
+    if not base:
+        return [
+            Finding(text=f"Not measured: {words.reason(result, 'epoch_time')}.", headline="not measured", priority=90)
+        ]
+    found = _speed(result)
+    skipped = words.reason(result, "epoch_time")
+    if skipped:
+        found.append(Finding(text=f"More than one device was not measured: {skipped}.", priority=60))
+    return [*found, *_accuracy(result)]
+
+
+def _speed(result: Result) -> list[Finding]:
+    batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
+    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
+    if single is None:
+        return []
+    most = words.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    if most is single:
+        images = result.spec["train_images"] or 60_000
+        text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} per epoch."
+        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", priority=22)]
+    gain, count = words.speedup(most, single), most.case["devices"]
+    text = f"nn.DataParallel trains ResNet-18 {gain} as fast on {count} devices as on one, at batch {batch}."
+    return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=11)]
+
+
+def _accuracy(result: Result) -> list[Finding]:
+    """The corners of the grid on one device: what the textbook's pair changes apart from the devices."""
+    batches, lrs = result.spec["batch_sizes"], result.spec["lrs"]
+    small = result.find("accuracy", devices=1, batch_size=batches[0], lr=lrs[0])
+    large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
+    if not (small and large) or small is large:
+        return []
+    before, after, images = words.final(small), words.final(large), result.spec["test_images"] or 10_000
+    error = 2 * ((before * (1 - before) + after * (1 - after)) / images) ** 0.5
+    text = (
+        f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
+        f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
+        f" {len(small.samples[0])} epochs"
+    )
+    told = abs(after - before) > error
+    text += (
+        ": so much of the textbook's difference is not the devices' doing." if told else ": no difference can be told."
+    )
+    return [Finding(text=text, priority=42)]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our values for the textbook's pair: all 60,000 images, batch 256 on one device, twice of it on two."""
+    if result.spec["train_images"] is not None:
+        return {}
+    pair = {1: {"batch_size": 256, "lr": 0.1}, 2: {"batch_size": 512, "lr": 0.2}}
+    found = {count: result.find("epoch_time", devices=count, **case) for count, case in pair.items()}
+    return {f"sec_per_epoch@{count}": record.median for count, record in found.items() if record}

@@ -1,0 +1,147 @@
+"""How small should micro-batches be, and how close does a pipeline come to the ideal?
+
+Time of one batch over the split size (samples in a micro-batch), for every implementation, with the single device and
+plain model parallelism as lines. The dotted curve is the ideal (m + p - 1)(C/m + o) for p = 2 equal stages and m
+micro-batches, fitted to every second point of our GPipe. Small splits pay overhead o, large ones leave a bubble.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Record, Result
+from scalecard.report import charts, style, units, words
+from scalecard.report.sections import Finding
+
+LINES = ("single device", "model parallel")
+FITTED, STAGES = "gpipe", 2
+TRUSTED = 0.10  # largest error of the ideal curve on points that it was not fitted to
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Time over split size by implementation, the two lines, the ideal."""
+    figure, axes = plt.subplots()
+    data = words.frame(results, "time")
+    if len(data):
+        charts.lines(data[~data["implementation"].isin(LINES)], x="split_size", hue="implementation", axes=axes)
+    for name in LINES if len(data) else ():
+        record = results[0].find("time", implementation=name)
+        if record:
+            axes.axhline(
+                record.median, color=style.colour(name), linestyle="--" if name == LINES[0] else "-.", label=name
+            )
+    fit = fitted(results[0])
+    if fit:
+        sizes = np.geomspace(min(fit.sizes), max(fit.sizes), 60)
+        axes.plot(sizes, [fit.predict(size) for size in sizes], ":", color=style.colour("ideal"), label="ideal, fitted")
+    axes.set(xlabel="split size (samples)", ylabel="time of one batch (s)", xscale="log")
+    charts.ticks(axes, sorted(results[0].spec["split_sizes"]))
+    axes.set_ylim(bottom=0)
+    charts.legend(axes)
+    sns.despine(figure)
+    return figure
+
+
+@dataclass(frozen=True)
+class Fit:
+    """C: one stage's forward and backward of the whole batch; o: overhead of a micro-batch; both in seconds."""
+
+    batch_size: int
+    compute: float
+    overhead: float
+    sizes: list[int]
+    held_out_error: float
+
+    def predict(self, split_size: float) -> float:
+        m = self.batch_size / split_size
+        return (m + STAGES - 1) * (self.compute / m + self.overhead)
+
+    @property
+    def best_split(self) -> float:
+        """From the best number of micro-batches, sqrt((p - 1) C / o)."""
+        if self.overhead <= 0:
+            return float(min(self.sizes))
+        return float(self.batch_size / max(1.0, ((STAGES - 1) * self.compute / self.overhead) ** 0.5))
+
+
+def fitted(result: Result) -> Fit | None:
+    """Least squares of relative errors on every second split size; the error on the others is the largest relative."""
+    records = sorted(result.select("time", implementation=FITTED), key=lambda r: int(str(r.case["split_size"])))
+    if len(records) < 4:
+        return None
+    sizes = [int(str(r.case["split_size"])) for r in records]
+    batch = int(result.spec["batch_size"])
+    m = np.array([-(-batch // size) for size in sizes], dtype=float)
+    times = np.array([r.median for r in records])
+    columns = np.stack([(m + STAGES - 1) / m, m + STAGES - 1], axis=1) / times[:, None]
+    held_in = np.arange(len(sizes)) % 2 == 0
+    (compute, overhead), *_ = np.linalg.lstsq(columns[held_in], np.ones(held_in.sum()), rcond=None)
+    error = np.abs(columns[~held_in] @ [compute, overhead] - 1).max()
+    return Fit(batch, float(compute), float(overhead), sizes, float(error))
+
+
+def findings(result: Result) -> list[Finding]:
+    """The best split size of the best implementation, against the single device and plain model parallelism."""
+    single, plain = (result.find("time", implementation=name) for name in LINES)
+    runs = [r for r in result.select("time") if r.case["implementation"] not in LINES]
+    if not (single and plain and runs):
+        return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
+    best = min(_split(runs) or runs, key=lambda r: r.median)
+    name, size = best.case["implementation"], best.case["split_size"]
+    gain = words.speedup(best, single)
+    text = (
+        f"The best pipeline, {name} with split size {size}, is {gain} as fast as one device and"
+        f" {words.speedup(best, plain)} as fast as plain model parallelism: {words.time(best)} per batch."
+    )
+    whole = min(single, plain, key=lambda r: r.median)
+    if best.over(whole).verdict == "slower":
+        text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} takes less."
+    found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
+    return [*found, *_textbook(result, single, _split(runs)), *_ideal(result)]
+
+
+def _split(runs: list[Record]) -> list[Record]:
+    """Those with more than one micro-batch."""
+    return [r for r in runs if r.case["split_size"] != r.case["batch_size"]]
+
+
+def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Finding]:
+    own = [r for r in runs if r.case["implementation"] == "textbook"]
+    if not own:
+        return []
+    best = min(own, key=lambda r: r.median)
+    text = words.versus(
+        f"The textbook's pipeline, at its best split size {best.case['split_size']},", best.over(single), "one device"
+    )
+    note = (
+        "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
+        if result.emulated
+        else ""
+    )
+    return [Finding(text=f"{text}{note}.", priority=34)]
+
+
+def _ideal(result: Result) -> list[Finding]:
+    fit = fitted(result)
+    if fit is None:
+        return []
+    error = units.percent(fit.held_out_error)
+    text = f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {error} on the others"
+    if fit.held_out_error <= TRUSTED:
+        text += f": a micro-batch costs {units.seconds(max(0.0, fit.overhead))} of overhead, and split size"
+        text += f" {fit.best_split:.1f} is best."
+    else:
+        text += ", too much to tell the best split size by it."
+    return [Finding(text=text, priority=37)]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our values for the tutorial's workload, 3 batches of 120 images of 128 x 128: three times one batch."""
+    if [result.spec[key] for key in ("batch_size", "image_size")] != [120, 128]:
+        return {}
+    best = {f"time_pipelined_split{s}": result.find("time", implementation="textbook", split_size=s) for s in (12, 20)}
+    return {metric: 3 * record.median for metric, record in best.items() if record}

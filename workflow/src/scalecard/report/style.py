@@ -1,0 +1,89 @@
+"""Looks: the same colour and marker for a label in every figure, and the captions."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import seaborn as sns
+
+from scalecard.hardware.machine import from_facts
+from scalecard.records.record import Result
+
+INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
+# Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
+MARKERS = "osD^vPX*"
+FIXED = {
+    "single device": 7,
+    "ideal": 7,
+    "model parallel": 3,
+    "naive": 0,
+    "ring": 1,
+    "torch.distributed": 2,
+    "textbook": 0,
+    "gpipe": 1,
+    "1f1b": 2,
+    "torch gpipe": 5,
+    "torch 1f1b": 4,
+    "serial": 0,
+    "concurrent": 1,
+    "enqueued": 0,
+    "complete": 1,
+}
+_given: dict[str, int] = {}
+
+sns.set_theme(
+    context="notebook",
+    style="ticks",
+    font_scale=0.8,
+    rc={
+        "figure.figsize": (8.2, 3.6),
+        "figure.constrained_layout.use": True,
+        "axes.titlesize": "medium",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "grid.alpha": 0.18,
+        "grid.color": INK,
+        "legend.framealpha": 0,
+        "svg.fonttype": "path",
+        "svg.hashsalt": "scalecard",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    },
+)
+
+
+def _index(label: str) -> int:
+    return FIXED.get(label, _given.setdefault(label, len(_given))) % len(PALETTE)
+
+
+def colour(label: str) -> str:
+    """The same label has the same colour in every figure of a report."""
+    return PALETTE[_index(label)]
+
+
+def marker(label: str) -> str:
+    """The same label has the same marker too, so that nothing depends on colour alone."""
+    return MARKERS[_index(label)]
+
+
+def platform_label(result: Result) -> str:
+    return f"{result.platform} (emulated)" if result.emulated else result.platform
+
+
+def device_name(result: Result) -> str:
+    return from_facts(result.environment["machine"]).device_name
+
+
+def caption(results: Sequence[Result]) -> str:
+    """Device, number of samples, and what stands in for a GPU."""
+    return "; ".join(_caption(result) for result in results)
+
+
+def _caption(result: Result) -> str:
+    counts = [r.num_samples for r in result.records if r.status == "ok"]
+    few, many = min(counts, default=0), max(counts, default=0)
+    samples = f"{few}" if few == many else f"{few} to {many}"
+    where = f"{platform_label(result)}: {device_name(result)}, {samples} samples per case"
+    return where + (", emulated on CPU workers and ranks" if result.emulated else "")

@@ -1,0 +1,110 @@
+"""The tables of a section: what was measured, what was not and why, and what was proven."""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalecard.records.record import Case, Record, Result
+from scalecard.report import hardware_state, units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One record in words; `sort` is its median, in the record's unit."""
+
+    metric: str
+    case: Case
+    value: str
+    sort: float
+    within: str
+    between: str
+    count: int
+    what: str
+    stopped: str
+    energy: str
+    remarks: list[str]
+
+
+def cells(result: Result) -> dict[str, Cell]:
+    """One cell per measured case and metric; the keys are the same for the same case on other platforms."""
+    measured = [record for record in result.records if record.status == "ok"]
+    return {json.dumps([record.metric, record.case], sort_keys=True): _cell(record) for record in measured}
+
+
+def _cell(record: Record) -> Cell:
+    show = {"s": units.seconds, "B": units.count_bytes, "fraction": "{:.3f}".format}[record.unit]
+    curve = record.metric == "accuracy"  # over epochs, not repeated samples of one number
+    value = statistics.median(samples[-1] for samples in record.samples) if curve else record.median
+    within, between = (None, None) if curve else (record.within, record.between)
+    return Cell(
+        metric=record.metric,
+        case=record.case,
+        value=show(value),
+        sort=value,
+        within=f"{show(within.low)} to {show(within.high)}" if within else "",
+        between=f"{show(between.low)} to {show(between.high)}" if between else "",
+        count=record.num_samples,
+        what="after the last epoch" if curve else "",
+        stopped=record.telemetry[0].stopped if record.telemetry else "",
+        energy=hardware_state.energy(record),
+        remarks=hardware_state.remarks(record),
+    )
+
+
+def joined(platforms: Mapping[str, Mapping[str, Cell]]) -> dict[str, Any]:
+    """The cells of each platform side by side: one row per case and metric."""
+    rows: dict[str, dict[str, Any]] = {}
+    for platform, own in platforms.items():
+        for key, cell in own.items():
+            row = rows.setdefault(key, {"metric": cell.metric, "case": cell.case, "cells": {}})
+            row["cells"][platform] = cell
+    everything = [cell for own in platforms.values() for cell in own.values()]
+    axes = list(dict.fromkeys(axis for cell in everything for axis in cell.case))
+    between, energy = any(cell.between for cell in everything), any(cell.energy for cell in everything)
+    return {
+        "axes": axes,
+        "head": [*(axis.replace("_", " ") for axis in axes), "metric", *_columns(list(platforms), between, energy)],
+        "rows": list(rows.values()),
+        "platforms": list(platforms),
+        "between": between,
+        "energy": energy,
+        "remarked": sum(bool(cell.remarks) for cell in everything),
+    }
+
+
+def _columns(platforms: Sequence[str], between: bool, energy: bool) -> Iterator[str]:
+    """The heads of each platform's columns."""
+    for platform in platforms:
+        yield f"median, {platform}" if len(platforms) > 1 else "median"
+        yield "95 % within a process"
+        if between:
+            yield "95 % between processes"
+        if energy:
+            yield "energy per call, all GPUs"
+        yield "n"
+        yield "stopped at"
+
+
+def absent(result: Result) -> list[dict[str, Any]]:
+    """What was skipped or failed, and why; cases with the same reason together."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for record in result.records:
+        if record.status != "ok":
+            case = ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
+            rows.setdefault((record.status, record.note), []).append(case)
+    return [
+        {"platform": result.platform, "status": status, "note": note, "cases": cases}
+        for (status, note), cases in rows.items()
+    ]
+
+
+def checks(result: Result) -> list[dict[str, Any]]:
+    """Every kind of proof with its largest difference."""
+    rows: dict[str, dict[str, Any]] = {}
+    for check in (check for record in result.records for check in record.checks):
+        row = rows.setdefault(check.name, {"difference": 0.0, "count": 0})
+        row["difference"] = max(row["difference"], check.difference)
+        row |= {"tolerance": check.tolerance, "count": row["count"] + 1}
+    return [{"platform": result.platform, "name": name, **row} for name, row in rows.items()]

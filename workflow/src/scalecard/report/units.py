@@ -1,0 +1,29 @@
+"""Numbers with their units, as a reader wants them: three digits, and the unit that fits."""
+
+
+def seconds(value: float) -> str:
+    """Three digits and the unit that fits: '12.3 ms'."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{_digits(value / scale)} {unit}"
+    return f"{_digits(value / 1e-9)} ns"
+
+
+def count_bytes(value: object) -> str:
+    """Binary units: '4 KiB'."""
+    assert isinstance(value, int | float)
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= scale:
+            return f"{_digits(value / scale)} {unit}"
+    return f"{value:g} B"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share of one as '68 %', with a space as SI writes it."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def _digits(value: float) -> str:
+    if value >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

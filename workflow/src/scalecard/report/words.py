@@ -1,0 +1,112 @@
+"""From records to words and data frames: what the sections share, apart from their looks."""
+
+import statistics
+from collections.abc import Sequence
+
+import pandas as pd
+
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval, Ratio
+from scalecard.report import style, units
+
+
+def frame(results: Sequence[Result], metric: str, *axes: str, **case: str | int | float | bool | None) -> pd.DataFrame:
+    """One row per sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes.
+
+    The columns `axes` exist even where nothing was measured.
+    """
+    rows = [
+        {**record.case, "value": value, "index": index, "platform": style.platform_label(result)}
+        for result in results
+        for record in result.select(metric, **case)
+        for samples in record.samples
+        for index, value in enumerate(samples)
+    ]
+    data = pd.DataFrame(rows)
+    missing = [column for column in ("value", "index", "platform", *axes) if column not in data]
+    return data.assign(**{column: pd.Series(dtype=object) for column in missing})
+
+
+def final(record: Record) -> float:
+    """The last value of a curve over epochs; the median of the processes' last values."""
+    return statistics.median(samples[-1] for samples in record.samples)
+
+
+def time(record: Record) -> str:
+    """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' where there is none."""
+    return f"{units.seconds(record.median)} {_spread(record)}"
+
+
+def _spread(record: Record) -> str:
+    if record.interval is None:
+        return f"(n = {record.num_samples})"
+    return f"({units.seconds(record.interval.low)} to {units.seconds(record.interval.high)})"
+
+
+def rate(record: Record, amount: float) -> str:
+    """`amount` a sample's time as a rate: '26.1 (25.9 to 26.2)'."""
+    text = f"{amount / record.median:.3g}"
+    if record.interval is None:
+        return f"{text} (n = {record.num_samples})"
+    return f"{text} ({amount / record.interval.high:.3g} to {amount / record.interval.low:.3g})"
+
+
+def speedup(new: Record, old: Record) -> str:
+    """How many times as fast `new` is: '1.54x (1.50 to 1.58)'."""
+    return factor(inverse(new.over(old)))
+
+
+def inverse(ratio: Ratio) -> Ratio:
+    bounds = ratio.interval and Interval(1 / ratio.interval.high, 1 / ratio.interval.low)
+    return Ratio(1 / ratio.value, bounds)
+
+
+def factor(ratio: Ratio) -> str:
+    """'1.54x (1.50 to 1.58)', or with 'too few samples for an interval'."""
+    if ratio.interval is None:
+        return f"{ratio.value:.2f}x (too few samples for an interval)"
+    return f"{ratio.value:.2f}x ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})"
+
+
+def versus(new: str, ratio: Ratio, old: str) -> str:
+    """'GPipe is 12 % (10 to 14) faster than one device', or that no difference can be told."""
+    if ratio.verdict in ("faster", "slower") and ratio.interval is not None:
+        low, high = sorted(abs(1 - bound) for bound in (ratio.interval.low, ratio.interval.high))
+        change = f"{units.percent(abs(1 - ratio.value))} ({units.percent(low)} to {units.percent(high)})"
+        return f"{new} takes {change} {'less' if ratio.value < 1 else 'more'} time than {old}"
+    if ratio.verdict == "same":
+        return f"{new} takes the same time as {old} (within 1 %)"
+    return f"{new} and {old} cannot be told apart here ({factor(ratio)} the time)"
+
+
+def reason(result: Result, metric: str) -> str:
+    """The first note of what was skipped or failed."""
+    return next((r.note for r in result.records if r.metric == metric and r.status != "ok"), "")
+
+
+def spans(records: Sequence[Record]) -> list[int | None]:
+    """Over how many nodes these were measured: None (within one), then 2 and more."""
+    found = {_number(r.case["nodes"]) for r in records if r.case.get("nodes")}
+    return [None] * any(r.case.get("nodes") is None for r in records) + [int(number) for number in sorted(found)]
+
+
+def where(data: pd.DataFrame) -> pd.Series:
+    """The same for each row of a frame with a column `nodes`."""
+    counts = data["nodes"].astype(float).fillna(1)
+    return pd.Series([over_nodes(int(n)) if n > 1 else "" for n in counts], index=data.index, dtype=object)
+
+
+def over_nodes(nodes: int | None) -> str:
+    """' over 2 nodes', or nothing within one."""
+    return f" over {nodes} nodes" if nodes else ""
+
+
+def largest(records: Sequence[Record], axis: str) -> list[Record]:
+    """The records at the largest value of an axis."""
+    top = max((_number(r.case[axis]) for r in records), default=0.0)
+    return [r for r in records if _number(r.case[axis]) == top]
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)

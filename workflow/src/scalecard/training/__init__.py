@@ -1,0 +1,1 @@
+"""What is trained and how it is split over devices and ranks. Nothing here knows about time."""

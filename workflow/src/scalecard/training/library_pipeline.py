@@ -1,0 +1,44 @@
+"""torch.distributed.pipelining's own schedules, one stage per rank: the library's counterpart of our pipeline."""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.nn import functional
+
+from scalecard.distributed.context import RankContext
+from scalecard.training.models import freeze_batch_norm
+from scalecard.training.resnet50 import Workload, one_hot_images
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+class LibraryPipeline:
+    """One stage of ResNet-50 per rank, `module` being this rank's; micro-batches must divide the batch evenly."""
+
+    def __init__(self, ctx: RankContext, load: Workload, schedule: str, split_size: int, module: nn.Module) -> None:
+        self.rank = ctx.rank
+        module.to(ctx.device)
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=load.lr)
+        stage = PipelineStage(module, ctx.rank, ctx.world_size, ctx.device)
+        num_micro = load.batch_size // split_size
+        self.schedule = SCHEDULES[schedule](stage, num_micro, loss_fn=functional.mse_loss)
+        dtype = next(module.parameters()).dtype
+        self.images, self.targets = one_hot_images(load, ctx.device, ctx.device, dtype)
+
+    def step(self) -> None:
+        """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.rank == 0:
+            self.schedule.step(self.images)
+        else:
+            self.schedule.step(target=self.targets)
+        self.optimizer.step()
+
+
+def library_parameters(ctx: RankContext, load: Workload, schedule: str, num_steps: int) -> list[Tensor]:
+    """This rank's float64 parameters after `num_steps` steps of two micro-batches, batch norm in eval mode."""
+    module = freeze_batch_norm(load.stages()[ctx.rank].double())
+    pipeline = LibraryPipeline(ctx, load, schedule, max(1, load.batch_size // 2), module)
+    for _ in range(num_steps):
+        pipeline.step()
+    return list(module.parameters())

@@ -1,0 +1,84 @@
+"""Model parallelism: consecutive stages of a network on consecutive devices, one minibatch at a time.
+
+device 0   | F0            B0 |
+device 1   |    F1      B1    |      one device computes while the other waits
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scalecard.hardware.devices import Device, Task, keep_until_copied
+
+
+class ModelParallel:
+    """Stages on devices; with every stage on one device, the single-device baseline. Autograd runs the backward.
+
+    On CUDA, autograd runs each device's part on that device. On a CPU the backward runs in the thread that starts it,
+    here the last device's worker.
+    """
+
+    def __init__(self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float) -> None:
+        self.devices = devices
+        self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
+        self.optimizers = [torch.optim.SGD(stage.parameters(), lr=lr) for stage in self.stages]
+
+    def forward(self, inputs: Tensor | Task) -> Task:
+        """The output, on the last device, as a Task."""
+        value: Tensor | Task = inputs
+        for device, stage in zip(self.devices, self.stages, strict=True):
+            value = device.submit(run_stage, stage, value, device.torch)
+        assert isinstance(value, Task)
+        return value
+
+    def step(self, inputs: Tensor, targets: Tensor) -> None:
+        """One SGD step with the mean squared error to `targets`, which live on the last device."""
+        done = self.devices[-1].submit(backward, self.forward(inputs), targets)
+        self.update(done)
+
+    def update(self, *after: Task) -> None:
+        """Apply and clear the gradients on every device once the tasks `after` are done."""
+        for device, optimizer in zip(self.devices, self.optimizers, strict=True):
+            device.submit(_update, optimizer, *after)
+
+    def parameters(self) -> list[Tensor]:
+        """Every stage's parameters, in the order of the stages."""
+        return [p for stage in self.stages for p in stage.parameters()]
+
+
+def run_stage(stage: nn.Module, inputs: Tensor, device: torch.device) -> Tensor:
+    """The stage's output on its device, to which the inputs are copied first."""
+    output: Tensor = stage(keep_until_copied(inputs).to(device, non_blocking=True))
+    return output
+
+
+def backward(output: Tensor, targets: Tensor) -> None:
+    """Backward of the mean squared error."""
+    functional.mse_loss(output, targets).backward()
+
+
+def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+class StageAlone:
+    """One stage's forward and backward on fixed tensors, which takes as long as its device is busy in a step."""
+
+    def __init__(self, stage: nn.Module, inputs: Tensor, device: Device, *, needs_gradient: bool = False) -> None:
+        self.device = device
+        self.stage = stage.to(device.torch)
+        self.inputs = inputs.detach().to(device.torch).requires_grad_(needs_gradient)
+        self.gradient = torch.ones_like(self.stage(self.inputs)).mul_(1e-3)
+
+    def run(self, count: int) -> None:
+        """Forward and backward `count` times; gradients are dropped."""
+        for _ in range(count):
+            self.device.submit(self._once)
+
+    def _once(self) -> None:
+        self.stage(self.inputs).backward(self.gradient)
+        self.stage.zero_grad(set_to_none=True)
+        self.inputs.grad = None
