@@ -7,7 +7,7 @@ min_version("9.27")
 configfile: "config.yaml"
 
 
-# Only for `snakemake --sdm apptainer`: by itself the workflow uses the engine that config.yaml names.
+# Only for `snakemake --sdm apptainer`; otherwise the workflow uses the engine that config.yaml names.
 container: "docker/scalecard.sif"
 
 
@@ -17,11 +17,14 @@ include: "workflow/rules/container.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/terminal.smk"
 
 
 rule all:
     default_target: True
     input:
         rules.report.output.html,
-        expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks),
+        MEASURED,
         expand("results/figures/{name}.png", name=SETTINGS.blocks),
+    message:
+        "everything is up to date"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The locked dependencies into FOLDER: what the Dockerfile and the Apptainer definition share.
+# Installs the locked dependencies into FOLDER; shared by the Dockerfile and the Apptainer definition.
 #   install.sh FOLDER REQUIREMENTS.LOCK
 set -euo pipefail
 folder=$1 lock=$2
@@ -8,8 +8,8 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0
 python3 -m venv "$folder"
 "$folder/bin/python" -m pip install --progress-bar off --no-cache-dir --no-compile --require-hashes --requirement "$lock"
 
-# Bytecode that depends on the sources alone. Some packages ship files for other Pythons, which do not compile here.
+# Bytecode that depends on the sources alone. Some packages ship files for other Python versions: they do not compile.
 "$folder/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$folder/lib" >/dev/null || true
 
-# One time for every file, so that the same lock gives the same layer.
+# The same timestamp for every file, so that the same lock gives the same layer.
 find "$folder" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +

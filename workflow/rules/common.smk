@@ -9,13 +9,20 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
-from scalecard.jobs import inputs, kubernetes_pods, slurm_leftovers, source_code
+from scalecard.jobs import (
+    inputs,
+    kubernetes_pods,
+    plan,
+    slurm_leftovers,
+    source_code,
+    terminal,
+)
 from scalecard.jobs.config import InvalidConfig, resolve
 from scalecard.jobs.containers import marker
 from scalecard.jobs.machine_file import write_machine
 
 
-# On a cluster these run where the workflow was started; without one every job does.
+# On a cluster these run where the workflow was started; without one, every job does.
 localrules:
     all,
     container,
@@ -23,8 +30,8 @@ localrules:
     report,
 
 
-# A measurement takes the whole machine, a figure a tenth of it: measurements never overlap with anything. Registered
-# here, so that no --resources on the command line drops the limit. Local: the nodes of a cluster do not share it.
+# A measurement takes the whole machine, a figure a tenth of it, so nothing overlaps with a measurement. Registered here
+# so that --resources on the command line cannot drop the limit; local because a cluster's nodes do not share it.
 if "machine" not in workflow.global_resources:
     workflow.register_resource("machine", 100)
 
@@ -41,6 +48,8 @@ try:
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
+MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
+
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
     slurm_leftovers.wait(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
@@ -48,7 +57,7 @@ if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,
-# what is set here makes nothing run again.
+# changes here do not trigger a rerun.
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH;'
     " set -u;"

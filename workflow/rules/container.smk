@@ -1,9 +1,9 @@
-# The image that the experiments run in, or a marker that says that they run in the host's environment. It depends on the
-# dependencies alone: editing the project's code builds nothing.
+# The image that the experiments run in, or a marker that says that they run in the host's environment. It depends only
+# on the dependencies: editing the project's code rebuilds nothing.
 MARKER = f"{HERE}/container.json"
 
 if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
-    logger.warning(f"The image of {MARKER} is gone: it is made again.")
+    logger.warning(f"The image of {MARKER} is gone; it will be rebuilt.")
 
 
 rule container:
@@ -21,5 +21,7 @@ rule container:
     params:
         settings=json.dumps(SETTINGS.container),
         shared="--shared" if SETTINGS.cluster != "none" else "",
+    message:
+        "choose the container engine, and build or find the image"
     shell:
         "python -m scalecard container {params.settings:q} {params.shared} --output {output.marker} 2>&1 | tee {log}"

@@ -9,7 +9,7 @@ for experiment, block in SETTINGS.blocks.items():
             container=MARKER,
             code=inputs.of_experiment(experiment),
         output:
-            json=update(f"{HERE}/{experiment}.json"),  # what was measured stays until there is a new one
+            json=update(f"{HERE}/{experiment}.json"),  # the old result stays until there is a new one
         log:
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
         resources:
@@ -17,7 +17,7 @@ for experiment, block in SETTINGS.blocks.items():
             runtime=SETTINGS.minutes[experiment],
             nodes=SETTINGS.nodes[experiment],
             tasks=SETTINGS.nodes[experiment],
-            tasks_per_gpu=0,  # else the Slurm plugin makes `tasks` the tasks of each GPU
+            tasks_per_gpu=0,  # otherwise the Slurm plugin reads `tasks` as tasks per GPU
         params:
             name=experiment,
             cluster=SETTINGS.cluster,
@@ -25,6 +25,8 @@ for experiment, block in SETTINGS.blocks.items():
             spec=block,
             data=SETTINGS.data_dir,
             dataset=inputs.dataset_of(experiment, SETTINGS.dataset),
+        message:
+            f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
         shell:
             "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes {params.nodes} --"
             " python -m scalecard.jobs.containers.launch {input.container} --data {params.data:q}"

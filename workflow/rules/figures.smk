@@ -17,6 +17,8 @@ rule figure:
         machine=10,
     params:
         title=title_of,
+    message:
+        "draw the figure of {wildcards.name}"
     shell:
         "python -m scalecard plot {wildcards.name} --results {input.results}"
         " --output {output.svg} {output.png} 2>&1 | tee {log}"

@@ -1,5 +1,5 @@
-# On a cluster the nodes are measured, and not the machine that runs the workflow: a job says what they are. By itself it
-# runs once; forced, and alone, it asks whether anything has changed, and refuses where results of another machine lie.
+# On a cluster the nodes are measured, not the machine that runs the workflow, so a job describes a node. It runs once;
+# forced, and alone, it checks whether anything has changed, and refuses if there are results of another machine.
 if SETTINGS.cluster != "none":
 
     rule machine:
@@ -15,6 +15,8 @@ if SETTINGS.cluster != "none":
             tasks_per_gpu=0,
         params:
             cluster=SETTINGS.cluster,
+        message:
+            "describe a node of the cluster"
         shell:
             "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes 1 --"
             " python -m scalecard probe --output {output.json} 2>&1 | tee {log}"

@@ -16,6 +16,8 @@ rule report:
         machine=10,
     params:
         figures=folder_of_figures,
+    message:
+        "write the report"
     shell:
         "python -m scalecard report --results {input.results} --figures {params.figures}"
         " --output {output.html} 2>&1 | tee {log}"

@@ -1,9 +1,10 @@
-"""The command line: parse and call, nothing else. Bad input is one error on stderr and exit status 2."""
+"""The command line: parses and dispatches, nothing else. Bad input gives one error on stderr and exit status 2."""
 
 import argparse
 import json
 import os
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,32 +24,36 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scalecard", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    probe = commands.add_parser("probe", help="print what this machine is, as JSON")
+    probe = commands.add_parser("probe", help="describe this machine as JSON")
     probe.add_argument("--output", type=Path, help="write machine.json for a cluster whose nodes are all like this one")
-    check = commands.add_parser("check", help="check the experiments' blocks of a configuration")
-    check.add_argument("scales", type=json.loads, help="JSON: scale to experiment to its merged block, a JSON text")
+    check = commands.add_parser("check", help="check the experiment blocks of a configuration")
+    check.add_argument("scales", type=json.loads, help="JSON: scale to experiment to merged block, a string")
     container = commands.add_parser("container", help="build or find the image, and write its marker")
     container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
-    container.add_argument("--shared", action="store_true", help="for other nodes: of auto's engines only Apptainer")
-    container.add_argument("--output", type=Path, required=True, help="the marker")
-    fetch = commands.add_parser("fetch", help="download and verify the images")
+    container.add_argument("--shared", action="store_true", help="for other nodes: auto considers only Apptainer")
+    container.add_argument("--output", type=Path, required=True, help="the marker file")
+    fetch = commands.add_parser("fetch", help="download and verify the training images")
     fetch.add_argument("--data-dir", type=Path, required=True)
     _add_run(commands.add_parser("run", help="measure one experiment"))
     _add_report(commands)
-    _add_compare(commands.add_parser("compare", help="say which cases of B are faster or slower than those of A"))
+    summary = commands.add_parser("summary", help="print the closing summary of a workflow run")
+    summary.add_argument("--results", type=Path, nargs="*", default=[], help="result files of the current platform")
+    summary.add_argument("--report", type=Path, default=Path("results/report.html"))
+    summary.add_argument("--failed", type=Path, nargs="*", help="the workflow failed: show the ends of these logs")
+    _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
     return parser
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("name")
-    run.add_argument("--spec", required=True, help="the merged block, a JSON text")
+    run.add_argument("--spec", required=True, help="the merged block, as a JSON string")
     run.add_argument("--machine", type=Path, required=True, help="machine.json of the platform")
     run.add_argument("--output", type=Path, required=True)
     run.add_argument(
         "--strict",
         action="store_true",
-        default=os.environ.get("SCALECARD_STRICT") == "1",  # so that the workflow can set it without remeasuring
-        help="refuse where something else uses the machine",
+        default=os.environ.get("SCALECARD_STRICT") == "1",  # lets the workflow set it without remeasuring
+        help="refuse to measure if something else is using the machine",
     )
 
 
@@ -66,10 +71,10 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     for name in ("a", "b"):
         compare.add_argument(name, help="a platform, a folder of results, or a git revision[:platform]")
-    compare.add_argument("--margin", type=float, default=0.02, help="difference that does not matter (default 0.02)")
+    compare.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
     compare.add_argument("--json", action="store_true", help="print JSON instead of a table")
     compare.add_argument("--html", type=Path, help="also write an HTML page")
-    compare.add_argument("--fail-on", choices=["slower"], help="exit with 1 where a case is slower")
+    compare.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if any case is slower")
 
 
 def _probe(args: argparse.Namespace) -> None:
@@ -84,7 +89,7 @@ def _probe(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from scalecard import experiments
 
-    problems: dict[str, set[str]] = {}  # by what is wrong: all lines that say so
+    problems: dict[str, set[str]] = {}  # each problem, and the lines that report it
     for blocks in args.scales.values():
         for name, block in blocks.items():
             try:
@@ -92,7 +97,7 @@ def _check(args: argparse.Namespace) -> None:
             except ValueError as error:
                 for line in str(error).splitlines():
                     problems.setdefault(line.removeprefix(f"experiments.{name}."), set()).add(line)
-    if problems:  # what is wrong with a value that several experiments share is said once
+    if problems:  # a problem with a shared value is reported once
         raise ValueError("\n".join(lines.pop() if len(lines) == 1 else what for what, lines in problems.items()))
 
 
@@ -109,7 +114,9 @@ def _fetch(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    from scalecard import progress
     from scalecard.jobs.machine_file import read_machine
+    from scalecard.jobs.plan import place
     from scalecard.measuring.proof import ProofFailed
     from scalecard.run import run
 
@@ -119,8 +126,9 @@ def _run(args: argparse.Namespace) -> None:
         raise ValueError(
             f"{args.machine}: describes {expected.describe()} ({expected.fingerprint}), but this machine (host, hashed:"
             f" {host.hashed_name()}) is {found.describe()} ({found.fingerprint}):"
-            f" {machine.differences(expected, found)}; give it a platform label of its own"
+            f" {machine.differences(expected, found)}; give it its own platform label"
         )
+    progress.set_place(place(args.name))
     try:
         run(args.name, args.spec, found, args.output.parent.name, args.output, strict=args.strict)
     except ProofFailed as error:
@@ -141,12 +149,27 @@ def _report(args: argparse.Namespace) -> None:
     write_atomically(args.output, render([load(path) for path in args.results], args.figures))
 
 
+def _summary(args: argparse.Namespace) -> None:
+    from scalecard.jobs import plan
+    from scalecard.records.files import load
+    from scalecard.report import summary
+
+    start = plan.read()
+    seconds = time.time() - start.started if start else 0.0
+    if args.failed is None:
+        written = any(job.rule == "report" for job in start.jobs) if start else args.report.exists()
+        report = args.report if written else None
+        print(summary.success([load(path) for path in args.results], report, seconds))
+    else:
+        print(summary.failure(args.failed, seconds))
+
+
 def _compare(args: argparse.Namespace) -> int:
     from scalecard.records.atomic import write_atomically
     from scalecard.report.comparison import compare, find_results, views
 
     if not 0 <= args.margin < 1:
-        raise ValueError(f"--margin {args.margin:g}: must be a fraction from 0 to below 1, as 0.02 for 2 %")
+        raise ValueError(f"--margin {args.margin:g}: must be at least 0 and below 1, e.g. 0.02 for 2 %")
     old, new = find_results.find(args.a), find_results.find(args.b)
     found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
     print(views.as_json(found) if args.json else views.as_text(found))

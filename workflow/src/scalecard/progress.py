@@ -1,5 +1,6 @@
-"""What is being measured, how far it is and the time left: one line a case, and a sign of life every few seconds."""
+"""Progress on the terminal while something is measured: one line per case, and a sign of life every few seconds."""
 
+import os
 import sys
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 SILENCE = 8.0  # seconds without a line before a sign of life is given
+PLACE, PREFIX = "SCALECARD_PLACE", "SCALECARD_PREFIX"  # inherited by the processes that measure
 
 
 class _State:
@@ -27,19 +29,31 @@ def say(text: str) -> None:
         print(f"[{_State.prefix}] {text}", flush=True, file=sys.stdout)
 
 
-def join(prefix: str, *, quiet: bool) -> None:
-    """Set the name on this process's lines; ranks other than the first are quiet."""
-    _State.prefix, _State.quiet = prefix, quiet
+def set_place(place: str) -> None:
+    """Show '2 of 9' after the experiment's name on every line, or nothing if empty."""
+    os.environ[PLACE] = place
+
+
+def join(experiment: str, *, quiet: bool) -> None:
+    """Start the lines of this process, and of those that it starts, with the experiment's name."""
+    place = os.environ.get(PLACE)
+    os.environ[PREFIX] = f"{experiment}, {place}" if place else experiment
+    inherit(quiet=quiet)
+
+
+def inherit(*, quiet: bool) -> None:
+    """Take over the line prefix of the process that started this one. Ranks other than the first are quiet."""
+    _State.prefix, _State.quiet = os.environ.get(PREFIX, _State.prefix), quiet
 
 
 def doing(text: str) -> None:
-    """Say what starts now."""
+    """Announce what starts now."""
     _State.doing, _State.detail, _State.since = text, "", time.monotonic()
     say(text)
 
 
 def detail(text: str) -> None:
-    """How far what is being done is: shown with the next sign of life."""
+    """Set the progress of the current step, shown with the next sign of life."""
     _State.detail = f", {text}"
 
 
@@ -54,9 +68,9 @@ def cases(items: Sequence[T], *, label: Callable[[T], str]) -> Iterator[T]:
 
 
 @contextmanager
-def signs_of_life(prefix: str) -> Iterator[None]:
-    """While this runs, nothing is silent for longer than about 8 s."""
-    _State.prefix, stop = prefix, threading.Event()
+def signs_of_life() -> Iterator[None]:
+    """While this runs, the terminal is never silent for longer than about 8 s."""
+    stop = threading.Event()
 
     def watch() -> None:
         while not stop.wait(1.0):

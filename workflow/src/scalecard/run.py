@@ -1,4 +1,4 @@
-"""One run of one experiment: alone on the machine, in fresh processes, written whole or not at all."""
+"""One run of one experiment: alone on the machine, in fresh processes, its result written whole or not at all."""
 
 import multiprocessing
 import os
@@ -34,14 +34,14 @@ class Outcome:
 
 
 class ProcessLost(RuntimeError):
-    """The process that measured was killed."""
+    """The measuring process was killed."""
 
 
 def run(name: str, block: str, machine: Machine, platform: str, output: Path, *, strict: bool = False) -> None:
-    """Measure and save. `block` is the experiment's merged block of config.yaml, a JSON text.
+    """Measure and save. `block` is the experiment's merged block of config.yaml, as a JSON string.
 
-    ValueError for a bad block; ProofFailed and RanksFailed as they come. Nothing half-written is left. Of the nodes of
-    a job only the first one saves.
+    Raises ValueError for a bad block; ProofFailed and RanksFailed pass through. Nothing half-written is left behind.
+    Only the first node of a job saves.
     """
     job = nodes.here()
     progress.join(name, quiet=not job.leads)
@@ -52,7 +52,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
     with machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         if machine.gpus:
-            _in_a_fresh_process(name, devices.refuse_unusable, machine)  # so that no CUDA context stays in this one
+            _in_a_fresh_process(name, devices.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
         outcomes = list(_outcomes(name, spec, machine))
         finished = _now()
@@ -74,7 +74,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
 
 
 def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
-    """The machine with as many devices as config.yaml's `devices` asks for; ValueError where it has fewer GPUs."""
+    """The machine limited to config.yaml's `devices`; ValueError if it has fewer GPUs."""
     if not num_devices:
         return machine
     if machine.gpus and num_devices > len(machine.gpus):
@@ -83,7 +83,7 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 
 
 def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
-    """What disturbs this node and, on the first one, also the others."""
+    """What disturbs this node and, on the first node, the others too."""
     if job.count > 1:
         job.publish("disturbances", [*here, *network.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
@@ -94,7 +94,7 @@ def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
 
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:
-    """One fresh process after another, as many as `measure.processes` says."""
+    """The outcomes of `measure.processes` fresh processes, one after another."""
     for number in range(1, spec.measure.processes + 1):
         if spec.measure.processes > 1:
             progress.doing(f"process {number} of {spec.measure.processes}")
@@ -112,9 +112,9 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
 
 def measure(name: str, spec: Any, machine: Machine) -> Outcome:
     """What a fresh process does: measure every case of a Spec, and keep our own warnings."""
-    progress.join(name, quiet=not nodes.here().leads)
+    progress.inherit(quiet=not nodes.here().leads)
     experiment = experiments.load(name)
-    with progress.signs_of_life(name), nvml.session(), warnings.catch_warnings(record=True) as caught:
+    with progress.signs_of_life(), nvml.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         records = list(experiment.run(spec, machine))
     ours = _our_own(caught)

@@ -16,7 +16,7 @@ from scalecard.hardware.machine import Machine
 
 @dataclass
 class RankContext:
-    """One rank of a launch; also the Ranks that measuring/bench.py synchronises."""
+    """One rank of a launch; implements the Ranks protocol of measuring/bench.py."""
 
     rank: int
     world_size: int

@@ -29,7 +29,7 @@ from scalecard.hardware import processes
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Case, Record
 
-# Words in a rank's error which say that another rank did not answer.
+# Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
 
 
@@ -42,7 +42,7 @@ def launch_and_record(
     metric: str,
     devices_each: int = 1,
 ) -> list[Record]:
-    """The records of rank 0 or, where a rank was lost, one failed record of `case` that says which rank and how.
+    """The records of rank 0 or, if a rank was lost, one failed record of `case` that says which rank and how.
 
     No records on a node that does not take part.
     """
@@ -108,10 +108,10 @@ def _main(
     layout: Layout,
     devices_each: int,
 ) -> Any:
-    """What each rank process runs. Its error goes to the folder `notes` with the time, so that the first is known."""
+    """Runs in each rank process. Its error goes to the folder `notes` with the time, so that the first is known."""
     processes.die_with(parent)
     rank = int(os.environ["RANK"])
-    progress.join("ranks" if layout.ranks > 1 else "rank", quiet=rank != 0)
+    progress.inherit(quiet=rank != 0)
     Path(notes, f"began.{rank}").touch()
     try:
         context = join(machine, timeout, layout, devices_each)
@@ -135,4 +135,4 @@ def _leave_note(error: Exception, rank: int, notes: Path) -> None:
     facts = {"time": time.time_ns(), "rank": rank, "error": said, "about_others": others}
     Path(notes, f"failed.{rank}").write_text(json.dumps(facts))
     if others:
-        time.sleep(1)  # so that the launcher, which looks every 0.1 s, sees the rank that died before those that waited
+        time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those that waited

@@ -15,7 +15,7 @@ class Layout:
 
     @property
     def case(self) -> Case:
-        """The axes that identify it in a record; `nodes` only where there are several."""
+        """The axes that identify it in a record; `nodes` only if there are several."""
         case: Case = {"devices": self.ranks}
         return {**case, "nodes": self.nodes} if self.nodes > 1 else case
 

@@ -29,7 +29,7 @@ TIMEOUT = timedelta(
     seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120))
 )  # how long to wait for the others in any one operation
 GRACE = timedelta(seconds=10)  # for the other nodes to report how they failed, once one has
-JOIN = 1.5 * TIMEOUT + GRACE  # for the other nodes to arrive: they may have waited for a lost rank before
+JOIN = 1.5 * TIMEOUT + GRACE  # for the other nodes to arrive: they may first have waited for a lost rank
 WHOLE_JOB = timedelta(days=7)
 
 
@@ -53,7 +53,7 @@ class Nodes:
         return TCPStore(self.address, self.port, is_master=False, timeout=TIMEOUT, wait_for_workers=False)
 
     def use_network(self) -> str:
-        """Set gloo's interface, unless it is set, to the one that leads to the first node; return our address there.
+        """Set gloo's interface, unless already set, to the one towards the first node; return our address there.
 
         NCCL chooses its own, and prefers InfiniBand.
         """
@@ -81,7 +81,7 @@ class Nodes:
 
 @cache
 def here() -> Nodes:
-    """The nodes of this job, from the environment that jobs/every_node.py sets; one node where nothing is set."""
+    """The nodes of this job, from the environment that jobs/every_node.py sets; one node if nothing is set."""
     if "SCALECARD_RENDEZVOUS" not in os.environ:
         return Nodes()
     address, port = os.environ["SCALECARD_RENDEZVOUS"].rsplit(":", 1)

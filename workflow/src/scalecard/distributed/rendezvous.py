@@ -1,4 +1,4 @@
-"""One launch of ranks over the nodes of a job: where its agents meet, and the error if that or a rank fails."""
+"""One launch of ranks over the nodes of a job: where its agents meet, and the error if they do not or a rank fails."""
 
 import uuid
 from dataclasses import asdict, dataclass
@@ -42,7 +42,7 @@ class Rendezvous:
 
     @classmethod
     def arrive(cls, layout: Layout) -> "Rendezvous | None":
-        """None where this node does not take part. The others wait here until the first node comes to this launch."""
+        """None if this node does not take part. The others wait here until the first node comes to this launch."""
         nodes = job.here()
         if layout.nodes == 1:
             return cls(layout, uuid.uuid4().hex, job.Nodes()) if nodes.leads else None
@@ -58,7 +58,7 @@ class Rendezvous:
         return cls(layout, run_id, nodes)
 
     def config(self) -> LaunchConfig:
-        """One agent a node. The store is the first node's; on one node, the agent's own."""
+        """One agent per node. The store is the first node's or, on a single node, the agent's own."""
         alone = self.layout.nodes == 1
         options = {"join_timeout": int(job.JOIN.total_seconds()), **({} if alone else {"is_host": False})}
         return LaunchConfig(
@@ -98,7 +98,7 @@ class Rendezvous:
         """The error that names the nodes that never arrived; later launches raise it at once instead of waiting."""
         arrived = self.nodes.collect(f"{self.run_id} arrived", within=timedelta(seconds=1))
         missing = [str(index) for index in range(self.layout.nodes) if index not in arrived]
-        who = f"node {', '.join(missing)} never came" if missing else "the nodes did not find each other"
+        who = f"node {', '.join(missing)} never arrived" if missing else "the nodes did not find each other"
         text = f"of {self.layout}, none could start: {who} (waited {job.JOIN.total_seconds():g} s)"
         self.nodes.store.set("given up", text)
         return RankLost(text)

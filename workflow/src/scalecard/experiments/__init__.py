@@ -24,7 +24,7 @@ def load(name: str) -> ModuleType:
 
 
 def build(name: str, block: str) -> Any:
-    """The Spec of an experiment from its merged block, a JSON text; ValueError with one line per problem."""
+    """The Spec of an experiment from its merged block, a JSON string; ValueError has one line per problem."""
     spec = load(name).Spec
     try:
         return pydantic.TypeAdapter(spec).validate_json(block, strict=True)

@@ -3,8 +3,8 @@
 From scratch between the devices of one process, naive and on a ring, against torch.distributed (NCCL, or gloo) with
 one process per device. Sizes are bytes per device; bus bandwidth is nccl-tests' 2 (n - 1)/n * size / time.
 
-The answer would be wrong if a device were still reading when the clock stops (every device is waited for; a sample of
-the ranks is the slowest rank's), or if the sum were wrong (whole numbers are added first and compared one by one).
+The answer would be wrong if a device were still reading when the clock stops (every device is waited for, and a sample
+is the slowest rank's), or if the sum were wrong (first, whole numbers are added and compared one by one).
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """The textbook's first case, then every algorithm, number of devices and size; over several nodes the library's."""
+    """The textbook's first case, then every algorithm, number of devices and size; over nodes, only the library's."""
     if machine.num_devices == 1:
         for algorithm in (*ALGORITHMS, "torch.distributed"):
             yield Record.skipped({"algorithm": algorithm, "devices": 2}, "needs 2 devices, this machine has 1")

@@ -4,7 +4,7 @@ Each device multiplies matrices and keeps every result. The clock is stopped onc
 and once after waiting for the device. Then all devices work one after the other, and all at once.
 
 The answer would be wrong if the clock stopped before every device was done (each is waited for), if the first call's
-start-up were counted (it is warmed up), or if TF32 were on where float32 is claimed (it is set for each dtype).
+start-up were counted (it is warmed up), or if TF32 were on when float32 is claimed (it is set for each dtype).
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
 
 
 def _unsupported(dtype: str, machine: Machine, device: Device) -> str:
-    """Why this device has no units for the dtype, or nothing. PyTorch would silently compute TF32 as float32."""
+    """Why this device does not support the dtype, or ''. PyTorch would silently compute TF32 as float32."""
     if dtype == "tf32" and machine.emulated:
         return "TF32 exists on GPUs only"
     if dtype == "float32" or device.torch.type == "cpu":

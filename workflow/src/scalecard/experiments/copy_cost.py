@@ -3,10 +3,10 @@
 First come the textbook's three steps: compute alone, copy the results to the host, and both with non-blocking copies.
 Then the full matrix of direction x memory x call x size, because the textbook's comparison changes two things at once
 (a non-blocking copy to the host also gets a pinned destination) and overlaps nothing: on the stream that computes, a
-copy waits for its turn. A further step copies on a stream of its own.
+copy waits for its turn. A further step copies on a separate stream.
 
 The answer would be wrong if a non-blocking copy counted as done when it is only enqueued (enqueue and completion are
-kept apart) or had not copied (contents are compared after waiting). Without GPUs these are copies within host memory.
+kept apart) or copied nothing (contents are compared after waiting). Without GPUs these are copies within host memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     if engine is not device:
         works["overlapped"] = partial(overlapped, engine)
     else:
-        absent["overlapped"] = "needs a second CPU worker to play the copy engine"
+        absent["overlapped"] = "needs a second CPU worker as the copy engine"
     for step, note in absent.items():
         yield Record.skipped({"part": "textbook", "step": step}, note)
     case: Case = {"part": "textbook", "bytes": results[0].nbytes * spec.products}
@@ -111,7 +111,7 @@ def _directions(machine: Machine, devices: list[Device]) -> Iterator[Direction]:
 
 
 def _sizes(spec: Spec, ends: Direction) -> Sequence[int]:
-    """All sizes; for pairs without the first GPU only the largest, which reveals a bad link: there are many pairs."""
+    """All sizes; for the many pairs without the first GPU, only the largest, which reveals a bad link."""
     _, source, target = ends
     other_pair = source is not None and target is not None and 0 not in (source.index, target.index)
     return [max(spec.bytes)] if other_pair else spec.bytes
@@ -130,7 +130,7 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
     device = target or source
     assert device is not None
     host_side = source is None or target is None
-    calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # no GPU waits for the host
+    calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
     variants = []
     for memory in _memories(spec, device, host_side):
         a, b = _filled(size, memory, source, spec.seed), _empty(size, memory, target)
@@ -164,7 +164,7 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
 
 
 def _filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
-    """Random bytes, made where they are needed: a gigabyte takes the host seconds."""
+    """Random bytes, generated on the device that needs them: a gigabyte takes the host seconds."""
     where = device.torch if device else torch.device("cpu")
     generator = torch.Generator(where).manual_seed(seed)
     filled = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)

@@ -1,12 +1,12 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
 One process per device. Strong scaling keeps the batch of all ranks fixed, weak scaling the batch of each. At the
-largest number of ranks every option is timed beside the default; the share of communication hidden behind backward is
-the difference of steps with and without synchronising over the all-reduce alone, all measured in the same rounds.
+largest number of ranks every option is timed beside the default. The share of communication hidden behind backward is
+1 - (step - step without synchronising) / all-reduce alone, all measured in the same rounds.
 
 The answer would be wrong if the ranks computed something else (parameters are proven equal to the single device's in
-float64, with batch normalisation in eval mode: its statistics are per rank, another function), or if a rank's waiting
-were not counted (a sample is the slowest rank's).
+float64, with batch normalisation in eval mode, because per-rank statistics are a different function), or if a rank's
+waiting were not counted (a sample is the slowest rank's).
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Scaling over 1..N ranks, and over nodes; the options at the largest number of ranks of either; accuracy."""
+    """Scaling over 1..N ranks and over nodes; the options at the largest number of ranks of each; accuracy."""
     with nodes.first_node_first("images"):
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
@@ -87,7 +87,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Datas
 def _scaling(
     ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, checks: list[Check]
 ) -> Iterator[Record]:
-    """The whole batch shared (strong), and the whole batch on every rank (weak); one rank also without DDP."""
+    """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
     variants = []
@@ -131,7 +131,7 @@ def _options(
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Iterator[Record]:
-    """Test accuracy after every epoch, and the epochs' seconds."""
+    """Test accuracy after every epoch, and the seconds that each epoch took."""
     wrapped = wrap(MODELS[model](seed=spec.seed), ctx)
     trainer = Trainer(wrapped, dataset, spec.accuracy_batch_size, spec.lr, spec.seed, ctx.rank, ctx.world_size)
     case: Case = {"model": model, **ctx.layout.case, "data": dataset.name}

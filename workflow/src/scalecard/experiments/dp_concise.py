@@ -2,11 +2,11 @@
 
 The ResNet-18 variant over the whole grid of batch size, learning rate and number of devices. The textbook compares
 one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
-0.2, so that the effect of the devices can be told from that of batch and learning rate.
+0.2, to separate the effect of the devices from that of batch size and learning rate.
 
 The answer would be wrong if DataParallel computed something else (proven in float64 on GPUs, with batch normalisation
-in eval mode because per-device statistics are another function), or if it were a silent no-op: on a CPU it is one, and
-is skipped.
+in eval mode because per-device statistics are a different function), or if it were a silent no-op, as it is on a CPU,
+where it is skipped.
 """
 
 import itertools

@@ -4,7 +4,7 @@ LeNet from raw tensors on 1..N devices at the same batch and learning rate (stro
 test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch.
 
 The answer would be wrong if more devices computed something else (proven in float64, for both all-reduces), if an
-epoch ended before its last device is done, or if the input path were the bottleneck (the data set is resident).
+epoch ended before its last device was done, or if the input path were the bottleneck (the data set is resident).
 """
 
 from collections.abc import Iterator, Sequence

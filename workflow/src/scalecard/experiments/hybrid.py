@@ -1,8 +1,8 @@
 """What do data and model parallelism bring together?
 
 Each rank drives two devices with ResNet-50 cut after layer2, and the gradients are averaged over the ranks, within a
-node and over nodes. Every rank keeps a batch of its own, so ideally a step takes as long as that of one rank alone; the
-same step without averaging is timed in the same rounds.
+node and over nodes. Every rank has its own batch, so ideally a step takes as long as on one rank alone; the same step
+without averaging is timed in the same rounds.
 
 The answer would be wrong if the ranks drifted apart (parameters are proven equal to the single device's on the whole
 batch in float64, with batch normalisation in eval mode), or if a rank's waiting were not counted (a sample is the

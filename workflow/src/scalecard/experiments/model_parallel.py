@@ -1,8 +1,8 @@
 """What does cutting a model over two devices cost, and how long does each device idle?
 
 ResNet-50 cut after layer2, trained on two devices one minibatch at a time, against the same network on one device;
-and each stage alone, which tells how long its device is busy. Inputs and targets are made before the clock starts, and
-are on the device that needs them.
+and each stage alone, which shows how long its device is busy. Inputs and targets are created on their devices before
+the clock starts.
 
 The answer would be wrong if the cut network computed something else (proven in float64, with batch normalisation in
 eval mode), or if a layer were registered twice and trained twice (each belongs to one stage).

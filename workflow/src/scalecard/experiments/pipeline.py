@@ -5,8 +5,8 @@ the backward), our own GPipe and 1F1B schedules, and torch.distributed.pipelinin
 model parallelism measured in the same rounds.
 
 The answer would be wrong if micro-batching computed something else. With batch normalisation in training mode it does,
-by definition, since statistics are taken over a micro-batch. So equality is proven in float64 with it in eval mode,
-and the timing is of training mode, as the textbook's is.
+by definition, since statistics are taken over a micro-batch. Equality is therefore proven in float64 in eval mode, but
+training mode is timed, as in the textbook.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +60,7 @@ class Spec(Common):
 
 @dataclass(frozen=True)
 class Implementation:
-    """A name, the executor's class, and its step at a split size (which a whole batch ignores)."""
+    """A name, the executor's class, and its step at a split size (ignored for a whole batch)."""
 
     name: str
     strategy: type[ModelParallel]
@@ -172,7 +172,7 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, small: Workload, mine:
 
 
 def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:
-    """Why the library cannot run this split size, or nothing."""
+    """Why the library cannot run this split size, or ''."""
     if batch_size % split_size:
         return f"the library needs equal micro-batches: {split_size} does not divide {batch_size}"
     if schedule == "1f1b" and batch_size // split_size < 2:

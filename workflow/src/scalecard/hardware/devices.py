@@ -1,8 +1,8 @@
-"""The CPU/CUDA difference, in one vocabulary: submit work to a device, wait for the device.
+"""One interface to CPU and CUDA devices: submit work to a device, wait for the device.
 
-A CUDA device runs what is submitted at once, which only enqueues kernels on the device's current stream. A CPU
-worker device is one Python thread with its own queue and its share of the cores as intra-op threads (torch releases
-the GIL), so that dispatch is asynchronous and overlap between devices is real on a CPU too.
+A CUDA device runs submitted work at once, which only enqueues kernels on the device's current stream. A CPU worker is
+one Python thread with its own queue and its share of the cores as intra-op threads (torch releases the GIL), so
+dispatch is asynchronous and devices really overlap on a CPU too.
 
     task = a.submit(first_half, x)         # returns at once
     out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
@@ -56,13 +56,13 @@ class Device(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait for everything submitted; an exception of the work is raised here at the latest."""
+        """Wait for everything submitted; an exception in the work is raised here at the latest."""
 
     def close(self) -> None:
         self.synchronize()
 
     def call(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Submit, wait, and return the value: for what is not timed."""
+        """Submit, wait, and return the value: for untimed work."""
         task = self.submit(work, *args)
         self.synchronize()
         return task.result()
@@ -166,7 +166,7 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
 
 
 def refuse_unusable(machine: Machine) -> None:
-    """ValueError where PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or a slice."""
+    """ValueError if PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or a slice."""
     for index, name in enumerate(machine.gpus):
         try:
             torch.ones(1, device=f"cuda:{index}").add_(1).item()

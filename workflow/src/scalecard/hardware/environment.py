@@ -1,4 +1,4 @@
-"""The environment that goes into each result: hardware, software and provenance, read on the worker that measured.
+"""The environment recorded in each result: hardware, software and provenance, read on the worker that measured.
 
 No torch here. A fact that cannot be read is None, and `missing` says why. No host names, user names, serial numbers or
 environment dumps: reports get published.
@@ -54,7 +54,7 @@ def environment(machine: Machine) -> dict[str, Any]:
 
 
 def git(*args: str, folder: Path = ROOT) -> str:
-    """What git prints in a folder, without the line's end; OSError says why there is no answer."""
+    """What git prints in a folder, without the trailing newline; OSError says why there is no answer."""
     try:
         done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=GIT_TIMEOUT)
     except FileNotFoundError as error:
@@ -67,7 +67,7 @@ def git(*args: str, folder: Path = ROOT) -> str:
 
 
 def has_changes() -> bool:
-    """Whether tracked files differ from the commit; OSError as `git`."""
+    """Whether tracked files differ from the commit; OSError as in `git`."""
     return bool(git("status", "--porcelain", "--untracked-files=no"))
 
 
@@ -82,7 +82,7 @@ def _version_of(packages: tuple[str, ...]) -> str:
 
 
 def _image() -> str:
-    """The digest of the image around this process: from the launcher, or of the .sif that Snakemake runs."""
+    """The digest of the image this process runs in: from the launcher, or of the .sif that Snakemake runs."""
     if os.environ.get("SCALECARD_IMAGE_DIGEST"):
         return os.environ["SCALECARD_IMAGE_DIGEST"]
     sif = os.environ.get("APPTAINER_CONTAINER")
@@ -99,7 +99,7 @@ def _engine() -> str:
 
 
 def _commit(missing: Missing) -> dict[str, str | bool | None]:
-    """What git says here, or, in a container without git, what the launcher learned from it on the host."""
+    """What git says here or, in a container without git, what it told the launcher on the host."""
     if os.environ.get("SCALECARD_COMMIT"):
         return {"commit": os.environ["SCALECARD_COMMIT"], "dirty": os.environ.get("SCALECARD_DIRTY") == "1"}
     return {

@@ -1,4 +1,4 @@
-"""What the operating system says about the CPU: facts, its present state, and how its time is spent.
+"""What the operating system says about the CPU: facts, its current state, and how its time is spent.
 
 As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
 """
@@ -33,7 +33,7 @@ def hashed_name() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may use: its affinity, and the CPU quota of its cgroup where one is set."""
+    """Cores this process may use: its affinity, and the CPU quota of its cgroup if one is set."""
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = (CGROUP / "cpu.max").read_text().split()
@@ -43,7 +43,7 @@ def usable_cores() -> int:
 
 
 def facts(missing: Missing) -> dict[str, str | int | None]:
-    """Memory in bytes, frequency governor, and the limits of the cgroup ('max' where there is none)."""
+    """Memory in bytes, frequency governor, and the limits of the cgroup ('max' if there is none)."""
     return {
         "ram_bytes": psutil.virtual_memory().total,
         "cpu_governor": missing.ask("cpu_governor", _read, CPUS / "cpu0/cpufreq/scaling_governor"),
@@ -57,7 +57,7 @@ def _read(path: Path) -> str:
 
 
 def frequency_mhz(missing: Missing) -> float | None:
-    """The mean over the cores this process may use, where the kernel reports it."""
+    """The mean over the cores this process may use, if the kernel reports it."""
     return missing.ask("cpu_mhz", _mean_frequency)  # type: ignore[no-any-return]
 
 

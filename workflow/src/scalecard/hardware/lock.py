@@ -9,11 +9,11 @@ from typing import TextIO
 
 from scalecard import progress
 
-LOCK = Path("/tmp/scalecard.lock")  # one for the machine, so not in the user's own temporary folder
+LOCK = Path("/tmp/scalecard.lock")  # one per machine, so not in the user's own temporary folder
 
 
 def lock_file() -> Path:
-    """The lock file, created where there is none, which every user may lock."""
+    """The lock file, which every user may lock; created if missing."""
     if not LOCK.exists():
         LOCK.touch()
         LOCK.chmod(0o666)
@@ -24,7 +24,7 @@ def lock_file() -> Path:
 def machine_lock() -> Iterator[None]:
     """Hold the machine: a second workflow, or a job that outlived a killed one, must not measure at the same time.
 
-    Whoever has to wait says for which process.
+    A process that has to wait says for which one.
     """
     with _opened() as file:
         try:
@@ -42,7 +42,7 @@ def machine_lock() -> Iterator[None]:
 
 
 def _opened() -> TextIO:
-    """The lock file, open. Another user may have created it: locking it takes no right to write."""
+    """The lock file, open. Another user may have created it, but locking it needs no write permission."""
     try:
         return lock_file().open("r+")
     except PermissionError:

@@ -20,7 +20,7 @@ MAX_CPU_DEVICES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Hardware, driver and locked software. `num_devices`: GPUs, or CPU workers where there is no GPU."""
+    """Hardware, driver and locked software. `num_devices`: GPUs, or CPU workers if there is no GPU."""
 
     kind: str  # "cuda" or "cpu"
     num_devices: int
@@ -43,7 +43,7 @@ class Machine:
         return _digest(json.dumps(facts, sort_keys=True))[:12]
 
     def as_specific_as(self, expected: "Machine") -> "Machine":
-        """This machine, without its GPUs' identities where `expected` describes any node of a kind."""
+        """This machine, without its GPUs' identities if `expected` describes any node of a kind."""
         return self.any_node() if expected.gpus and not expected.gpu_uuid_hashes else self
 
     def any_node(self) -> "Machine":
@@ -58,7 +58,7 @@ class Machine:
 
     @property
     def device_name(self) -> str:
-        """The first GPU's name, or the CPU's where there is no GPU."""
+        """The first GPU's name, or the CPU's if there is no GPU."""
         return self.gpus[0] if self.gpus else self.cpu
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Facts that may not be there: each is None, and the reason is kept."""
+"""Facts that may be unavailable: each is then None, and the reason is kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,7 +4,7 @@ import ctypes.util
 import socket
 from pathlib import Path
 
-VERBS = Path("/dev/infiniband")  # exists where there is InfiniBand, which NCCL then uses between nodes
+VERBS = Path("/dev/infiniband")  # exists if there is InfiniBand, which NCCL then uses between nodes
 
 
 def address_towards(peer: str) -> str:
@@ -16,7 +16,7 @@ def address_towards(peer: str) -> str:
 
 
 def why_slow() -> list[str]:
-    """Why NCCL would use TCP between nodes that have InfiniBand; empty where it would not."""
+    """Why NCCL would use TCP between nodes that have InfiniBand; empty if it would not."""
     if VERBS.exists() and ctypes.util.find_library("ibverbs") is None:
         return [f"{VERBS} exists, but libibverbs is not installed: NCCL uses TCP between nodes"]
     return []

@@ -1,7 +1,7 @@
 """What the NVIDIA driver says about its GPUs, through nvidia-ml-py: facts, state, and who else uses them.
 
-A fact that a GPU, a virtual machine or a missing driver does not give is None, and Missing keeps the reason. Nothing
-here fails for want of a fact.
+A fact that a GPU or a virtual machine does not report, or that needs a missing driver, is None, and Missing keeps the
+reason. Nothing here fails because a fact is missing.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import pynvml
 
 from scalecard.hardware.missing import Missing
 
-# Clock event reasons that mean the hardware was held back. A power cap is how a card is meant to work: only reported.
+# Clock event reasons that mean the hardware was held back. A power cap is normal, and only reported.
 SLOWDOWNS = {
     0x8: "hardware slowdown",
     0x20: "thermal slowdown (software)",
@@ -28,7 +28,7 @@ POWER_CAP = {0x4: "power cap"}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that this process may use, under the name that torch.cuda.get_device_name also gives."""
+    """A GPU that this process may use, with the name that torch.cuda.get_device_name returns too."""
 
     name: str
     uuid: str
@@ -41,12 +41,9 @@ class Gpu:
 
 @contextmanager
 def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
-    """The GPUs that CUDA will enumerate, in its order; their handles are valid inside. None without a driver."""
+    """The GPUs that CUDA will enumerate, in its order; their handles are valid inside. Empty without a driver."""
     missing = missing or Missing()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        missing.reasons["gpus"] = f"no NVIDIA driver answers: {error}"
+    if not _started(missing):  # outside of `except`, so that errors of the body do not mention this one
         yield []
         return
     try:
@@ -55,10 +52,19 @@ def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
         pynvml.nvmlShutdown()
 
 
+def _started(missing: Missing) -> bool:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        missing.reasons["gpus"] = f"no NVIDIA driver answers: {error}"
+        return False
+    return True
+
+
 def _visible(missing: Missing) -> list[Gpu]:
     """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID.
 
-    As in CUDA, the first name that is none hides those after it; a slice of a GPU (MIG) goes by its own UUID.
+    As in CUDA, the first invalid name hides those after it; a slice of a GPU (MIG) has its own UUID.
     """
     uuids = [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := missing.ask(f"gpus.{i}", _uuid, i))]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -74,7 +80,7 @@ def _uuid(index: int) -> str:
 
 
 def _named(name: str, uuids: list[str]) -> str:
-    """The UUID, or nothing where there is no such GPU."""
+    """The UUID, or '' if there is no such GPU."""
     if name.startswith("MIG-"):
         return name
     if name.isdigit():
@@ -89,13 +95,13 @@ def visible_gpus() -> list[Gpu]:
 
 
 def driver_version() -> str | None:
-    """The driver's version, or None where there is no GPU."""
+    """The driver's version, or None if there is no GPU."""
     with session() as gpus:
         return str(Missing().ask("driver", pynvml.nvmlSystemGetDriverVersion)) if gpus else None
 
 
 def details(missing: Missing) -> list[dict[str, Any]]:
-    """One mapping per visible GPU: memory in bytes, PCIe generation and width (now and at most), watts, MHz, ECC."""
+    """One mapping per visible GPU: memory in bytes, PCIe generation and width (now and maximum), watts, MHz, ECC."""
     with session(missing) as gpus:
         return [
             _detail(gpu, lambda key, *args, i=i: missing.ask(f"gpus.{i}.{key}", *args)) for i, gpu in enumerate(gpus)
@@ -153,7 +159,7 @@ def topology(missing: Missing) -> list[list[int | None]]:
 
 
 def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None]:
-    """The GPU now: SM clock in MHz, degrees Celsius, watts, clock event reasons (bits), bytes of others' processes.
+    """The GPU now: SM clock in MHz, degrees Celsius, watts, clock event reasons (bits), bytes others' processes use.
 
     The PCIe link is read too: an idle card lowers its generation, so only a reading under load counts.
     """

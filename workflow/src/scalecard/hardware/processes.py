@@ -1,4 +1,4 @@
-"""Whose a process is: this measurement's own, or somebody else's."""
+"""Whether a process belongs to this measurement or to somebody else."""
 
 import ctypes
 import os

@@ -1,7 +1,7 @@
-"""From config.yaml to what the rules need: checked, scaled and merged.
+"""Turns config.yaml into what the rules need: checked, scaled and merged values.
 
 No torch here: this runs on every start of the workflow. The experiments' own values are checked by their Specs, which
-need torch, so that check runs in a process of its own, and only once for the same values and the same code.
+need torch; that check runs in a separate process, and only if the values or the code have changed.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class InvalidConfig(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked configuration. `blocks` holds each experiment's merged block as the JSON text that its job gets."""
+    """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets."""
 
     platform: str
     cluster: str
@@ -51,14 +51,14 @@ class Settings:
 
 
 def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
-    """Settings from the merged configuration, or InvalidConfig with every problem. `check` runs the Specs' checks."""
+    """Settings from the merged configuration; InvalidConfig lists every problem. `check` runs the Specs' checks."""
     _refuse(list(_schema_problems(config)) or list(_cluster_problems(config)))
     machine = probe()
     _refuse(_device_problems(config, machine))
     scale = config["scale"]
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
-    if check:  # both scales, or a wrong value of the other one would go unnoticed
+    if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks({each: _blocks(config, each) for each in SCALES})
     minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
     return Settings(
@@ -77,12 +77,12 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
 
 
 def spans_nodes(experiment: str) -> bool:
-    """Whether the experiment's Spec has a number of nodes."""
+    """Whether the experiment's Spec has a field `nodes`."""
     return "nodes" in spec_fields(experiment)
 
 
 def _blocks(config: Mapping[str, Any], scale: str) -> dict[str, str]:
-    """Each experiment's merged block at one scale, as a JSON text."""
+    """Each experiment's merged block at one scale, as a JSON string."""
     return {name: json.dumps(merged_block(config, name, scale)) for name in config["experiments"]}
 
 
@@ -92,7 +92,7 @@ def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, 
     if spans_nodes(name):
         shared["nodes"] = config["nodes"]
     own = _scaled(config["experiments"][name], scale)
-    own.pop("minutes", None)  # what is asked of a cluster's scheduler changes no measurement
+    own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
     return {**shared, **own}
 
 
@@ -115,7 +115,7 @@ def _schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
-    """On a cluster the machine that runs the workflow is not the one that is measured, so nothing can be guessed."""
+    """On a cluster the machine that runs the workflow is not the one measured, so nothing can be guessed."""
     cluster, profile = config["cluster"], f"profiles/{config['cluster']}/config.yaml"
     if cluster != "none":
         for key, accepted in {"platform": "a label for the kind of node", "scale": "full or quick"}.items():
@@ -129,18 +129,19 @@ def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
     most = len(machine.gpus) or max(machine.cores, MAX_CPU_DEVICES)
     if config["cluster"] != "none" or (config["devices"] or 0) <= most:
         return []
-    what = "the number of GPUs here" if machine.gpus else "without GPUs, on this number of cores"
+    what = "the number of GPUs here" if machine.gpus else "the most CPU workers for this number of cores"
     return [f"devices = {config['devices']}: must be at most {most}, {what}"]
 
 
 def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
-    """Build every Spec, in a process that imports torch; InvalidConfig with every problem. Remembers what passed."""
+    """Build every Spec in a process that imports torch; InvalidConfig lists every problem. Remembers what passed."""
     text = json.dumps(scales)
     code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
     key = hashlib.sha256(b"".join([text.encode(), *code])).hexdigest()
     if CHECKED.exists() and CHECKED.read_text() == key:
         return
-    environment = os.environ | {"PYTHONPATH": str(SOURCES.parent.resolve())}
+    path = [str(SOURCES.parent.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
     command = [sys.executable, "-m", "scalecard", "check", text]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode == 2:
@@ -151,6 +152,6 @@ def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _refuse(problems: list[str]) -> None:
-    """InvalidConfig where there are any."""
+    """Raise InvalidConfig if there are any."""
     if problems:
         raise InvalidConfig("config.yaml is not valid:\n" + "\n".join(f"  {problem}" for problem in problems))

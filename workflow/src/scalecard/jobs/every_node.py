@@ -2,9 +2,9 @@
 
     python -m scalecard.jobs.every_node --cluster NAME --nodes NUMBER -- command arguments...
 
-In a Slurm job each node gets a step of its own, because the step around us has a single core. The exit status is the
-first node's: where another node is lost, the first one records it. Elsewhere there is one node, and this process
-becomes the command. No torch here: this runs outside the container.
+In a Slurm job each node gets its own step, because the enclosing step has a single core. The exit status is the first
+node's; if another node is lost, the first records it. Without Slurm there is one node, and the command replaces this
+process. No torch here: this runs outside the container.
 """
 
 import argparse
@@ -21,13 +21,13 @@ import psutil
 from scalecard.hardware import network
 
 REFUSED = 2  # exit status for bad input: another kind of node, or one in use with `strict`
-LINGER = 15  # seconds that the other nodes have to end by themselves once the first has ended
+LINGER = 15  # seconds that the other nodes get to finish once the first has
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
 
 
 def main() -> int:
-    """Become the command, or run it through Slurm and return its status on the first node."""
+    """Replace this process with the command, or run it through Slurm and return the first node's status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--nodes", type=int, required=True)
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _wait(first: "subprocess.Popen[bytes]", others: "subprocess.Popen[bytes] | None") -> int:
-    """The first node's status, or that of another node that refuses to measure; then all are ended."""
+    """The first node's status. If another node refuses to measure, end the first and return REFUSED."""
     while first.poll() is None:
         if others and others.poll() == REFUSED:
             first.terminate()
@@ -72,12 +72,12 @@ def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> lis
 
 
 def _environment_outside_the_step() -> dict[str, str]:
-    """The environment without the variables of the step around us, whose one node would limit a step of several."""
+    """The environment without the enclosing step's variables: its single node would limit a step on several."""
     return {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
 
 
 def _address(node: str) -> str:
-    """This node's address on the interface that the user chose, else on the one that leads to the job's other nodes."""
+    """This node's address on the interface that the user chose, else on the route to the job's other nodes."""
     addresses = psutil.net_if_addrs()
     for name in (os.environ.get(variable, "") for variable in INTERFACES):
         for address in addresses.get(name, []):

@@ -1,7 +1,7 @@
 """The inputs of each rule, computed from the code's own imports: no list of files is kept by hand.
 
-Snakemake runs a rule again where the content of an input changed. The package's `__init__.py`, whose version changes,
-and progress.py, which only says on the terminal what is going on, change nothing that was measured or drawn.
+Snakemake reruns a rule if the content of an input has changed. `__init__.py`, which holds the version, and progress.py,
+which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 """
 
 from pathlib import Path
@@ -32,13 +32,13 @@ def of_report() -> list[str]:
 
 
 def result_files(name: str, platform: str) -> list[str]:
-    """An experiment's result on this platform, which the workflow makes, then those that exist for other platforms."""
+    """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
     here = RESULTS / platform / f"{name}.json"
     return [str(here), *sorted(str(path) for path in RESULTS.glob(f"*/{name}.json") if path != here)]
 
 
 def dataset_of(name: str, dataset: str) -> str:
-    """The dataset, where the experiment's code uses images, else 'none'."""
+    """The dataset if the experiment's code uses images, else 'none'."""
     return dataset if SOURCES / "training" / "datasets.py" in closure(f"experiments.{name}") else "none"
 
 

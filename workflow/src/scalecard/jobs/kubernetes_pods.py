@@ -1,6 +1,6 @@
-"""What the Kubernetes executor plugin cannot request, added to each job's specification before it is sent.
+"""Adds to each job's specification what the Kubernetes executor plugin cannot request.
 
-A measurement shares its node with no other one (it also requests all of the node's GPUs), has shared memory for NCCL,
+A measurement never shares its node with another (it also requests all of the node's GPUs), has shared memory for NCCL,
 and knows the digest of the image that it runs in.
 """
 
@@ -37,7 +37,7 @@ def complete(client: Any, job: Any) -> None:
     pod.volumes.append(client.V1Volume(name="shared-memory", empty_dir=shared))
     (container,) = pod.containers
     if container.resources.limits:
-        container.resources.limits.pop("cpu", None)  # it is that of one thread, and a measurement takes the whole node
+        container.resources.limits.pop("cpu", None)  # set for one thread, but a measurement uses the whole node
     container.volume_mounts.append(client.V1VolumeMount(name="shared-memory", mount_path="/dev/shm"))
     digest = container.image.partition("@")[2]
     facts = {"SCALECARD_ENGINE": "kubernetes", **({"SCALECARD_IMAGE_DIGEST": digest} if digest else {})}

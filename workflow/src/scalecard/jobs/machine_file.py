@@ -1,4 +1,4 @@
-"""machine.json, which says what a platform's results were measured on, and is an input of every measurement."""
+"""machine.json describes what a platform's results were measured on; it is an input of every measurement."""
 
 import json
 from dataclasses import asdict
@@ -16,9 +16,9 @@ def read_machine(path: Path) -> Machine:
 
 
 def write_machine(path: Path, machine: Machine) -> None:
-    """Write machine.json, only if its content changes, so that nothing is measured again without need.
+    """Write machine.json only if its content changes, so that nothing is measured again needlessly.
 
-    InvalidConfig where the folder holds results of another machine: they must not be measured over.
+    InvalidConfig if the folder holds another machine's results, which must not be overwritten.
     """
     text = json.dumps(asdict(machine), indent=1) + "\n"
     if path.exists() and path.read_text() == text:

@@ -1,8 +1,8 @@
-"""Jobs that a killed workflow left in Slurm's queue: they go on, and the next start waits for them.
+"""Jobs that a killed workflow left in Slurm's queue: they keep running, and the next start waits for them.
 
-Snakemake marks the output of each job that it submits with the scheduler's job number; a job that succeeds removes its
-own mark. What is still marked would be submitted again although it may be running, because Slurm's plugin, unlike
-cluster-generic, cannot adopt a running job.
+Snakemake marks the output of each job that it submits with the scheduler's job ID; a job that succeeds removes its
+mark. A marked job would be submitted again even while it is running, because Slurm's plugin, unlike cluster-generic,
+cannot adopt a running job.
 """
 
 import json
@@ -17,20 +17,20 @@ ONLY_LOOKS = re.compile(
     r"-[a-z]*n[a-z]*|--(dry|lint|report|summary|detailed-summary|dag|rulegraph|filegraph|d3dag|list|touch|unlock|archive"
     r"|cleanup|containerize).*"
 )
-PAUSE = 10  # seconds between two looks at the queue
+PAUSE = 10  # seconds between polls of the queue
 
 
 def wait(arguments: Sequence[str], *, state: Path = STATE) -> None:
-    """Return when no marked job is in Slurm's queue any more.
+    """Wait until no marked job is left in Slurm's queue.
 
-    Returns at once where this Snakemake command line runs no job, and while another workflow is running, whose marks
-    they are.
+    Returns at once if this Snakemake command line runs no job, or if another workflow is running: the marks are then
+    its own.
     """
     if only_looks(arguments) or any((state / "locks").glob("*")):
         return
     jobs = marked_jobs(state)
     while alive := sorted(jobs & _queued()) if jobs else []:
-        print(f"waiting for Slurm's jobs {', '.join(alive)}, which a killed run left; scancel ends them", flush=True)
+        print(f"waiting for Slurm jobs {', '.join(alive)}, left by a killed run; scancel ends them", flush=True)
         time.sleep(PAUSE)
 
 
@@ -40,7 +40,7 @@ def only_looks(arguments: Sequence[str]) -> bool:
 
 
 def marked_jobs(state: Path) -> set[str]:
-    """The scheduler's numbers of the jobs whose outputs are marked."""
+    """The scheduler's IDs of the jobs whose outputs are marked."""
     marks = [json.loads(path.read_text()) for path in (state / "incomplete").rglob("*") if path.is_file()]
     return {mark["external_jobid"] for mark in marks if mark.get("external_jobid")}
 

@@ -5,7 +5,7 @@ Nothing is imported, so this needs neither torch nor a GPU, and takes a tenth of
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PACKAGE = "scalecard"
@@ -13,12 +13,12 @@ SOURCES = Path("workflow/src") / PACKAGE  # relative to the project, as Snakemak
 
 
 def closure(*modules: str) -> set[Path]:
-    """The files of modules ('run', 'experiments.ddp') and of all that they import from the package, transitively."""
+    """The files of modules ('run', 'experiments.ddp') and of everything they import from the package, transitively."""
     found: set[Path] = set()
-    todo = [name for module in modules for name in _with_packages(f"{PACKAGE}.{module}")]
+    todo = [path for module in modules for path in _files(f"{PACKAGE}.{module}")]
     while todo:
-        path = _file(todo.pop())
-        if path and path not in found:
+        path = todo.pop()
+        if path not in found:
             found.add(path)
             todo += _imported(path)
     return found
@@ -31,7 +31,7 @@ def title(module: str) -> str:
 
 
 def spec_fields(experiment: str) -> list[str]:
-    """The names of the values that an experiment's own Spec declares; none where there is no such experiment."""
+    """The names of the values that an experiment's own Spec declares; empty if there is no such experiment."""
     path = SOURCES / "experiments" / f"{experiment}.py"
     if not path.exists():
         return []
@@ -39,29 +39,34 @@ def spec_fields(experiment: str) -> list[str]:
     return [n.target.id for n in spec.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
 
 
-def _imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports from the package; names that are no modules may be among them."""
-    for node in ast.walk(_tree(path)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            if name.split(".")[0] == PACKAGE:
-                yield from _with_packages(name)
+@functools.cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The files of the package that a file imports."""
+    names: set[str] = set()
+    for statement in _statements(ast.parse(path.read_text()).body):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            names |= {f"{statement.module}.{alias.name}" for alias in statement.names}
+    return frozenset(file for name in names if name.split(".")[0] == PACKAGE for file in _files(name))
 
 
-def _with_packages(name: str) -> Iterator[str]:
-    """'a', 'a.b', 'a.b.c' of 'a.b.c': importing a module runs the packages around it."""
+def _statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """All statements, also inside others; expressions, of which there are far more, hold no imports."""
+    for node in body:
+        yield node
+        for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, field, None)
+            if isinstance(inner, list):
+                yield from _statements(inner)
+
+
+def _files(name: str) -> Iterator[Path]:
+    """The files that importing 'a.b.c' runs, of the packages around it too; 'c' may be a name in the module 'a.b'."""
     parts = name.split(".")
-    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
-def _file(module: str) -> Path | None:
-    """The file of a module or package; None for a name that is neither."""
-    path = SOURCES.parent / module.replace(".", "/")
-    return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()), None)
+    for end in range(1, len(parts) + 1):
+        path = SOURCES.parent.joinpath(*parts[:end])
+        yield from (p for p in (path / "__init__.py", path.with_suffix(".py")) if p.exists())
 
 
 @functools.cache

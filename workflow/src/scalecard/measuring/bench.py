@@ -1,6 +1,6 @@
 """The clock: one block of calls, timed until it is enqueued and until every device and rank is done.
 
-This is the only module that reads clocks around work. Times are seconds.
+This is the only module that reads clocks around work. Times are in seconds.
 """
 
 import math
@@ -25,9 +25,9 @@ class Synchronised(Protocol):
 
 
 class Ranks(Protocol):
-    """What timing needs of the other processes: to start together, and to agree on the slowest.
+    """What timing needs from the other processes: to start together, and to agree on the slowest.
 
-    One of them leads: it watches the machine's state for all.
+    One of them leads: it watches the machine's state for all of them.
     """
 
     @property
@@ -98,7 +98,7 @@ class Bench:
                 return max(1, round(rule.block_seconds / last)) if last > 0 else 1
 
     def agreed_slowdown(self, watch: Watch | None) -> str:
-        """What slowed a GPU down, on every rank where the leading one saw it; else nothing."""
+        """What slowed a GPU down, on every rank if the leading one saw it; else ''."""
         seen = "; ".join(watch.slowdowns) if watch else ""
         (slowed,) = self.ranks.maximum([float(bool(seen))])
         return seen or ("a GPU was slowed down" if slowed else "")

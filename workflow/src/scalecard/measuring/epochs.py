@@ -21,13 +21,13 @@ def time_epochs(
 ) -> list[Timing]:
     """Time every epoch of every variant, dropping none; the variants take turns in shuffled order.
 
-    `after(variant)` runs, untimed, after each epoch: the place to test accuracy. Where a GPU was slowed down meanwhile,
-    as many further epochs are timed instead; the accuracies stay those of the first.
+    `after(variant)` runs untimed after each epoch, for example to test accuracy. If a GPU was slowed down meanwhile, as
+    many further epochs are timed instead; the accuracies remain those of the first epochs.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(variants, num_epochs, bench, after)
     if slowed:
-        progress.say(f"timing as many epochs once more: {slowed}")
+        progress.say(f"timing as many epochs again: {slowed}")
         timings, _ = _run_epochs(variants, num_epochs, bench, lambda variant: None)
         for timing in timings:
             timing.measured_again = slowed

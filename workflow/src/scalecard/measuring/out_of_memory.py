@@ -1,4 +1,4 @@
-"""Out of memory is a result: that point of a sweep failed and says so, and the others are measured."""
+"""Out of memory is a result: that point of a sweep is recorded as failed, and the others are still measured."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ def caught(*, on_failure: Callable[[str], None]) -> Iterator[None]:
 
 
 def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: str = "s") -> Iterator[Record]:
-    """The records of one sweep point or, where preparing it runs out of memory, one failed record that says so."""
+    """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so."""
     notes: list[str] = []
     with caught(on_failure=notes.append):
         yield from records

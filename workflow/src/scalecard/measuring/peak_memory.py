@@ -13,7 +13,7 @@ def peak_memory(variants: Iterable[Variant], *, model: str) -> Iterator[Record]:
     """One record per variant and device: the most bytes one call needs there beyond what was allocated before it.
 
     Parameters and inputs are allocated before; activations, gradients and buffers are not. Variants without devices are
-    left out. On CPUs there is one skipped record, for the model.
+    left out. On CPUs there is a single skipped record, for the model.
     """
     for variant in variants:
         if not variant.devices:

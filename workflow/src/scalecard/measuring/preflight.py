@@ -1,4 +1,4 @@
-"""Is anybody else using this machine? What is found before measuring is a warning or, with `strict`, a refusal."""
+"""Is anybody else using this machine? If so, that is a warning or, with `strict`, an error before measuring."""
 
 from scalecard.hardware import host, nvml, processes
 
@@ -8,7 +8,7 @@ LOOK = 1.0  # seconds for which the CPU is watched
 
 
 class Disturbed(ValueError):
-    """Somebody else uses the machine, and config.yaml says `strict: true`."""
+    """Something else is using the machine, and config.yaml says `strict: true`."""
 
 
 def disturbances(cores: int) -> list[str]:
@@ -32,13 +32,13 @@ def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
         found.append(f"GPU {index} was {100 * used:.0f} % busy before the measurement")
     if nvml.admits_one_process(gpu):
         found.append(
-            f"GPU {index} admits one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` admits more"
+            f"GPU {index} allows one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` allows more"
         )
     return found
 
 
 def check(cores: int, *, strict: bool) -> list[str]:
-    """The disturbances; Disturbed where there are any and `strict` is set."""
+    """Return the disturbances; raise Disturbed if there are any and `strict` is set."""
     found = disturbances(cores)
     if found and strict:
         raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")

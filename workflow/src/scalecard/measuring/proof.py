@@ -7,7 +7,7 @@ from torch import Tensor
 
 from scalecard.records.record import Check
 
-TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 a step
+TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 
 
 class ProofFailed(RuntimeError):
@@ -18,7 +18,7 @@ def proven(name: str, difference: float, tolerance: float) -> Check:
     """The passed check, or ProofFailed with the measured difference. NaN fails."""
     check = Check(name=name, difference=difference, tolerance=tolerance)
     if not check.passed:
-        raise ProofFailed(f"{name}: differs by {difference:.3g}, allowed is {tolerance:.3g}; not timed")
+        raise ProofFailed(f"{name}: differs by {difference:.3g}, at most {tolerance:.3g} is allowed; not timed")
     return check
 
 

@@ -1,7 +1,7 @@
-"""Shuffled, interleaved rounds over the variants to be compared, until they can be told apart.
+"""Shuffled, interleaved rounds over the variants to compare, until the comparison is precise enough.
 
-One sample is a block of calls, about `block_seconds` long, and the wait for every device used. Each round measures
-every variant once, in shuffled order, so that drift of a busy machine hits all of them alike. Rounds stop when the
+One sample is a block of calls, about `block_seconds` long, plus the wait for every device used. Each round measures
+every variant once, in shuffled order, so that drift of a busy machine affects all of them alike. Rounds stop when the
 95 % interval of the median log-ratio to the first variant is narrow enough, or at a limit; the reason is recorded.
 """
 
@@ -31,11 +31,11 @@ def time_rounds(
     """Time every variant, in the order given; the others are compared with the first one.
 
     A variant that runs out of memory is dropped, its Timing says why, and the others go on. With `ranks` a sample is
-    the slowest rank's, and every rank sees the same samples, so all stop in the same round; a rank that alone runs out
-    of memory leaves the others waiting, and is lost like a killed one. Where heat or the power supply slowed a GPU down
-    meanwhile, everything is measured once more, and the telemetry says so.
+    the slowest rank's, and every rank sees the same samples, so all stop in the same round. If only one rank runs out
+    of memory, the others wait for it in vain, and it counts as lost, like a killed one. If heat or the power supply
+    slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so.
     """
-    assert len({variant.name for variant in variants}) == len(variants), "each variant has a name of its own"
+    assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     bench = Bench(devices, ranks, clock)
     timings, slowed = _measure(variants, bench, rule)
     if slowed:
@@ -62,7 +62,7 @@ def _measure(variants: Sequence[Variant], bench: Bench, rule: Rule) -> tuple[lis
 
 
 def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, watch: telemetry.Watch | None) -> str:
-    """Shuffled rounds until there is a reason to stop, which is returned."""
+    """Run shuffled rounds until there is a reason to stop, and return it."""
     shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
     while alive := [timing for timing in timings if not timing.failure]:
         for timing in shuffle.sample(alive, len(alive)):
@@ -85,17 +85,17 @@ def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, watch: tele
 
 
 def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
-    """Which limit is reached, or nothing."""
+    """Which limit is reached, or ''."""
     if done >= rule.max_rounds:
         return f"{rule.max_rounds} rounds"
     limit = rule.max_seconds * num_variants
-    # Below six rounds there is no interval: slow work gets up to three times as long to have one.
+    # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
     spent = elapsed >= limit and (done >= FEWEST or elapsed >= 3 * limit)
     return f"{rule.max_seconds:g} s per variant" if done >= 2 and spent else ""
 
 
 def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:
-    """The reason to stop where every variant's median log-ratio to the first is known as precisely as asked for."""
+    """The reason to stop if every variant's median log-ratio to the first is precise enough, else ''."""
     if elapsed < rule.min_seconds:
         return ""
     base, *others = samples

@@ -1,4 +1,4 @@
-"""When a measurement warms up and when it stops: the `measure` block of config.yaml."""
+"""How long a measurement warms up and when it stops: the `measure` block of config.yaml."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +11,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The values of config.yaml's `measure`; ValueError names the key and value that cannot be."""
+    """The values of config.yaml's `measure`; ValueError names the key and value that are not allowed."""
 
     warmup_seconds: Seconds
     block_seconds: Seconds

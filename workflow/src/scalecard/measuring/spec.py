@@ -1,4 +1,4 @@
-"""The types that experiments declare their values with, and what is said of a value that does not fit.
+"""The types with which experiments declare their values, and the messages about values that do not fit.
 
 Types and ranges are pydantic's; the experiments only declare them.
 """
@@ -40,7 +40,7 @@ def messages(name: str, spec: type, error: pydantic.ValidationError) -> Iterator
     for problem in problems:
         path = [part for part in problem["loc"] if isinstance(part, str | int) and "[" not in str(part)]
         if problem["type"] == "too_short" and any(other["loc"][:-1] == problem["loc"] for other in problems):
-            continue  # too short only because values in it are wrong themselves
+            continue  # too short only because values in it are wrong
         known = [field.name for field in fields(Rule if path[:-1] == ["measure"] else spec)]
         key = ".".join(["experiments", name, *map(str, path)])
         if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -55,4 +55,4 @@ def messages(name: str, spec: type, error: pydantic.ValidationError) -> Iterator
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A hint for an unknown name: the closest known one, or all of them."""
     near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"

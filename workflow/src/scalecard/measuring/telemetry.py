@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def slowdowns(self) -> list[str]:
-        """In words, which GPU was held back by what, and in how many of the readings."""
+        """What held back which GPU, and in how many of the readings, in words."""
         return [
             f"{reason} on GPU {index} in {round(share * len(self._readings))} of {len(self._readings)} readings"
             for index, gpu in enumerate(self.summary().gpus)
@@ -118,7 +118,7 @@ def _most(values: list[int | None]) -> int | None:
 
 @contextlib.contextmanager
 def watching(leads: bool = True) -> Iterator[Watch | None]:
-    """Watch this machine's GPUs and CPU; of several ranks only the one that leads does."""
+    """Watch this machine's GPUs and CPU; of several ranks, only the leading one does."""
     if not leads:
         yield None
         return

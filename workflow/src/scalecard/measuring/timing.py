@@ -1,4 +1,4 @@
-"""What timing one variant leaves: its samples, how they were taken, and the state of the hardware meanwhile."""
+"""The outcome of timing one variant: its samples, how they were taken, and the hardware's state meanwhile."""
 
 from dataclasses import dataclass, field
 
@@ -29,11 +29,11 @@ class Timing:
         self.completion.clear()
 
     def record(self, metric: str = "time") -> Record:
-        """The completion times with what was proven, or a failed record where the variant ran out of memory."""
+        """The completion times with what was proven, or a failed record if the variant ran out of memory."""
         return self._record(metric, self.completion)
 
     def enqueue_record(self, metric: str = "enqueue_time") -> Record:
-        """The enqueue times; what was proven stands beside the completion times."""
+        """The enqueue times; what was proven is recorded with the completion times."""
         return self._record(metric, self.enqueue, proven=False)
 
     def _record(self, metric: str, samples: list[float], *, proven: bool = True) -> Record:
@@ -50,7 +50,7 @@ class Timing:
 
     @property
     def telemetry(self) -> Telemetry:
-        """How these samples were taken; joules per call where the GPUs count them."""
+        """How these samples were taken; joules per call if the GPUs count them."""
         calls = self.iterations * len(self.completion)
         return Telemetry(
             rounds_id=self.rounds_id,

@@ -1,4 +1,4 @@
-"""One of the things that are timed side by side."""
+"""One of the pieces of work that are timed side by side."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Variant:
     """What to call, the case that its records carry, and what was proven about it.
 
     `name` is for the terminal and is unique among the variants of one measurement. `devices` are those that the work
-    uses, where its peak memory is measured as well.
+    uses; they are given if its peak memory is measured too.
     """
 
     name: str

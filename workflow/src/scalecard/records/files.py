@@ -1,4 +1,4 @@
-"""Results as JSON files. A file is either whole and valid, or refused by its path and the field that is wrong."""
+"""Results as JSON files. A file is either whole and valid, or refused with its path and the field that is wrong."""
 
 import dataclasses
 import functools
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from jsonschema.exceptions import best_match, relevance
 
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import SCHEMA_VERSION, Check, Record, Result
@@ -27,7 +28,7 @@ def is_result_file(path: Path) -> bool:
 
 
 def load(path: Path) -> Result:
-    """Read a result. InvalidResult names the file and the field where it is corrupt, truncated or foreign."""
+    """Read a result. InvalidResult names the file and the field if it is corrupt, truncated or not ours."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -43,7 +44,8 @@ def parse(text: str, where: str) -> Result:
         raise InvalidResult(
             f"{where}: not a readable JSON file ({error}). Remove it; the next run measures it again."
         ) from error
-    for problem in sorted(_validator().iter_errors(data), key=lambda e: e.json_path):
+    problem = best_match(_validator().iter_errors(data), key=_how_telling)
+    if problem:
         raise InvalidResult(
             f"{where}: {problem.json_path}: {_shortened(problem.message)}. This is not a result of schema version"
             f" {SCHEMA_VERSION}: remove the file or measure it again."
@@ -53,19 +55,24 @@ def parse(text: str, where: str) -> Result:
 
 
 def save(result: Result, path: Path) -> None:
-    """Validate, then write whole or not at all. ValidationError and ValueError (for NaN) are our own bugs."""
+    """Validate, then write whole or not at all. ValidationError and ValueError (for NaN) mean a bug of ours."""
+    text = as_json(result, indent=1)
+    _validator().validate(json.loads(text))
+    write_atomically(path, text + "\n")
+
+
+def as_json(result: Result, indent: int | None = None) -> str:
+    """The text of a result's file, without white space unless it is to be indented. ValueError for NaN."""
     data = dataclasses.asdict(result)
     for record, source in zip(data["records"], result.records, strict=True):
         for check, proven in zip(record["checks"], source.checks, strict=True):
             check["passed"] = proven.passed
         record["uncertainty"] = _uncertainty(source)
-    data = json.loads(json.dumps(data, allow_nan=False))
-    _validator().validate(data)
-    write_atomically(path, json.dumps(data, indent=1) + "\n")
+    return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))
 
 
 def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
-    """ValueError where one platform's results were measured on different machines; it names files and facts."""
+    """ValueError if one platform's results were measured on different machines; it names files and facts."""
     seen: dict[str, Result] = {}
     for result in results:
         first = seen.setdefault(result.platform, result)
@@ -76,8 +83,8 @@ def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
             hosts = f"hosts, hashed: {ours['host']} and {theirs['host']}"
             raise ValueError(
                 f"{where}: {first.experiment}.json and {result.experiment}.json of platform '{result.platform}' were"
-                f" measured on different machines ({facts}; {hosts}); remove the older files, or give each machine a"
-                " label of its own (platform: in config.yaml)"
+                f" measured on different machines ({facts}; {hosts}); remove the older files, or give each machine"
+                " its own label (platform: in config.yaml)"
             )
 
 
@@ -87,9 +94,14 @@ def _validator() -> jsonschema.Draft202012Validator:
 
 
 def _uncertainty(record: Record) -> dict[str, list[float] | None]:
-    """For readers of the file; computed anew from the samples when it is loaded."""
+    """For readers of the file; recomputed from the samples when it is loaded."""
     bounds = {"within": record.within, "between": record.between} if record.samples else {}
     return {name: [value.low, value.high] if value else None for name, value in bounds.items()}
+
+
+def _how_telling(error: jsonschema.ValidationError) -> tuple[bool, Any]:
+    """A different schema version explains everything else; next comes the error nearest to the root."""
+    return error.json_path == "$.schema_version", relevance(error)
 
 
 def _shortened(message: str, limit: int = 200) -> str:

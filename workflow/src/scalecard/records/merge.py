@@ -1,4 +1,4 @@
-"""The records of several fresh processes, which measured the same cases, made one record per case."""
+"""Merges the records of several fresh processes that measured the same cases into one record per case."""
 
 import json
 from collections.abc import Sequence

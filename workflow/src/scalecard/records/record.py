@@ -36,7 +36,7 @@ class Record:
     """One case that was measured ('ok'), skipped or failed.
 
     `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
-    list where something was timed, and is empty elsewhere.
+    list if something was timed, and is empty otherwise.
     """
 
     case: Case
@@ -50,7 +50,7 @@ class Record:
 
     @classmethod
     def skipped(cls, case: Case, note: str, *, metric: str = "time", unit: str = "s") -> "Record":
-        """A case that this machine cannot do; `note` says why."""
+        """A case that this machine cannot run; `note` says why."""
         return cls(case=case, metric=metric, unit=unit, status="skipped", note=note)
 
     @classmethod
@@ -60,7 +60,7 @@ class Record:
 
     @property
     def num_samples(self) -> int:
-        """Over all processes."""
+        """The number over all processes."""
         return sum(map(len, self.samples))
 
     @functools.cached_property
@@ -75,7 +75,7 @@ class Record:
 
     @functools.cached_property
     def between(self) -> Interval | None:
-        """Uncertainty between fresh processes; None where there was only one."""
+        """Uncertainty between fresh processes; None if there was only one."""
         return between(self.samples)
 
     @property
@@ -88,7 +88,7 @@ class Record:
         return all(self.case.get(key) == value for key, value in case.items())
 
     def over(self, other: "Record") -> Ratio:
-        """self / other: paired where both were measured in the same rounds, unpaired otherwise."""
+        """self / other: paired if both were measured in the same rounds, unpaired otherwise."""
         ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (self, other))
         ratio = paired_ratio if ours and ours == theirs else unpaired_ratio
         return ratio(self.samples, other.samples)

@@ -40,7 +40,7 @@ class Ratio:
         return self.verdict_at(MARGIN)
 
     def verdict_at(self, margin: float) -> str:
-        """The verdict where a fraction `margin` of difference does not matter."""
+        """The verdict if a difference up to the fraction `margin` does not matter."""
         if self.interval is None:
             return "unclear"
         low, high = math.log(self.interval.low), math.log(self.interval.high)
@@ -62,10 +62,10 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 
 
 def within(processes: Sequence[Sequence[float]]) -> Interval | None:
-    """What a process leaves open about its own median, around the median of their medians; None if one has no interval.
+    """The uncertainty of a process about its own median, around the median of all; None if one has no interval.
 
-    Both limits are the processes' median distance from their median: of more processes the widest interval is wider,
-    so that more of them would tell less.
+    Each limit is the median over processes of its distance from their medians. The widest interval would be no use: it
+    grows with the number of processes.
     """
     middles, found = [median(samples) for samples in processes], [median_interval(samples) for samples in processes]
     known = [(middle, interval) for middle, interval in zip(middles, found, strict=True) if interval]
@@ -77,10 +77,10 @@ def within(processes: Sequence[Sequence[float]]) -> Interval | None:
 
 
 def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:
-    """What a fresh process may give, from the processes' medians; None for one process.
+    """The uncertainty between fresh processes, from their medians; None for one process.
 
-    From six processes on their order-statistic interval, which an odd one out does not widen; below, Student's t on the
-    log scale, which needs fewer and assumes more.
+    From six processes on, the order-statistic interval, which one outlier does not widen; below six, Student's t on the
+    log scale, which needs fewer processes and assumes more.
     """
     if len(processes) < 2 or min(map(min, processes)) <= 0:
         return None
@@ -100,7 +100,7 @@ def larger(*intervals: Interval | None) -> Interval | None:
 def paired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]]) -> Ratio:
     """The median of new/old over rounds that measured both, so that slow drift of the machine cancels.
 
-    Both are sequences of processes; the interval is the larger of that within them and that between them.
+    Both are sequences of processes; the interval is the larger of those within and between them.
     """
     ratios = [[a / b for a, b in zip(x, y, strict=True)] for x, y in zip(new, old, strict=True)]
     value = median(median(process) for process in ratios)
@@ -111,7 +111,7 @@ def unpaired_ratio(new: Sequence[Sequence[float]], old: Sequence[Sequence[float]
     """The ratio of medians of separate runs, its interval from those of the two medians.
 
     Source: Zou and Donner, Construction of confidence limits about effect measures (2008): the distances from the
-    estimate to the two limits add up as squares, on the log scale.
+    estimate to the two limits add in quadrature, on the log scale.
     """
     a, b = (larger(within(processes), between(processes)) for processes in (new, old))
     x, y = (median(median(process) for process in processes) for processes in (new, old))

@@ -1,1 +1,1 @@
-"""From results to words, figures and HTML. No torch here: the report can be redrawn on a laptop."""
+"""Turns results into words, figures and HTML. No torch here: the report can be redrawn on a laptop."""

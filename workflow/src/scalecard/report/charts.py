@@ -88,7 +88,7 @@ def accuracies(data: pd.DataFrame, *, hue: str, axes: Axes) -> None:
 
 
 def intervals(rows: Sequence[tuple[str, str, float, float, float]], *, axes: Axes) -> None:
-    """Ratios with their intervals: (label, platform, ratio, low, high), one line each, beside a line at 1."""
+    """Ratios with their intervals, one per row: (label, platform, ratio, low, high); a dashed line marks 1."""
     platforms = list(dict.fromkeys(platform for _, platform, *_ in rows))
     labels = list(dict.fromkeys(label for label, *_ in rows))
     for label, platform, ratio, low, high in rows:
@@ -110,13 +110,13 @@ def ticks(axes: Axes, values: Sequence[float], *, every: int = 1) -> None:
 
 
 def plain_numbers(axis: Axis) -> None:
-    """20 and 30 on a logarithmic axis, and not 2 x 10^1."""
+    """Label a logarithmic axis with 20 and 30 instead of 2 x 10^1."""
     axis.set_major_formatter(ScalarFormatter())
     axis.set_minor_formatter(ScalarFormatter())
 
 
 def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
-    """The same for sizes, in KiB and MiB."""
+    """Ticks at every second size, in KiB and MiB."""
     axes.set_xticks(list(values)[::2], [units.count_bytes(value) for value in values][::2], rotation=30)
     axes.set_xticks([], minor=True)
 
@@ -126,7 +126,7 @@ def _nothing(axes: Axes) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """A frameless legend without repeated entries, where there is anything to explain."""
+    """A frameless legend without repeated entries, if there is anything to explain."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     if unique:

@@ -1,4 +1,4 @@
-"""In plain words, what makes the interval within a process too narrow: samples that drift or follow one another."""
+"""Says in plain words why an interval within a process is too narrow: samples drift or resemble their neighbours."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SIGNIFICANCE = 0.01
 
 
 def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
-    """What to say about the samples of several processes; empty where nothing stands out."""
+    """Remarks on the samples of several processes; empty if nothing stands out."""
     long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
     said = []
     drifts = [drift(samples) for samples in long if _halves_differ(samples, SIGNIFICANCE / len(long))]
@@ -42,6 +42,6 @@ def autocorrelation(samples: Sequence[float]) -> float:
 
 
 def _halves_differ(samples: Sequence[float], level: float) -> bool:
-    """Whether the halves differ by more than their scatter explains (Mann and Whitney's test)."""
+    """Whether the halves differ by more than their scatter explains (Mann-Whitney test)."""
     half = len(samples) // 2
     return bool(stats.mannwhitneyu(samples[:half], samples[-half:]).pvalue < level)

@@ -21,7 +21,7 @@ def draw(name: str, results: Sequence[Path], outputs: Sequence[Path]) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write .svg (transparent, its ink the text colour of the page around it) or .png (on white)."""
-    plt.close(figure)  # or pyplot keeps every figure that it made
+    plt.close(figure)  # otherwise pyplot keeps every figure
     content = io.BytesIO()
     if path.suffix == ".svg":
         figure.savefig(content, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

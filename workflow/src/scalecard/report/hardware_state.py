@@ -1,4 +1,4 @@
-"""What the telemetry of records says, in words: beside a number, and over a whole experiment."""
+"""Puts the telemetry of records into words: next to a number, and for a whole experiment."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ NOTABLE_STEAL = 0.05
 
 
 def remarks(record: Record) -> list[str]:
-    """What a reader must know beside this number; empty where all was well."""
+    """What a reader must know about this number; empty if all was well."""
     said = [remark for entry in record.telemetry for remark in _of_process(entry)]
     if record.unit == "s":
         said += doubts(record.samples)
@@ -36,13 +36,13 @@ def _of_process(entry: Telemetry) -> Iterator[str]:
 
 
 def energy(record: Record) -> str:
-    """Joules per call by the GPUs' own counters, or nothing."""
+    """Joules per call by the GPUs' own counters, or ''."""
     joules = [entry.joules for entry in record.telemetry if entry.joules]
     return f"{statistics.median(joules):.3g} J" if joules else ""
 
 
 def overview(result: Result) -> list[tuple[str, str]]:
-    """(fact, its range) over everything that was timed in this experiment."""
+    """(fact, range) pairs over everything that was timed in this experiment."""
     states = [entry.state for record in result.records for entry in record.telemetry if entry.state]
     if not states:
         return []
@@ -71,7 +71,7 @@ def _gpus(states: Sequence[HardwareState]) -> Iterator[tuple[int, str, str]]:
             "power": _range([gpu.power_w for gpu in gpus], "W"),
         }
         for label, text in ranges.items():
-            yield index, label, text or "not given by this GPU"
+            yield index, label, text or "not reported by this GPU"
 
 
 def _range(spreads: Sequence[Spread | None], unit: str) -> str:

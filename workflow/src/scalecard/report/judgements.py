@@ -1,6 +1,6 @@
-"""Is this number normal? Rates beside the hardware's limit, and times beside those published for this device.
+"""Is this number normal? Compares rates with the hardware's limit, and times with those published for this device.
 
-A section that has rates with a limit offers `judge(result)`, which is made of these.
+A section whose rates have a limit offers `judge(result)`, which yields these.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +12,8 @@ from scalecard.report.limits import Limit
 from scalecard.report.reference import Entry
 
 BEYOND = 1.05  # larger shares are impossible: something else was measured, or the vendor's figure is wrong
-PUBLISHED = 0.15  # how much worse than a published figure of the same device is normal
-# Of published units: 1 where more is worse, -1 where more is better. Others are not judged.
+PUBLISHED = 0.15  # up to this much worse than a published figure of the same device is normal
+# For each published unit: 1 if more is worse, -1 if more is better. Other units are not judged.
 DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB/s": -1, "TFLOP/s": -1}
 
 
@@ -34,7 +34,7 @@ class Judgement:
 
 
 def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
-    """A rate beside its limit, both in `unit`."""
+    """A rate compared with its limit, both in `unit`."""
     share = rate / limit.rate
     verdict = "low" if share < limit.least or limit.advice else "normal"
     return Judgement(
@@ -47,7 +47,7 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
 
 
 def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judgement]:
-    """Strict published figures of the same device, for the metrics that this experiment measured alike."""
+    """Our values compared with strict published figures of the same device, for metrics measured alike."""
     for entry in reference.published(result.experiment):
         value = ours_beside(entry, ours)
         if entry.gpu != style.device_name(result) or value is None or not entry.value or entry.unit not in DIRECTION:
@@ -62,5 +62,5 @@ def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judg
 
 
 def ours_beside(entry: Entry, ours: Mapping[str, float]) -> float | None:
-    """Our value of an entry's metric: for its number of GPUs ('metric@2') where the section distinguishes them."""
+    """Our value of an entry's metric: for its number of GPUs ('metric@2') if the section distinguishes them."""
     return ours.get(f"{entry.metric}@{entry.gpus}", ours.get(entry.metric))

@@ -1,6 +1,6 @@
-"""The hardware's limit of a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
+"""The hardware's limit on a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
 
-Rates are one way, in GB/s, line rate less encoding, by PCI-SIG and the vendors' sheets in workflow/reference.
+Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from scalecard.report import reference
 
 @dataclass(frozen=True)
 class Limit:
-    """`least` is the smallest normal share of it; `advice` says where a link runs below what its card can do."""
+    """`least` is the smallest normal share of it; `advice` is set if a link runs below what its card can do."""
 
     rate: float
     name: str
@@ -24,14 +24,14 @@ class Limit:
         return self.name.startswith("NVLink")
 
 
-# Packets cost PCIe 5 to 20 % of its line rate. Of NVLink's 450 GB/s NCCL's maintainers expect 370 by a ring. A product
-# of some thousand rows keeps the units busy most of the time, but under the card's power cap.
+# Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
+# product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.75, 0.50
 THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
 
 
 def of_copy(result: Result, record: Record) -> Limit | None:
-    """The limit of one copy, or None where it is not known."""
+    """The limit of one copy, or None if it is not known."""
     gpus, direction = result.environment["gpus"], str(record.case["direction"])
     if not gpus or direction == "host to host":
         return None
@@ -39,7 +39,7 @@ def of_copy(result: Result, record: Record) -> Limit | None:
     if direction.startswith("within"):
         return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
     if not is_pair(direction):
-        return _pcie(result, record, [0])  # the host's copies are GPU 0's
+        return _pcie(result, record, [0])  # copies from and to the host use GPU 0
     if _has_nvlink(result):
         return _nvlink(result, used=2)
     pcie = _pcie(result, record, [int(word) for word in direction.split() if word.isdigit()])
@@ -52,13 +52,13 @@ def is_pair(direction: str) -> bool:
 
 
 def copy_rate(record: Record) -> float:
-    """Effective GB/s: bytes that arrived over the time. Within a device every byte is read and written."""
+    """Effective GB/s. Within a device every byte counts twice, because it is read and written."""
     passes = 2 if str(record.case["direction"]).startswith("within") else 1
     return passes * float(record.case["bytes"] or 0) / record.median / 1e9
 
 
 def of_all_reduce(result: Result, record: Record) -> Limit | None:
-    """The link that limits bus bandwidth; None between nodes, where it is the network, whose rate is not known here."""
+    """The link that limits bus bandwidth; None between nodes, where the network does and its rate is not known."""
     if record.case.get("nodes"):
         return None
     used = int(str(record.case["devices"]))
@@ -93,16 +93,16 @@ def _has_nvlink(result: Result) -> bool:
 
 
 def _nvlink(result: Result, used: int) -> Limit | None:
-    """NVLink's limit; None where the vendor's rate is not known, since PCIe is no limit then either.
+    """NVLink's limit; None if the vendor's rate is not known, because PCIe is not the limit then either.
 
-    A GPU's links lead to a switch, or some of them to each other GPU. It is not known here which, so among few GPUs
-    less is normal.
+    A GPU's links lead to a switch, or are shared out among the other GPUs. Which is not known here, so less is normal
+    among few GPUs.
     """
-    gpus = result.environment["gpus"]
-    spec = reference.gpu_spec(gpus[0]["name"])
+    all_gpus = result.environment["machine"]["gpus"]  # also those that were not used, to which links may lead
+    spec = reference.gpu_spec(all_gpus[0])
     if not (spec and spec.nvlink_one_way_gbs):
         return None
-    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK * (used - 1) / max(1, len(gpus) - 1))
+    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK * (used - 1) / max(1, len(all_gpus) - 1))
 
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
@@ -124,7 +124,7 @@ def _most(values: list[int | None]) -> int | None:
 
 def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:
     if width < (gpu["pcie_width_max"] or 0):
-        return f"the card can do x{gpu['pcie_width_max']} but runs at x{width}: reseat it, or look at its slot"
+        return f"the card can do x{gpu['pcie_width_max']} but runs at x{width}: reseat it, or check its slot"
     if gen < (gpu["pcie_gen_max"] or 0):
-        return f"the card can do PCIe {gpu['pcie_gen_max']} but runs at {gen}: look at the slot, the riser and the BIOS"
+        return f"the card can do PCIe {gpu['pcie_gen_max']} but runs at {gen}: check the slot, the riser and the BIOS"
     return ""

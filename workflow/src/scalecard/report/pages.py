@@ -1,4 +1,4 @@
-"""HTML pages from the templates in workflow/report, which include style and script: everything in one file."""
+"""HTML pages from the templates in workflow/report, with style and script included: everything in one file."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Published figures and vendors' peak rates, which the measured numbers are set beside."""
+"""Published figures and vendors' peak rates, with which the measured numbers are compared."""
 
 import functools
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parents[3] / "reference"
-# GB/s one way a lane, line rate less encoding: PCI-SIG, generations 1 to 6.
+# One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSpec:
-    """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None where not verified."""
+    """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None if not verified."""
 
     name: str
     peak_tflops: dict[str, float | None]
@@ -68,7 +68,7 @@ def published(experiment: str) -> list[Entry]:
 
 
 def gpu_spec(name: str) -> GpuSpec | None:
-    """The vendor's figures of a device by the name its driver prints, or by an alias."""
+    """The vendor's figures for a device, by the name its driver prints or by an alias."""
     for known, facts in _read("gpu_specs.yaml")["gpus"].items():
         if name == known or name in facts["aliases"]:
             return GpuSpec(

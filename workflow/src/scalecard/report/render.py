@@ -1,4 +1,4 @@
-"""From results to one HTML file that works offline.
+"""Renders results as one HTML file that works offline.
 
 Every word of the report comes from records, from the docstrings of sections and experiments, or from the reference
 files. What is said about one result is computed in section.py; this module arranges it for the templates.
@@ -37,7 +37,7 @@ PROVENANCE = (
 def render(results: Sequence[Result], figures: Path) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
-    `figures` is the folder of the SVG files. ValueError where results of one platform were measured on different
+    `figures` is the folder of the SVG files. ValueError if results of one platform were measured on different
     hardware.
     """
     refuse_mixed_machines(results, "results")
@@ -80,7 +80,7 @@ def _minute(moment: str) -> str:
 
 
 def leading(current: Sequence[Section], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
-    """(experiment, finding) to act on: at most two per section, the smallest priorities first."""
+    """(experiment, finding) pairs to act on: at most two per section, the smallest priority first."""
     chosen = [(s.name, finding) for s in current for finding in s.by_priority[:2]]
     return sorted(chosen, key=lambda item: item[1].priority)[:most]
 
@@ -91,7 +91,7 @@ def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> 
 
 
 def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
-    """What differs from another platform to the current one, and what that did."""
+    """What differs between another platform and the current one, and its effect."""
     current = [r for r in results if r.platform == results[0].platform]
     other = [r for r in results if r.platform == platform]
     try:

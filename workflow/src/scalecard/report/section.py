@@ -2,11 +2,11 @@
 
 import ast
 import base64
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalecard.records.files import as_json
 from scalecard.records.record import Result
 from scalecard.report import hardware_state, judgements, reference, sections, style, tables
 from scalecard.report.judgements import Judgement
@@ -14,12 +14,12 @@ from scalecard.report.sections import Finding
 from scalecard.report.tables import Cell
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-NOT_SHOWN = ("devices", "data_dir")  # of the settings
+NOT_SHOWN = ("devices", "data_dir")  # settings left out of the report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One experiment on one platform. `ours` holds our values of published metrics; `findings` lead with the first."""
+    """One experiment on one platform. `ours` holds our values of published metrics; the first finding leads."""
 
     result: Result
     findings: list[Finding]
@@ -32,7 +32,7 @@ class Section:
 
     @classmethod
     def of(cls, result: Result) -> "Section":
-        """Compute everything that is said about a result."""
+        """Compute everything that the report says about a result."""
         module = sections.load(result.experiment)
         ours = module.published(result) if hasattr(module, "published") else {}
         rates = module.judge(result) if hasattr(module, "judge") and not result.emulated else []
@@ -49,12 +49,12 @@ class Section:
 
     @property
     def name(self) -> str:
-        """The experiment's."""
+        """The experiment's name."""
         return self.result.experiment
 
     @property
     def platform(self) -> str:
-        """The result's."""
+        """The result's platform."""
         return self.result.platform
 
     @property
@@ -64,7 +64,7 @@ class Section:
 
     @property
     def headline(self) -> str:
-        """The most important number in a few characters."""
+        """The most important number, in a few characters."""
         return next((finding.headline for finding in self.by_priority if finding.headline), "not measured")
 
     @property
@@ -74,7 +74,7 @@ class Section:
 
     @property
     def published(self) -> dict[str, Any]:
-        """Published figures beside ours; accuracies are left out where the images were synthetic."""
+        """Published figures next to ours; accuracies are left out if the images were synthetic."""
         synthetic = any(record.case.get("data") == "synthetic" for record in self.result.records)
         entries = reference.published(self.name)
         shown = [entry for entry in entries if not (synthetic and entry.metric == "test_accuracy")]
@@ -98,8 +98,8 @@ class Section:
 
     @property
     def raw(self) -> dict[str, str]:
-        """The result's file, as a link that holds all of it."""
-        text = json.dumps(asdict(self.result), separators=(",", ":"))
+        """The result's file name, and a data URL with its content."""
+        text = as_json(self.result)
         return {
             "file": f"{self.platform}-{self.name}.json",
             "href": f"data:application/json;base64,{base64.b64encode(text.encode()).decode()}",
@@ -117,7 +117,7 @@ def how_to_read(name: str) -> str:
 
 
 def method(name: str) -> list[str]:
-    """The paragraphs of the experiment's docstring, which is read, because importing it would need torch."""
+    """The paragraphs of the experiment's docstring, read as source because importing it would need torch."""
     tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())
     return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
 

@@ -75,7 +75,7 @@ def joined(platforms: Mapping[str, Mapping[str, Cell]]) -> dict[str, Any]:
 
 
 def _columns(platforms: Sequence[str], between: bool, energy: bool) -> Iterator[str]:
-    """The heads of each platform's columns."""
+    """The headings of each platform's columns."""
     for platform in platforms:
         yield f"median, {platform}" if len(platforms) > 1 else "median"
         yield "95 % within a process"

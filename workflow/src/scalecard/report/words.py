@@ -1,4 +1,4 @@
-"""From records to words and data frames: what the sections share, apart from their looks."""
+"""Turns records into words and data frames: what the sections share, apart from their looks."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from scalecard.report import style, units
 def frame(results: Sequence[Result], metric: str, *axes: str, **case: str | int | float | bool | None) -> pd.DataFrame:
     """One row per sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes.
 
-    The columns `axes` exist even where nothing was measured.
+    The columns `axes` exist even if nothing was measured.
     """
     rows = [
         {**record.case, "value": value, "index": index, "platform": style.platform_label(result)}
@@ -33,7 +33,7 @@ def final(record: Record) -> float:
 
 
 def time(record: Record) -> str:
-    """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' where there is none."""
+    """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' without one."""
     return f"{units.seconds(record.median)} {_spread(record)}"
 
 
@@ -44,7 +44,7 @@ def _spread(record: Record) -> str:
 
 
 def rate(record: Record, amount: float) -> str:
-    """`amount` a sample's time as a rate: '26.1 (25.9 to 26.2)'."""
+    """`amount` per sample's time, as a rate: '26.1 (25.9 to 26.2)'."""
     text = f"{amount / record.median:.3g}"
     if record.interval is None:
         return f"{text} (n = {record.num_samples})"
@@ -69,7 +69,7 @@ def factor(ratio: Ratio) -> str:
 
 
 def versus(new: str, ratio: Ratio, old: str) -> str:
-    """'GPipe is 12 % (10 to 14) faster than one device', or that no difference can be told."""
+    """'GPipe takes 12 % (10 % to 14 %) less time than one device', or that the two cannot be told apart."""
     if ratio.verdict in ("faster", "slower") and ratio.interval is not None:
         low, high = sorted(abs(1 - bound) for bound in (ratio.interval.low, ratio.interval.high))
         change = f"{units.percent(abs(1 - ratio.value))} ({units.percent(low)} to {units.percent(high)})"
@@ -85,19 +85,19 @@ def reason(result: Result, metric: str) -> str:
 
 
 def spans(records: Sequence[Record]) -> list[int | None]:
-    """Over how many nodes these were measured: None (within one), then 2 and more."""
+    """The numbers of nodes these were measured over: None (within one), then 2 and more."""
     found = {_number(r.case["nodes"]) for r in records if r.case.get("nodes")}
     return [None] * any(r.case.get("nodes") is None for r in records) + [int(number) for number in sorted(found)]
 
 
 def where(data: pd.DataFrame) -> pd.Series:
-    """The same for each row of a frame with a column `nodes`."""
+    """`over_nodes` for each row of a frame with a column `nodes`."""
     counts = data["nodes"].astype(float).fillna(1)
     return pd.Series([over_nodes(int(n)) if n > 1 else "" for n in counts], index=data.index, dtype=object)
 
 
 def over_nodes(nodes: int | None) -> str:
-    """' over 2 nodes', or nothing within one."""
+    """' over 2 nodes', or '' within one."""
     return f" over {nodes} nodes" if nodes else ""
 
 

@@ -1,7 +1,7 @@
 """Fashion-MNIST, or a learnable stand-in for machines without internet; resident on the device as uint8.
 
-A batch is an index into the resident set, `images[order[i:i+B]].float() / 255`: on images this small a DataLoader
-would be what is measured.
+A batch is an index into the resident set, `images[order[i:i+B]].float() / 255`: with images this small, a
+DataLoader would dominate the measurement.
 """
 
 import gzip
@@ -79,7 +79,7 @@ class Dataset:
 
 
 def load(name: str, root: Path) -> Dataset:
-    """'fashion-mnist', 'synthetic', or 'auto': the first or, with a DataWarning, the second where there is no network.
+    """'fashion-mnist', 'synthetic', or 'auto': the first or, with a DataWarning, the second if there is no network.
 
     ValueError names a file that is missing, truncated or altered.
     """
@@ -127,7 +127,7 @@ def _verify(archive: Path, md5: str) -> None:
     raw = archive.with_suffix("")
     for path in (archive, raw):
         if not path.exists():
-            raise ValueError(f"{path}: missing. Remove the folder {archive.parents[1]}; it is then downloaded again")
+            raise ValueError(f"{path}: missing. Remove the folder {archive.parents[1]} to download it again")
     packed = archive.read_bytes()
     if hashlib.md5(packed, usedforsecurity=False).hexdigest() != md5:
         raise ValueError(f"{archive}: truncated or altered (MD5 is not {md5}). Remove {archive.parents[1]}")

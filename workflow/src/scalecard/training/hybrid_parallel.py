@@ -1,4 +1,4 @@
-"""Data parallelism over ranks of model parallelism over each rank's devices.
+"""Data parallelism over ranks, each of which uses model parallelism over its own devices.
 
 rank 0   device 0   | F0            B0 | average over ranks |
          device 1   |    F1      B1    | average over ranks |

@@ -1,4 +1,4 @@
-"""torch.distributed.pipelining's own schedules, one stage per rank: the library's counterpart of our pipeline."""
+"""torch.distributed.pipelining's own schedules, one stage per rank: the library's counterpart to our pipeline."""
 
 import torch
 from torch import Tensor, nn

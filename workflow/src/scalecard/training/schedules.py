@@ -43,7 +43,7 @@ def gpipe(num_stages: int, num_micro: int) -> Iterator[Tick]:
 
 
 def one_f_one_b(num_stages: int, num_micro: int) -> Iterator[Tick]:
-    """Each stage fills (num_stages - its index) forwards, then takes a backward as soon as one is ready."""
+    """Each stage starts with (num_stages - its index) forwards, then takes a backward as soon as one is ready."""
     todo = [_one_stage(s, num_stages, num_micro) for s in range(num_stages)]
     done: set[Action] = set()
     while any(todo):

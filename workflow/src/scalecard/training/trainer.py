@@ -34,7 +34,7 @@ class Trainer:
         self.optimizer.step()
 
     def epoch(self) -> None:
-        """Every rank draws the same order and takes its equal share; a last batch that does not divide is left out."""
+        """Every rank draws the same order and takes its equal share; a last batch that cannot is left out."""
         self.model.train()
         for images, labels in self.dataset.train.batches(self.batch_size, self._order):
             if len(labels) % self.world_size == 0:

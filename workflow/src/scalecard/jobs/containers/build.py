@@ -1,4 +1,4 @@
-"""From docker/ to an image: built by Docker or Podman, converted to a .sif for Apptainer, or a given one."""
+"""Turns docker/ into an image: built by Docker or Podman, converted to a .sif for Apptainer, or a given one."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (
     (
         ("do not match the hashes", "hashes are required"),
-        "the lock and what the package index serves differ: run `make lock`",
+        "the lock does not match what the package index serves: run `make lock`",
     ),
     (("no space left",), "the disk is full: the image needs about 7 GB, and building it as much again"),
     (
@@ -35,13 +35,13 @@ ADVICE = (
             "dial tcp",
         ),
         "the base image or the packages cannot be fetched: set container.base_image to one that this machine has or"
-        " reaches, or container: {engine: none} to run in the host's environment",
+        " can reach, or container: {engine: none} to run in the host's environment",
     ),
 )
 
 
 class BuildFailed(ValueError):
-    """The image could not be built; the message has the last lines of the log and what to do."""
+    """The image could not be built; the message gives the last lines of the log and what to do."""
 
 
 class NoBaseImage(BuildFailed):
@@ -64,7 +64,7 @@ def prepare(
     if engine == "apptainer":
         return _sif(why, arguments, image)
     if image:
-        if not marker.exists(engine, image):  # a machine without a registry may have it already
+        if not marker.exists(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     _fetch_base(engine, base_image)
@@ -86,7 +86,7 @@ def lock_hash() -> str:
 
 
 def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
-    """The marker of an image, by its id: a tag may come to mean another image."""
+    """The marker of an image, by its id, because a tag may later mean another image."""
     done = subprocess.run([engine, "image", "inspect", name], capture_output=True, text=True, check=True)
     (facts,) = json.loads(done.stdout)
     identity = facts["Id"] if facts["Id"].startswith("sha256:") else f"sha256:{facts['Id']}"
@@ -140,7 +140,7 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> N
 
 
 def _build(engine: str, tag: str, arguments: Mapping[str, str]) -> list[str]:
-    """Docker takes the time stamp of the image's content from a build argument, Podman from an option."""
+    """Docker takes the timestamp of the image's content from a build argument, Podman from an option."""
     same_time = ["--timestamp", EPOCH] if engine == "podman" else ["--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}"]
     return [engine, "build", "--tag", tag, *_options(arguments), *same_time, str(CONTEXT)]
 
@@ -150,7 +150,7 @@ def _options(arguments: Mapping[str, str]) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> None:
-    """Run, showing the output as it comes; BuildFailed with its last lines and what to do."""
+    """Run a command, streaming its output; BuildFailed gives the last lines and what to do."""
     print("+", " ".join(command), flush=True)
     if shutil.which(command[0]) is None:
         raise BuildFailed(f"{command[0]}: not installed")
@@ -176,7 +176,7 @@ def _advice(said: str) -> str:
 
 
 def _revision() -> str:
-    """The commit that last changed docker/: the project's own changes with every edit of the code."""
+    """The commit that last changed docker/, because HEAD changes with every edit of the code."""
     try:
         return git("log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
     except OSError:

@@ -1,4 +1,4 @@
-"""From the `container` block of config.yaml to a marker: an image that works, or the host's environment."""
+"""Turns the `container` block of config.yaml into a marker: an image that works, or the host's environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,8 @@ from scalecard.jobs.containers.marker import Marker
 def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
     """Choose an engine, build or find the image, and check that it sees the GPUs.
 
-    `shared`: the image is for other nodes. With engine 'auto' a base image that cannot be fetched, or GPUs that are not
-    passed on, mean the host's environment; with an engine chosen by name they are errors.
+    `shared`: the image is for other nodes. If the base image cannot be fetched or the GPUs are not passed on, engine
+    'auto' falls back to the host's environment, and an engine chosen by name is an error.
     """
     engine, why = engines.choose(wanted["engine"], shared=shared)
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
@@ -36,7 +36,7 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
 
 
 def _refuse_without_gpus(engine: str, made: Marker) -> None:
-    """NoGpus where the host has GPUs that the image does not see."""
+    """Raise NoGpus if the host has GPUs that the image does not see."""
     reason = launch.why_no_gpus(made) if engine != "none" and launch.has_gpus() else ""
     if reason:
         raise launch.NoGpus(f"container.engine = {engine}: it does not pass the GPUs on ({reason}). {launch.ADVICE}")

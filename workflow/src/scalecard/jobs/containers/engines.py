@@ -1,4 +1,4 @@
-"""Which container engine answers. A client without its daemon, or a program that only fails, does not."""
+"""Which container engine answers. A client without its daemon, or a program that always fails, does not."""
 
 import subprocess
 
@@ -12,14 +12,14 @@ TIMEOUT = 30  # seconds
 
 
 class NoEngine(ValueError):
-    """An engine was asked for by name, and does not answer."""
+    """An engine requested by name does not answer."""
 
 
 def choose(wanted: str, *, shared: bool = False) -> tuple[str, str]:
-    """(engine or 'none', why): the one asked for, or with 'auto' the first that answers.
+    """(engine or 'none', why): the one requested or, with 'auto', the first that answers.
 
-    `shared`: for other nodes than this one. Then auto takes only Apptainer, whose image is a file that all nodes see.
-    NoEngine says what was tried and how to go on.
+    `shared`: the image is for other nodes. Then auto considers only Apptainer, whose image is a file all nodes can see.
+    NoEngine says what was tried and what to do.
     """
     if wanted == "none":
         return "none", "container.engine = none in config.yaml"
@@ -34,12 +34,12 @@ def choose(wanted: str, *, shared: bool = False) -> tuple[str, str]:
         return "none", f"no container engine answers ({'; '.join(tried)})"
     raise NoEngine(
         f"container.engine = {wanted}: it does not answer ({tried[0]}). Start it, or set container: {{engine: auto}} to"
-        " take another, or {engine: none} to run in the host's environment"
+        " use another, or {engine: none} to run in the host's environment"
     )
 
 
 def why_silent(engine: str) -> str:
-    """Why an engine does not answer, or nothing where it does."""
+    """Why an engine does not answer; empty if it does."""
     command = " ".join(QUESTION[engine][:2])
     try:
         done = subprocess.run(QUESTION[engine], capture_output=True, text=True, timeout=TIMEOUT)

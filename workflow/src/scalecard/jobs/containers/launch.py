@@ -1,10 +1,10 @@
-"""Run a command in the image that a marker names, or in the host's environment where it names none.
+"""Run a command in the image that a marker names, or in the host's environment if it names none.
 
     python -m scalecard.jobs.containers.launch MARKER --data FOLDER --writable FOLDER... -- command arguments...
 
-The project is mounted read-only at its own path, and the writable folders at theirs. There is no network, only listed
-variables of the host's environment, and the caller's own user. The process is replaced by the engine's, so signals and
-the exit status are the engine's own.
+The project is mounted read-only, the writable folders writable, each at its own path. The command runs as the caller,
+without network, and sees only the listed variables of the host's environment. The engine replaces this process, so
+signals go to the engine and the exit status is its own.
 """
 
 import argparse
@@ -12,8 +12,9 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from scalecard.hardware import environment, lock, network
 from scalecard.jobs.containers.marker import Marker, read
@@ -24,7 +25,8 @@ ALLOWED = (
 )
 ALLOWED_PREFIXES = ("NCCL_",)
 ADVICE = (
-    "Install the NVIDIA container toolkit (for Podman with `nvidia-ctk cdi generate`), or set container: {engine: none}"
+    "Install the NVIDIA container toolkit (for Podman, also run `nvidia-ctk cdi generate`), or set container: {engine:"
+    " none}"
 )
 
 
@@ -41,46 +43,56 @@ def command_line(
     gpus: bool,
     online: bool = False,
 ) -> list[str]:
-    """The whole command line. `writable` are existing folders; `gpus`: the host has some; `online`: over nodes."""
+    """The full command line. `writable`: existing folders; `gpus`: the host has some; `online`: the job spans nodes."""
     if marker.engine == "none":
         return list(command)
     assert marker.image, "an image was made or found"
     mounts = [(project, "ro"), *((path, "rw") for path in writable), (lock.LOCK, "rw")]
-    variables = {**allowed(os.environ), **_own(marker, project)}
-    if marker.engine == "apptainer":
-        engine = _apptainer(mounts, variables, project, gpus=gpus, online=online)
-    else:
-        engine = _oci(marker.engine, mounts, variables, project, gpus=gpus, online=online)
+    inside = _Inside(mounts, {**allowed(os.environ), **_own(marker, project)}, project, gpus, online)
+    engine = _apptainer(inside) if marker.engine == "apptainer" else _oci(marker.engine, inside)
     return [*engine, marker.image, *command]
 
 
-def _oci(
-    engine: str,
-    mounts: Sequence[tuple[Path, str]],
-    variables: Mapping[str, str],
-    project: Path,
-    *,
-    gpus: bool,
-    online: bool,
-) -> list[str]:
-    """Docker and Podman. NCCL wants shared memory, and with GPUs locked memory and a larger stack."""
+class _Inside(NamedTuple):
+    """What a container gets: (path, 'ro' or 'rw') mounts, variables, working folder, GPUs, the host's network."""
+
+    mounts: Sequence[tuple[Path, str]]
+    variables: Mapping[str, str]
+    project: Path
+    gpus: bool
+    online: bool
+
+    def each_mount(self, option: str) -> Iterator[str]:
+        """The option for every mount, at the same path as outside."""
+        for path, mode in self.mounts:
+            yield from (option, f"{path}:{path}:{mode}")
+
+    def each_variable(self) -> Iterator[str]:
+        """The option for every variable, the same in all engines."""
+        for key, value in self.variables.items():
+            yield from ("--env", f"{key}={value}")
+
+
+def _oci(engine: str, inside: _Inside) -> list[str]:
+    """Docker and Podman. NCCL needs shared memory and, with GPUs, locked memory and a larger stack."""
     devices = ["--gpus", "all"] if engine == "docker" else ["--device", "nvidia.com/gpu=all"]
     memlock, stack = (_limit(engine, kind) for kind in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK))
     limits = ["--ulimit", f"memlock={memlock}:{memlock}", "--ulimit", f"stack={stack}:{stack}"]
-    limits += ["--pid=host"]  # so that NVML's process numbers tell our own from others
+    infiniband = inside.online and network.VERBS.exists()
+    limits += ["--pid=host"]  # so that NVML's process IDs match ours
     return [
-        *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if online else "none"),
-        *(["--device", str(network.VERBS), "--cap-add", "IPC_LOCK"] if online and network.VERBS.exists() else []),
+        *(engine, "run", "--rm", "--init", "--ipc=host", "--network", "host" if inside.online else "none"),
+        *(["--device", str(network.VERBS), "--cap-add", "IPC_LOCK"] if infiniband else []),
         *_user(engine),
-        *([*devices, *limits] if gpus else []),
-        *(part for path, mode in mounts for part in ("--volume", f"{path}:{path}:{mode}")),
-        *(part for key, value in variables.items() for part in ("--env", f"{key}={value}")),
-        *("--workdir", str(project)),
+        *([*devices, *limits] if inside.gpus else []),
+        *inside.each_mount("--volume"),
+        *inside.each_variable(),
+        *("--workdir", str(inside.project)),
     ]
 
 
 def _user(engine: str) -> list[str]:
-    """The caller's own user, so that every file is the caller's; without SELinux labels, which hide what is mounted."""
+    """Run as the caller, who then owns every file; without SELinux labels, which would hide the mounts."""
     if engine == "podman":
         same = ["--userns=keep-id"] if os.getuid() else ["--user", "0:0"]
         return [*same, "--security-opt", "label=disable"]
@@ -99,7 +111,7 @@ def _rootless_docker() -> bool:
 
 
 def _limit(engine: str, kind: int) -> int:
-    """Unlimited where the engine may say so; Podman without root may not raise what the caller has."""
+    """The wanted limit if the engine may set it; rootless Podman cannot exceed the caller's hard limit."""
     hard = resource.getrlimit(kind)[1]
     wanted = 67108864 if kind == resource.RLIMIT_STACK else -1
     if engine == "docker" or os.getuid() == 0 or hard == resource.RLIM_INFINITY:
@@ -107,24 +119,17 @@ def _limit(engine: str, kind: int) -> int:
     return hard if wanted == -1 else min(hard, wanted)
 
 
-def _apptainer(
-    mounts: Sequence[tuple[Path, str]],
-    variables: Mapping[str, str],
-    project: Path,
-    *,
-    gpus: bool,
-    online: bool,
-) -> list[str]:
-    """Apptainer shares the host's memory, limits, process numbers and user by itself."""
-    isolated = [] if online else ["--net", "--network", "none"]
-    if online and network.VERBS.exists():
-        mounts = [*mounts, (network.VERBS, "rw")]
+def _apptainer(inside: _Inside) -> list[str]:
+    """Apptainer shares the host's memory, limits, process IDs and user by default."""
+    isolated = [] if inside.online else ["--net", "--network", "none"]
+    if inside.online and network.VERBS.exists():
+        inside = inside._replace(mounts=[*inside.mounts, (network.VERBS, "rw")])
     return [
         *("apptainer", "exec", "--cleanenv", "--contain", "--no-home", *isolated),
-        *(["--nv"] if gpus else []),
-        *(part for path, mode in mounts for part in ("--bind", f"{path}:{path}:{mode}")),
-        *(part for key, value in variables.items() for part in ("--env", f"{key}={value}")),
-        *("--pwd", str(project)),
+        *(["--nv"] if inside.gpus else []),
+        *inside.each_mount("--bind"),
+        *inside.each_variable(),
+        *("--pwd", str(inside.project)),
     ]
 
 
@@ -147,7 +152,7 @@ def _own(marker: Marker, project: Path) -> dict[str, str]:
 
 
 def _commit() -> dict[str, str]:
-    """What git says on the host; nothing where there is no repository."""
+    """What git says on the host; empty if there is no repository."""
     try:
         dirty = str(int(environment.has_changes()))
         return {"SCALECARD_COMMIT": environment.git("rev-parse", "HEAD"), "SCALECARD_DIRTY": dirty}
@@ -156,12 +161,12 @@ def _commit() -> dict[str, str]:
 
 
 def has_gpus() -> bool:
-    """Whether the host has NVIDIA devices; building and `snakemake -n` must work without."""
+    """Whether the host has NVIDIA devices; building and `snakemake -n` must work without them."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
 
 
 def why_no_gpus(marker: Marker) -> str:
-    """Why the host's GPUs are not visible in the image, or nothing where they are."""
+    """Why the host's GPUs are not visible in the image; empty if they are."""
     code = (
         "import torch; count = torch.cuda.device_count(); assert count, 'PyTorch sees no GPU in the image';"
         " [torch.ones(1, device=f'cuda:{i}').add_(1).item() for i in range(count)]"
@@ -173,17 +178,17 @@ def why_no_gpus(marker: Marker) -> str:
 
 
 def fetch(dataset: str, folder: Path) -> None:
-    """Download the images on the host, because the container has no network. If that fails, the experiment says so."""
+    """Download the training images on the host: the container has no network. The experiment reports a failure."""
     if dataset in ("auto", "fashion-mnist") and not (folder / "FashionMNIST").exists():
         command = [sys.executable, "-m", "scalecard", "fetch", "--data-dir", str(folder)]
         subprocess.run(command, check=False)
 
 
 def main() -> None:
-    """Become the command."""
+    """Replace this process with the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("marker", type=Path)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the images, writable")
+    parser.add_argument("--data", type=Path, required=True, help="writable folder of the training images")
     parser.add_argument("--fetch", default="none", help="dataset that the command needs")
     parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
     split = sys.argv.index("--")
@@ -194,7 +199,7 @@ def main() -> None:
         for folder in writable:
             folder.mkdir(parents=True, exist_ok=True)
         lock.lock_file()
-        if os.environ.get("SCALECARD_NODE", "0") == "0":  # of several nodes, which share the folder, the first
+        if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
             fetch(args.fetch, args.data)
     online = os.environ.get("SCALECARD_NODES", "1") != "1"
     argv = command_line(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), online=online)

@@ -8,7 +8,7 @@ from pathlib import Path
 from scalecard.records.atomic import write_atomically
 
 TIMEOUT = 30  # seconds
-GONE = ("no such image", "no such object", "image not known", "failed to find image")  # Docker's words, and Podman's
+GONE = ("no such image", "no such object", "image not known", "failed to find image")  # in Docker's and Podman's words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ def write(path: Path, marker: Marker) -> None:
 
 
 def forget_if_gone(path: Path) -> bool:
-    """Remove the marker of an image that was deleted behind our back, so that it is built again."""
+    """Remove the marker of an image that was deleted behind our back, so that it is rebuilt."""
     if not path.exists():
         return False
     found = read(path)
@@ -46,7 +46,7 @@ def forget_if_gone(path: Path) -> bool:
 
 
 def exists(engine: str, image: str) -> bool:
-    """Whether the engine has the image. An engine that does not answer keeps its images, so nothing is built again."""
+    """Whether the engine has the image. One that does not answer is assumed to, so that nothing is rebuilt."""
     if engine == "apptainer":
         return Path(image).exists()
     try:

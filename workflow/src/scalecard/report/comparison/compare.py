@@ -1,7 +1,7 @@
 """Is a difference between two machines, drivers or days real? Case by case, from samples, never from means alone.
 
-B is compared with A: 'slower' means that B takes longer than A by more than the margin, with its whole interval. The
-interval is the larger of two uncertainties, within a process and between fresh processes.
+B is compared with A: 'slower' means that the whole interval of B / A lies above the margin. The interval is the larger
+of two uncertainties, within a process and between fresh processes.
 """
 
 import json
@@ -14,8 +14,8 @@ from scalecard.records.statistics import Ratio
 from scalecard.report.doubts import doubts
 
 MARGIN = 0.02
-# Where a side was measured in one process, the spread between processes is not known. Fresh processes doing the same
-# work have differed by several per cent, so nothing smaller than this is called a difference.
+# If a side was measured in one process, the spread between processes is unknown. Fresh processes doing the same work
+# have differed by several per cent, so nothing smaller than this is called a difference.
 MARGIN_OF_ONE_PROCESS = 0.10
 VERDICTS = ("slower", "faster", "same", "unclear", "not compared")
 # Values of a block that change how often, how long or where something is done, but not what a case times.
@@ -25,7 +25,7 @@ NOT_LABELLED = {"fingerprint", "host", "missing", "machine", "gpus", "topology",
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One case that both have. Without a ratio it was not compared, and `reason` says why."""
+    """One case that both sides have. Without a ratio it was not compared, and `reason` says why."""
 
     experiment: str
     metric: str
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Every case that both have, what only one has, and what differs between the two environments."""
+    """Every case that both sides have, how many only one has, and how the two environments differ."""
 
     old: str
     new: str
@@ -67,7 +67,7 @@ class Comparison:
 def compare(
     old: Sequence[Result], new: Sequence[Result], *, margin: float = MARGIN, names: Sequence[str] = ("A", "B")
 ) -> Comparison:
-    """Compare two platforms' results; `names` tell two of one label apart. ValueError where no case is in common."""
+    """Compare two platforms' results; `names` distinguishes two with one label. ValueError if they share no case."""
     mine, theirs = ({r.experiment: r for r in results} for results in (old, new))
     rows = [row for name in mine if name in theirs for row in _rows(mine[name], theirs[name], margin)]
     if not rows:
@@ -89,7 +89,7 @@ def compare(
 
 
 def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-    """What was said while the side's results were measured, each text once, with the names of the experiments."""
+    """The warnings raised while the side's results were measured, each once, with the names of its experiments."""
     said: dict[str, list[str]] = {}
     for result in results:
         for warning in result.warnings:
@@ -128,7 +128,7 @@ def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
 
 
 def _verdict(ratio: Ratio, old: Record, new: Record, margin: float) -> str:
-    """At the margin asked for; with one process on a side only a larger difference is called one."""
+    """The verdict at the given margin; with only one process on a side, a difference must be larger to count."""
     verdict = ratio.verdict_at(margin)
     if min(len(old.samples), len(new.samples)) > 1 or verdict in ("unclear", "same"):
         return verdict
@@ -136,14 +136,14 @@ def _verdict(ratio: Ratio, old: Record, new: Record, margin: float) -> str:
 
 
 def _different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Which value of the block makes equal cases different work, or nothing. A sweep's point is told by its case."""
+    """The values of the block that make equal cases different work, or ''. A sweep's point is part of the case."""
     fields = [
         key
         for key in dict.fromkeys([*old, *new])
         if key not in NOT_WORKLOAD and not key.startswith("check_") and not isinstance(old.get(key), list | tuple)
     ]
     differing = [f"{key} {old.get(key)} -> {new.get(key)}" for key in fields if old.get(key) != new.get(key)]
-    return f"another workload: {', '.join(differing)}" if differing else ""
+    return f"different workload: {', '.join(differing)}" if differing else ""
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

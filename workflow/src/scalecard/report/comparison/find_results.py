@@ -12,7 +12,7 @@ RESULTS = "results"
 def find(name: str, root: Path = Path()) -> list[Result]:
     """The results of one platform.
 
-    `name` is a platform under results/, a folder of result files, a folder (as results/) with one platform, a git
+    `name` is a platform under results/, a folder of result files, a folder (like results/) with one platform, a git
     revision, or REVISION:PLATFORM. ValueError says what was looked for and what exists.
     """
     for folder in (Path(root, name), Path(root, RESULTS, name)):
@@ -23,7 +23,7 @@ def find(name: str, root: Path = Path()) -> list[Result]:
         return _from_revision(root, revision, platform)
     known = ", ".join(_platforms(Path(root, RESULTS))) or "none"
     raise ValueError(
-        f"'{name}': no folder, no platform under {RESULTS}/ (there are: {known}), and no git revision of that name"
+        f"'{name}': no folder, no platform under {RESULTS}/ (known: {known}) and no git revision of that name"
     )
 
 

@@ -15,7 +15,7 @@ def case_in_words(row: Row) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row of every view, in the order of HEAD."""
+    """One row of every view, in the order of HEAD."""
     interval = row.ratio and row.ratio.interval
     return (
         row.verdict,
@@ -34,11 +34,11 @@ def headline(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know beside the table."""
+    """What a reader must know to interpret the table."""
     said = [f"What differs: {'; '.join(comparison.changes) or 'nothing that was recorded'}."]
     if not comparison.spread_known:
         said.append(
-            "Not every case was measured in several fresh processes on both sides. Where it was not, the spread between"
+            "Not every case was measured in several fresh processes on both sides. For the others, the spread between"
             f" processes is unknown, and only a difference beyond {units.percent(MARGIN_OF_ONE_PROCESS)} counts. Set"
             " measure.processes to 3 or more to detect smaller ones."
         )

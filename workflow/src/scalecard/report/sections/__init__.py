@@ -2,7 +2,7 @@
 
 A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
 one experiment's results, the current platform's first, and `findings(result) -> list[Finding]` for one result. A module
-may also offer `published(result)`, our values of the published metrics where the workload is the same, and
+may also offer `published(result)`, our values of the published metrics if the workload is the same, and
 `judge(result)`, its rates beside the hardware's limits. No torch here.
 """
 
@@ -14,7 +14,7 @@ from types import ModuleType
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A sentence computed from records. The report leads with those of the smallest `priority`.
+    """A sentence computed from records. The report leads with the smallest `priority`.
 
     `headline` is the number in a few characters, for the matrix of experiments and platforms.
     """

@@ -52,7 +52,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def judge(result: Result) -> Iterator[Judgement]:
-    """The library's best all-reduce on each number of devices beside the link."""
+    """The library's best all-reduce on each number of devices, compared with the link."""
     records = result.select("time", algorithm="torch.distributed", nodes=None)
     for count in dict.fromkeys(r.case["devices"] for r in records):
         best = max((r for r in records if r.case["devices"] == count), key=limits.bus_bandwidth)
@@ -68,8 +68,8 @@ def _above(what: str, rate: float, limit: Limit) -> Judgement:
     return Judgement(
         what=what,
         value=f"{rate:.3g} GB/s, {units.percent(rate / limit.rate)} of {limit.name}",
-        expectation="above the wire is right where the switch itself adds (NVLink SHARP): fewer bytes travel than the"
-        " formula of bus bandwidth counts",
+        expectation="above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the"
+        " bus bandwidth formula counts",
         verdict="above the wire",
     )
 

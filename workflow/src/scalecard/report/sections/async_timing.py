@@ -1,8 +1,8 @@
 """How long does work take, and how long does launching it take?
 
-Left: the same products on 1..N devices, one device after the other and all at once; all at once should cost what one
-device costs. Right: time of the products over matrix size, until they are enqueued and until they are complete; where
-the two meet, launching is what takes the time. Bands hold the middle half of the samples.
+Left: the same products on 1..N devices, one device after the other and all at once; all at once should take as long
+as one device alone. Right: time of the products over matrix size, until they are enqueued and until they are complete;
+where the two meet, launching takes all the time. Bands hold the middle half of the samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from scalecard.report import charts, limits, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.sections import Finding
 
-LARGE = 2048  # rows of a matrix product from which launching no longer matters
+LARGE = 2048  # rows from which launching a matrix product no longer matters
 MODES = ("serial", "concurrent")
 
 
@@ -47,7 +47,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def published(result: Result) -> dict[str, float]:
-    """Our values of the published metrics, where the workload is the same: 50 products of 4000 x 4000."""
+    """Our values of the published metrics, if the workload is the same: 50 products of 4000 x 4000."""
     case: Case = {"dtype": "float32", "size": 4000, "products": 50}
     ours = {
         "time_with_sync": result.find("time", mode="single", **case),
@@ -61,7 +61,7 @@ def published(result: Result) -> dict[str, float]:
 
 
 def judge(result: Result) -> Iterator[Judgement]:
-    """The largest product of each dtype beside the chip's dense peak."""
+    """The largest product of each dtype, compared with the chip's dense peak."""
     records = result.select("time", mode="single")
     for dtype in dict.fromkeys(str(r.case["dtype"]) for r in records):
         largest = max((r for r in records if r.case["dtype"] == dtype), key=_rows)

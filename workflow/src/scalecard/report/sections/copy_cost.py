@@ -1,10 +1,10 @@
 """What does it cost to move data between host and devices, and what can hide it?
 
-Left: the textbook's three steps, and the copies on a stream of their own. "Non-blocking" is the textbook's third: its
-copies wait in the computing stream and gain only from pinned memory; "overlapped" need not be the sum of both.
-Right: rate of one copy over its size, for every direction, kind of memory and call; small copies cost latency, large
-ones the link. Of many pairs of GPUs the fastest and the slowest are drawn. Whiskers and bands hold the middle half of
-the samples.
+Left: the textbook's three steps, and the same copies on a separate stream. "Non-blocking" is the textbook's third: its
+copies queue in the computing stream and gain only from pinned memory; "overlapped" can take less than the sum of both.
+Right: rate of one copy over its size, for every direction, kind of memory and call; latency limits small copies, the
+link large ones. Of many GPU pairs, only the fastest and the slowest are drawn. Whiskers and bands hold the middle half
+of the samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def published(result: Result) -> dict[str, float]:
-    """Our values of the published metrics, where the workload is the same: 50 results of 4000 x 4000."""
+    """Our values of the published metrics, if the workload is the same: 50 results of 4000 x 4000."""
     if (result.spec["size"], result.spec["products"]) != (4000, 50):
         return {}
     steps = {
@@ -61,7 +61,7 @@ def judge(result: Result) -> Iterator[Judgement]:
     records = result.select("time", part="matrix")
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
         mine = [r for r in records if r.case["direction"] == direction]
-        # Small copies within a device stay in its cache: only the largest size is the memory's.
+        # Small copies within a device stay in its cache: only the largest size measures its memory.
         best = max(mine, key=_bytes if direction.startswith("within") else limits.copy_rate)
         limit = limits.of_copy(result, best)
         if limit:
@@ -75,7 +75,7 @@ def _bytes(record: Record) -> float:
 
 
 def _telling(records: Sequence[Record]) -> dict[str, str]:
-    """The directions, each with a remark: all, but of many pairs of GPUs the fastest and the slowest at one size."""
+    """The directions to show, with remarks; of many GPU pairs, only the fastest and the slowest at the largest size."""
     rates = {}
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
         mine = [r for r in records if r.case["direction"] == direction]

@@ -1,7 +1,8 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
-Left: samples per second over the number of ranks, the batch shared (strong) or kept by each rank (weak), beside the
-ideal line. Right: time of a step with each option, relative to the default in the same rounds; left of 1 is faster.
+Left: samples per second over the number of ranks, with the batch shared by all (strong) or kept on each rank (weak),
+and the ideal line. Right: time of a step with each option, relative to the default in the same rounds; left of 1 is
+faster.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import charts, style, units, words
 from scalecard.report.sections import Finding
 
-APART = ("default", "no_sync", "all-reduce alone")  # what takes the step apart: no option to choose
+APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -110,7 +111,7 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
 def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds.
 
-    Without synchronising DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
+    Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
     options = _options(result, model, nodes)
     if not set(APART) <= set(options):
@@ -124,7 +125,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     hidden = 1 - exposed / reduce.median
     text = (
         f"Of {model}'s communication{words.over_nodes(nodes)} ({words.time(reduce)} alone),"
-        f" {units.seconds(max(0.0, exposed))} a step is exposed, buffers' broadcast included: "
+        f" {units.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
     )
     text += f"{units.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
     return [Finding(text=text, priority=24)]

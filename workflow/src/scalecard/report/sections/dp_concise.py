@@ -1,6 +1,6 @@
 """What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
 
-Left: seconds of an epoch for every batch size, learning rate and number of devices. Right: test accuracy after each
+Left: seconds per epoch for every batch size, learning rate and number of devices. Right: test accuracy after each
 epoch. The textbook's pair changes batch, learning rate and devices together; here each is changed alone.
 """
 
@@ -79,14 +79,12 @@ def _accuracy(result: Result) -> list[Finding]:
         f" {len(small.samples[0])} epochs"
     )
     told = abs(after - before) > error
-    text += (
-        ": so much of the textbook's difference is not the devices' doing." if told else ": no difference can be told."
-    )
+    text += ": the devices do not cause that part of the textbook's difference." if told else ": no clear difference."
     return [Finding(text=text, priority=42)]
 
 
 def published(result: Result) -> dict[str, float]:
-    """Our values for the textbook's pair: all 60,000 images, batch 256 on one device, twice of it on two."""
+    """Our values for the textbook's pair: all 60,000 images, batch 256 on one device, twice that on two."""
     if result.spec["train_images"] is not None:
         return {}
     pair = {1: {"batch_size": 256, "lr": 0.1}, 2: {"batch_size": 512, "lr": 0.2}}

@@ -1,7 +1,7 @@
 """What do data and model parallelism bring together?
 
-Left: images per second over the devices used, two to a rank, beside the ideal line. Right: time of a step with the
-gradients averaged over the ranks and of the same step without. Whiskers and bands hold the middle half of the samples.
+Left: images per second over the devices used, two per rank, and the ideal line. Right: time of a step with and without
+averaging the gradients over the ranks. Whiskers and bands hold the middle half of the samples.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What does cutting a model over two devices cost, and how long does each device idle?
 
 Time of the same minibatches on one device and cut over two, and of each stage alone, which is how long its device is
-busy. One minibatch at a time, the other device waits. Whiskers hold the middle half of the samples.
+busy. With one minibatch at a time, the other device waits. Whiskers hold the middle half of the samples.
 """
 
 from collections.abc import Sequence

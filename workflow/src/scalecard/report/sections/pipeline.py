@@ -19,7 +19,7 @@ from scalecard.report.sections import Finding
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
-TRUSTED = 0.10  # largest error of the ideal curve on points that it was not fitted to
+TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is trusted
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -69,7 +69,7 @@ class Fit:
 
 
 def fitted(result: Result) -> Fit | None:
-    """Least squares of relative errors on every second split size; the error on the others is the largest relative."""
+    """Least squares of relative errors on every second split size, with the largest relative error on the others."""
     records = sorted(result.select("time", implementation=FITTED), key=lambda r: int(str(r.case["split_size"])))
     if len(records) < 4:
         return None
@@ -99,7 +99,7 @@ def findings(result: Result) -> list[Finding]:
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
-        text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} takes less."
+        text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
     found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
     return [*found, *_textbook(result, single, _split(runs)), *_ideal(result)]
 
@@ -135,7 +135,7 @@ def _ideal(result: Result) -> list[Finding]:
         text += f": a micro-batch costs {units.seconds(max(0.0, fit.overhead))} of overhead, and split size"
         text += f" {fit.best_split:.1f} is best."
     else:
-        text += ", too much to tell the best split size by it."
+        text += ", too much to predict the best split size."
     return [Finding(text=text, priority=37)]
 
 

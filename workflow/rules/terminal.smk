@@ -1,0 +1,28 @@
+# What a run of the workflow prints: at the start its plan, at the end what it found and where the report is.
+TERMINAL = terminal.Terminal()
+logger.addFilter(TERMINAL)
+
+
+def planned_jobs():
+    """Every job of this run, with its log."""
+    for job in workflow.dag.needrun_jobs():
+        yield plan.PlannedJob(rule=job.rule.name, log=str(next(iter(job.log), "")))
+
+
+onstart:
+    plan.announce(
+        planned_jobs(),
+        list(SETTINGS.blocks),
+        scale=SETTINGS.scale,
+        folder=Path(HERE),
+    )
+
+
+onsuccess:
+    results = [path for path in MEASURED if Path(path).exists()]
+    shell("python -m scalecard summary --results {results:q}")
+
+
+onerror:
+    logs = [log for log in TERMINAL.failed.values() if log]
+    shell("python -m scalecard summary --failed {logs:q}")

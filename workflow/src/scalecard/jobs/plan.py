@@ -1,0 +1,109 @@
+"""The plan of one workflow run: printed before it begins, and kept to show its progress.
+
+The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and the
+closing summary (report/summary.py) reads when the run started and whether it writes a report.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from scalecard.records.atomic import write_atomically
+
+PLAN = Path(".snakemake/scalecard-plan.json")
+TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """A job of this run: its rule, and the path of its log (empty if it has none)."""
+
+    rule: str
+    log: str
+
+    def started_since(self, moment: float) -> bool:
+        """Whether its log was written after a moment, in seconds since the epoch."""
+        try:
+            return bool(self.log) and Path(self.log).stat().st_mtime >= moment
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """`started` is in seconds since the epoch; `experiments` names the rules that measure."""
+
+    started: float
+    jobs: list[PlannedJob]
+    experiments: list[str]
+
+    @property
+    def measuring(self) -> list[PlannedJob]:
+        """The jobs that measure."""
+        return [job for job in self.jobs if job.rule in self.experiments]
+
+
+def announce(jobs: Iterable[PlannedJob], experiments: Sequence[str], *, scale: str, folder: Path) -> None:
+    """Print what will be measured and how long it may take; save the plan.
+
+    The expectation is how long it took last time on this platform or, at the quick scale, on two CPU cores.
+    """
+    own = list(jobs)
+    planned = [name for name in experiments if name in {job.rule for job in own}]
+    plan = Plan(started=time.time(), jobs=own, experiments=planned)
+    write_atomically(PLAN, json.dumps(asdict(plan)))
+    if not planned:
+        return
+    print(f"\n{len(planned)} experiment{'s' * (len(planned) > 1)} to measure on {folder.name}, {scale} scale:")
+    typical, known = _typical_seconds(scale), []
+    for name in planned:
+        last = last_seconds(folder / f"{name}.json")
+        seconds, source = (last, "last time") if last else (typical.get(name), "on two CPU cores")
+        known += [seconds] if seconds else []
+        print(f"  {name:16} {f'{_minutes(seconds)} {source}' if seconds else 'not measured here before'}")
+    if len(known) == len(planned):
+        print(f"  {'in total':16} about {_minutes(sum(known))}")
+    print(flush=True)
+
+
+def last_seconds(result: Path) -> float | None:
+    """How long an experiment took, from its result file; None if it cannot be read."""
+    try:
+        data = json.loads(result.read_text())
+        span = datetime.fromisoformat(data["finished"]) - datetime.fromisoformat(data["started"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return span.total_seconds()
+
+
+def _typical_seconds(scale: str) -> dict[str, float]:
+    """How long experiments took at this scale where they were tried; empty if none was."""
+    seconds: dict[str, dict[str, float]] = yaml.safe_load(TYPICAL.read_text())
+    return seconds.get(scale, {})
+
+
+def read() -> Plan | None:
+    """The plan of the latest run, or None."""
+    try:
+        data = json.loads(PLAN.read_text())
+    except (OSError, ValueError):
+        return None
+    return Plan(**{**data, "jobs": [PlannedJob(**job) for job in data["jobs"]]})
+
+
+def place(experiment: str) -> str:
+    """The experiment's place among those to measure, such as '2 of 9'; empty if it was started by hand."""
+    plan = read()
+    if not plan or experiment not in plan.experiments:
+        return ""
+    others = [job for job in plan.measuring if job.rule != experiment and job.started_since(plan.started)]
+    return f"{len(others) + 1} of {len(plan.experiments)}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

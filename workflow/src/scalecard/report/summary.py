@@ -1,0 +1,50 @@
+"""The last lines on the terminal: how long it took, what was measured, what stands out, and where the report is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scalecard.records.record import Result
+from scalecard.report.comparison import compare
+from scalecard.report.render import leading
+from scalecard.report.section import Section
+
+NUM_FINDINGS = 3
+TAIL = 12  # lines of a failed job's log
+
+
+def success(results: Sequence[Result], report: Path | None, seconds: float) -> str:
+    """The closing summary of a successful run; `report` is None if none was written."""
+    counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
+    warnings = [text for _, text in compare.warnings("", results)]
+    findings = [finding.text for _, finding in leading([Section.of(r) for r in results], NUM_FINDINGS)]
+    return "\n".join(
+        [
+            "",
+            f"Done in {duration(seconds)}: {counted(len(results), 'experiment')},"
+            f" {counted(counts['ok'], 'case')} measured, {counts['skipped']} skipped, {counts['failed']} failed,"
+            f" {counted(len(warnings), 'warning')}.",
+            *(f"  Warning: {text}" for text in warnings),
+            *(f"  - {text}" for text in findings),
+            f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.",
+        ]
+    )
+
+
+def failure(logs: Sequence[Path], seconds: float) -> str:
+    """The closing summary of a failed run, with the end of each failed job's log."""
+    lines = ["", f"Failed after {duration(seconds)}. What was measured is kept; the next run continues from there."]
+    for log in logs:
+        tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
+        lines += [f"  {log.stem} failed. The end of {log}:", *(f"    {line}" for line in tail or ["(empty)"])]
+    return "\n".join(lines)
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 case' or '3 cases'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """'47 s' or '7 min 12 s'."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
