@@ -10,10 +10,10 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(
 PIP := $(VENV)/bin/python -m pip install --quiet
 
 .PHONY: all test test-fast check slurm generic kubernetes bench lock clean
-all: $(VENV)/runtime
-	$(RUN) snakemake --cores all
+all: $(VENV)/package
+	$(RUN) snakemake --cores all $(ARGS)
 
-# Each stamp holds a copy of the lock it was made from: a touched lock installs nothing, a changed one does.
+# Each stamp holds a copy of the file it was made from: a touched one installs nothing, a changed one does.
 .PHONY: force
 $(VENV)/runtime: force
 	@cmp -s docker/requirements.lock $@ || { \
@@ -21,10 +21,12 @@ $(VENV)/runtime: force
 	  { test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV); } && \
 	  echo "installing the locked dependencies into $(VENV) (several GB, a few minutes)" && \
 	  $(PIP) --require-hashes --requirement docker/requirements.lock && \
-	  $(PIP) --no-deps --no-build-isolation --editable . && \
 	  cp docker/requirements.lock $@; }
 
-$(VENV)/testing: $(VENV)/runtime force
+$(VENV)/package: $(VENV)/runtime force
+	@cmp -s pyproject.toml $@ || { $(PIP) --no-deps --no-build-isolation --editable . && cp pyproject.toml $@; }
+
+$(VENV)/testing: $(VENV)/package force
 	@cmp -s tests/requirements.lock $@ || { \
 	  $(PIP) --require-hashes --requirement tests/requirements.lock && \
 	  cp tests/requirements.lock $@; }
@@ -46,7 +48,7 @@ check: $(VENV)/testing
 	$(RUN) hadolint docker/Dockerfile profiles/kubernetes/Dockerfile
 
 # What `snakemake --workflow-profile PROFILE` also needs: the environment with the profile's plugin.
-slurm generic kubernetes: $(VENV)/runtime
+slurm generic kubernetes: $(VENV)/package
 	$(PIP) --require-hashes --requirement profiles/$@/requirements.lock
 
 # Ratios measured side by side in one run, against what the project promises.

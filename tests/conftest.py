@@ -1,25 +1,32 @@
-"""What the tests share: this machine, a fast measuring rule, result files, and a copy of the project to run in."""
+"""What the tests share: this machine, a fast measuring rule, result files, fake GPUs, and the command line.
 
+Plain functions that tests share are in the modules beside this file.
+"""
+
+import dataclasses
+import multiprocessing
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from scalecard import machine as machines
-from scalecard.measure import Rule
-from scalecard.schema import Record, Result
-
-ROOT = Path(__file__).parents[1]
-SITE = "test-nodes"  # the label of a cluster's nodes
+from blocks import SHORTEST, block
+from fake_nvml import Board, FakeNvml
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import Machine, probe
+from scalecard.jobs.containers import engines
+from scalecard.measuring.rule import Rule
+from scalecard.records import files
+from scalecard.records.record import Record, Result
 
 
 @pytest.fixture
-def machine() -> machines.Machine:
-    return machines.probe()
+def machine() -> Machine:
+    return probe()
 
 
 @pytest.fixture
@@ -37,13 +44,15 @@ def rule() -> Rule:
 
 
 @pytest.fixture
-def make_result(machine: machines.Machine) -> Callable[..., Result]:
+def make_result(machine: Machine) -> Callable[..., Result]:
+    """A result of this machine with these records; keyword arguments change its other fields."""
+
     def make(records: list[Record], **changes: Any) -> Result:
         facts: dict[str, Any] = {
             "experiment": "async_timing",
             "platform": "box",
             "spec": {},
-            "environment": machines.environment(machine),
+            "environment": environment(machine),
             "started": "2026-01-01T00:00:00.000+00:00",
             "finished": "2026-01-01T00:01:00.000+00:00",
             "warnings": [],
@@ -53,60 +62,131 @@ def make_result(machine: machines.Machine) -> Callable[..., Result]:
     return make
 
 
-@pytest.fixture(scope="session")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, shared by the tests of one session."""
-    return copy_project(tmp_path_factory.mktemp("project"))
+@pytest.fixture
+def save_result(tmp_path: Path, make_result: Callable[..., Result]) -> Callable[..., Path]:
+    """Write a result file of a platform under results/ in tmp_path; keyword arguments change its machine's facts."""
+
+    def save(platform: str, *records: Record, spec: dict[str, Any] | None = None, **facts: Any) -> Path:
+        result = make_result(list(records), platform=platform, spec=spec or {})
+        changed = {**result.environment, "machine": {**result.environment["machine"], **facts}}
+        if facts:
+            changed["fingerprint"] = platform
+        path = tmp_path / "results" / platform / f"{result.experiment}.json"
+        files.save(dataclasses.replace(result, environment=changed), path)
+        return path
+
+    return save
 
 
-def copy_project(folder: Path) -> Path:
-    """Copy the files that git knows, without results, to a folder outside any repository."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).exists() and not name.startswith("results/"):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    return folder
+@pytest.fixture
+def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
+    """Put a fake NVML with these boards in the place of the real one."""
+
+    def install(boards: list[Board], **options: Any) -> FakeNvml:
+        fake = FakeNvml(boards, **options)
+        monkeypatch.setattr("scalecard.hardware.nvml.pynvml", fake)
+        monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        return fake
+
+    return install
 
 
-def snakemake(folder: Path, *args: str, timeout: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`snakemake` in that folder; stdout and stderr together."""
-    return subprocess.run(
-        [sys.executable, "-m", "snakemake", *args],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-        env=os.environ | environment,
-    )
+class _Inline:
+    """An executor that works in this process, where the fake NVML is."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        pass
+
+    def __enter__(self) -> "_Inline":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work(*args))
+        return done
 
 
-def snakemake_in_background(folder: Path, log: Path, *args: str, **environment: str) -> "subprocess.Popen[bytes]":
-    """The same, without waiting, with its output in a file: the orphans of a killed one would keep a pipe open."""
-    command = [sys.executable, "-m", "snakemake", *args]
-    with log.open("wb") as out:
-        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=os.environ | environment)
+@pytest.fixture
+def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """Run an experiment in this process, on CPU workers in the place of the fake GPUs, and load what it saved."""
+    from scalecard.hardware.devices import CpuDevice
+    from scalecard.run import run
+
+    for name in ("SCALECARD_ROOT_PID", "SCALECARD_PREFIX"):
+        monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
+    monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
+    monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
+    monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
+    monkeypatch.setattr("scalecard.hardware.devices.refuse_unusable", lambda machine: None)
+
+    def run_and_load(name: str, *, strict: bool = False, **changes: Any) -> Result:
+        found = probe()
+        path = tmp_path / "results" / found.slug / f"{name}.json"
+        values = {"measure": SHORTEST, "devices": 2, **changes}
+        run(name, block(name, "quick", **values), found, found.slug, path, strict=strict)
+        return files.load(path)
+
+    return run_and_load
 
 
-def with_profile(profile: str, *args: str) -> tuple[str, ...]:
-    """Arguments for the smoke workflow through a profile. Files named *.yaml are further configuration."""
-    configs = [arg for arg in args if arg.endswith(".yaml")]
-    options = [arg for arg in args if not arg.endswith(".yaml")]
-    return (*options, "--workflow-profile", profile, "--configfile", "tests/smoke.yaml", *configs)
+@pytest.fixture
+def forked_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are forked from a server (rank_server.py) that has torch already, which takes a tenth of the time."""
+    from torch.distributed.launcher.api import LaunchConfig
+
+    def start_by_fork(**options: Any) -> LaunchConfig:
+        return LaunchConfig(**{**options, "start_method": "forkserver"})
+
+    monkeypatch.setattr("scalecard.distributed.rendezvous.LaunchConfig", start_by_fork)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server is started by the first such test
+    multiprocessing.set_forkserver_preload(["rank_server"])
 
 
-def set_up_site(folder: Path, profile: str, changes: dict[str, str]) -> None:
-    """Change a profile as a site does: each text, which must be there, for another one."""
-    path = folder / "profiles" / profile / "config.yaml"
-    text = path.read_text()
-    for old, new in {"my-cluster": SITE, "scale: full": "scale: quick", **changes}.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    path.write_text(text)
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The synthetic data set is small, and quick to make."""
+    from scalecard.training import datasets
+
+    monkeypatch.setattr(datasets, "synthetic", partial(datasets.synthetic, num_train=512, num_test=128))
+
+
+@pytest.fixture
+def fake_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Put a shell script in the place of a container engine; of the machine's own engines none is found."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/bin")
+    for engine, (_, *question) in engines.QUESTION.items():
+        monkeypatch.setitem(engines.QUESTION, engine, (str(folder / engine), *question))
+
+    def put(name: str, script: str) -> None:
+        path = folder / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+    return put
+
+
+class Done(NamedTuple):
+    """What a command left."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def scalecard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run a command of the command line in this process."""
+    from scalecard.__main__ import main
+
+    def call(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["scalecard", *map(str, arguments)])
+        capsys.readouterr()
+        return Done(main(), *capsys.readouterr())
+
+    return call

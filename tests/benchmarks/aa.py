@@ -23,12 +23,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scalecard import machine as machines
-from scalecard import measure, schema
-from scalecard.merge import merged
-from scalecard.schema import Record, Result
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import probe
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.variant import Variant
+from scalecard.records.files import save
+from scalecard.records.merge import merged
+from scalecard.records.record import Record, Result
 
-RULE = measure.Rule(
+RULE = Rule(
     warmup_seconds=0.1,
     block_seconds=0.02,
     min_rounds=24,
@@ -48,8 +52,8 @@ def work(units: int) -> None:
 
 
 def work_in_a_fresh_process(units: int) -> list[Record]:
-    timing = measure.rounds({"work": partial(work, units)}, devices=[], rule=RULE)["work"]
-    return [timing.record({"work": "hashing"})]
+    variant = Variant(name="hashing", case={"work": "hashing"}, work=partial(work, units))
+    return [timing.record() for timing in time_rounds([variant], devices=[], rule=RULE)]
 
 
 def be_busy() -> None:
@@ -67,7 +71,7 @@ def platform(folder: Path, units: int, num_processes: int) -> Path:
     """Measured as the workflow measures: process after process, everything of one platform before the next."""
     runs = []
     context = multiprocessing.get_context("forkserver")  # fresh processes, without importing everything each time
-    context.set_forkserver_preload(["scalecard.measure"])
+    context.set_forkserver_preload(["scalecard.measuring.rounds"])
     for _ in range(num_processes):
         with ProcessPoolExecutor(1, context) as fresh:
             runs.append(fresh.submit(work_in_a_fresh_process, units).result())
@@ -76,13 +80,13 @@ def platform(folder: Path, units: int, num_processes: int) -> Path:
         experiment="async_timing",
         platform=folder.name,
         spec={},
-        environment=machines.environment(machines.probe()),
+        environment=environment(probe()),
         started=now,
         finished=now,
         warnings=[],
         records=merged(runs),
     )
-    schema.save(result, folder / "async_timing.json")
+    save(result, folder / "async_timing.json")
     return folder
 
 

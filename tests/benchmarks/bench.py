@@ -6,6 +6,7 @@ Reproduce   make bench          (about 3 minutes besides the workflow's own run;
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,18 +18,23 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from scalecard import data, measure, schema
-from scalecard.devices import open_devices
-from scalecard.machine import probe
-from scalecard.models import lenet_parameters
-from scalecard.parallel.data import ScratchDataParallel
+from scalecard.hardware.devices import open_devices
+from scalecard.hardware.machine import probe
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.variant import Variant
+from scalecard.records.files import is_result_file, load
+from scalecard.records.record import Result
+from scalecard.training import datasets
+from scalecard.training.data_parallel import ScratchDataParallel
+from scalecard.training.models import lenet_parameters
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import ToTensor
 
 ROOT = Path(__file__).parents[2]
 BATCH, LR = 256, 0.2
-RULE = measure.Rule(
+RULE = Rule(
     warmup_seconds=0.5,
     block_seconds=0.02,
     min_rounds=6,
@@ -43,7 +49,7 @@ RULE = measure.Rule(
 class Textbook(Dataset[tuple[torch.Tensor, int]]):
     """One image at a time through PIL and ToTensor, as torchvision's Fashion-MNIST gives them."""
 
-    def __init__(self, split: data.Split) -> None:
+    def __init__(self, split: datasets.Split) -> None:
         self.images, self.labels, self.transform = split.images[:, 0].numpy(), split.labels.tolist(), ToTensor()
 
     def __len__(self) -> int:
@@ -55,12 +61,12 @@ class Textbook(Dataset[tuple[torch.Tensor, int]]):
 
 def faster(ours: Callable[[], object], theirs: Callable[[], object]) -> float:
     """How many times as fast ours is: the median ratio over interleaved rounds."""
-    timings = measure.rounds({"theirs": theirs, "ours": ours}, devices=[], rule=RULE)
-    pairs = zip(timings["theirs"].completion, timings["ours"].completion, strict=True)
-    return sorted(theirs / ours for theirs, ours in pairs)[len(timings["ours"].completion) // 2]
+    variants = [Variant(name=name, case={}, work=work) for name, work in (("theirs", theirs), ("ours", ours))]
+    samples = [timing.completion for timing in time_rounds(variants, devices=[], rule=RULE)]
+    return statistics.median_high(theirs / ours for theirs, ours in zip(*samples, strict=True))
 
 
-def input_path(split: data.Split) -> float:
+def input_path(split: datasets.Split) -> float:
     loader = DataLoader(Textbook(split), BATCH, shuffle=True)
     order = torch.Generator().manual_seed(0)
     return faster(lambda: [x.sum() for x, _ in split.batches(BATCH, order)], lambda: [x.sum() for x, _ in loader])
@@ -75,7 +81,7 @@ def textbook_lenet(images: torch.Tensor, parameters: list[torch.Tensor]) -> torc
     return h3.mm(w4) + b4
 
 
-def lenet_epoch(split: data.Split) -> float:
+def lenet_epoch(split: datasets.Split) -> float:
     """All the devices, which share the cores that the textbook's loop has alone."""
     loader = DataLoader(Textbook(split), BATCH, shuffle=True)
     order = torch.Generator().manual_seed(0)
@@ -103,7 +109,7 @@ def lenet_epoch(split: data.Split) -> float:
 
 
 def overhead_of_measuring() -> float:
-    """Wall time of rounds() over that of a bare loop of as many calls, alternating; the smallest of five."""
+    """Wall time of time_rounds() over that of a bare loop of as many calls, alternating; the smallest of five."""
     x = torch.rand(256, 256)
     rule = replace(RULE, warmup_seconds=0, min_rounds=40, max_rounds=40, min_seconds=9, max_seconds=99)
     calls = 0
@@ -117,7 +123,7 @@ def overhead_of_measuring() -> float:
     ratios = []
     for _ in range(5):
         calls, start = 0, time.perf_counter()
-        measure.rounds({"work": work}, devices=[], rule=rule)
+        time_rounds([Variant(name="work", case={}, work=work)], devices=[], rule=rule)
         measured, count = time.perf_counter() - start, calls
         start = time.perf_counter()
         for _ in range(count):
@@ -135,16 +141,12 @@ def dag_over_experiments(scale: str) -> float:
         command = [sys.executable, "-m", "snakemake", "--cores", "all", *extra]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ)
         wall = time.perf_counter() - start
-        own = sum(
-            _seconds(schema.load(p))
-            for p in Path(folder, "results").glob("*/*.json")
-            if p.name not in schema.NO_RESULTS
-        )
+        own = sum(_seconds(load(path)) for path in Path(folder, "results").glob("*/*.json") if is_result_file(path))
     print(f"  the workflow took {wall:.0f} s, its experiments {own:.0f} s")
     return wall / own
 
 
-def _seconds(result: schema.Result) -> float:
+def _seconds(result: Result) -> float:
     return (datetime.fromisoformat(result.finished) - datetime.fromisoformat(result.started)).total_seconds()
 
 
@@ -153,7 +155,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dag", choices=["default", "smoke", "none"], default="default")
     scale = parser.parse_args().dag
-    split = data.synthetic().train.first(10_000)
+    split = datasets.synthetic().train.first(10_000)
     rows = [
         ("input path against DataLoader with PIL and ToTensor", input_path(split), ">=", 10.0),
         ("LeNet epoch against the textbook's loop", lenet_epoch(split), ">=", 3.0),

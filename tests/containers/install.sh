@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Podman and Apptainer for tests/test_containers.py on Debian 12, as root. Does nothing where they are.
+# Installs Podman and Apptainer for the tests in this folder on Debian 12, as root. Does nothing where they are.
 set -euo pipefail
 
 if ! command -v podman >/dev/null || ! command -v mmdebstrap >/dev/null || ! command -v patchelf >/dev/null; then
@@ -9,7 +9,7 @@ if ! command -v podman >/dev/null || ! command -v mmdebstrap >/dev/null || ! com
 fi
 command -v apptainer >/dev/null && exit 0
 
-# Debian 12 has no Apptainer, and that of Debian unstable wants a newer libc: both are unpacked beside the system's own.
+# Debian 12 has no Apptainer, and Debian unstable's needs a newer libc: both are unpacked beside the system's own.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{state/lists/partial,cache/archives/partial,debs,root}

@@ -24,5 +24,5 @@ onsuccess:
 
 
 onerror:
-    logs = [log for log in TERMINAL.failed.values() if log]
+    logs = TERMINAL.failed
     shell("python -m scalecard summary --failed {logs:q}")

@@ -151,15 +151,13 @@ def _report(args: argparse.Namespace) -> None:
 
 def _summary(args: argparse.Namespace) -> None:
     from scalecard.jobs import plan
-    from scalecard.records.files import load
     from scalecard.report import summary
 
-    start = plan.read()
-    seconds = time.time() - start.started if start else 0.0
+    run = plan.take()
+    seconds = time.time() - run.started if run else 0.0
     if args.failed is None:
-        written = any(job.rule == "report" for job in start.jobs) if start else args.report.exists()
-        report = args.report if written else None
-        print(summary.success([load(path) for path in args.results], report, seconds))
+        written = any(job.rule == "report" for job in run.jobs) if run else args.report.exists()
+        print(summary.success(summary.readable(args.results), args.report if written else None, seconds))
     else:
         print(summary.failure(args.failed, seconds))
 

@@ -74,24 +74,23 @@ def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
         _reduce(all_reduce, devices, values)
         checks = [same_values("[1, 1] + [2, 2] = [3, 3]", value, torch.tensor([3.0, 3.0])) for value in values]
         case: Case = {"algorithm": name, "devices": 2, "bytes": 8, "textbook": True}
-        yield from _time([_variant(name, all_reduce, devices, 8, case, checks)], spec, devices)
+        work = partial(all_reduce, devices, _zeros(8, devices))
+        yield from _time([Variant(name=name, case=case, work=work, checks=checks)], spec, devices)
 
 
 def _from_scratch(spec: Spec, devices: Sequence[Device], size: int) -> Iterator[Record]:
-    variants = []
+    variants, buckets = [], _zeros(size, devices)
     for name, all_reduce in ALGORITHMS.items():
         checks = _checks(all_reduce, devices, size, spec.seed)
         case: Case = {"algorithm": name, "devices": len(devices), "bytes": size}
-        variants.append(_variant(name, all_reduce, devices, size, case, checks))
+        work = partial(all_reduce, devices, buckets)
+        variants.append(Variant(name=name, case=case, work=work, checks=checks))
     yield from _time(variants, spec, devices)
 
 
-def _variant(
-    name: str, all_reduce: AllReduce, devices: Sequence[Device], size: int, case: Case, checks: Sequence[Check]
-) -> Variant:
-    """One algorithm on zeros, which stay finite however often they are added."""
-    buckets = [[torch.zeros(size // 4, device=d.torch)] for d in devices]
-    return Variant(name=name, case=case, work=partial(all_reduce, devices, buckets), checks=checks)
+def _zeros(size: int, devices: Sequence[Device]) -> list[list[Tensor]]:
+    """One bucket of `size` bytes per device; zeros stay finite however often they are added."""
+    return [[torch.zeros(size // 4, device=device.torch)] for device in devices]
 
 
 def _time(variants: Sequence[Variant], spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:

@@ -21,7 +21,7 @@ from scalecard.hardware.devices import Device, device_counts, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.proof import proven
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, Dtype, Positive, Sweep
+from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
 from scalecard.measuring.variant import Variant
 from scalecard.records.record import Case, Check, Record
 
@@ -32,7 +32,7 @@ TOLERANCE = {"float32": 1e-5, "tf32": 5e-3, "bfloat16": 2e-2}  # relative to flo
 class Spec(Common):
     size: Positive
     products: Positive
-    dtypes: Annotated[tuple[Dtype, ...], Len(min_length=1)]
+    dtypes: Annotated[tuple[Dtype, ...], Len(min_length=1), EachOnce]
     sizes: Sweep
 
 

@@ -24,7 +24,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, Positive, Sweep
+from scalecard.measuring.spec import Common, EachOnce, Positive, Sweep
 from scalecard.measuring.variant import Variant, Work
 from scalecard.records.record import Case, Record
 
@@ -36,8 +36,8 @@ class Spec(Common):
     size: Positive
     products: Positive
     bytes: Sweep
-    memory: Annotated[tuple[Literal["pageable", "pinned"], ...], Len(min_length=1)]
-    calls: Annotated[tuple[Literal["blocking", "non_blocking"], ...], Len(min_length=1)]
+    memory: Annotated[tuple[Literal["pageable", "pinned"], ...], Len(min_length=1), EachOnce]
+    calls: Annotated[tuple[Literal["blocking", "non_blocking"], ...], Len(min_length=1), EachOnce]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -28,7 +28,7 @@ from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_parameters
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, Positive, Rate, Sweep
+from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.variant import Variant, Work
 from scalecard.records.record import Case, Check, Record
 from scalecard.training import datasets
@@ -42,12 +42,12 @@ Model = Literal["lenet", "resnet18"]
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
     nodes: Positive
-    models: Annotated[tuple[Model, ...], Len(min_length=1)]
+    models: Annotated[tuple[Model, ...], Len(min_length=1), EachOnce]
     batch_size: Positive
-    buckets_mib: Annotated[tuple[Positive | None, ...], Len(min_length=1)]
-    hooks: tuple[Literal["fp16", "bf16"], ...]
+    buckets_mib: Annotated[tuple[Positive | None, ...], Len(min_length=1), EachOnce]
+    hooks: Annotated[tuple[Literal["fp16", "bf16"], ...], EachOnce]
     accumulation: Sweep
-    accuracy_models: tuple[Model, ...]
+    accuracy_models: Annotated[tuple[Model, ...], EachOnce]
     accuracy_batch_size: Positive
     lr: Rate
     epochs: Positive

@@ -167,7 +167,7 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
 
 def refuse_unusable(machine: Machine) -> None:
     """ValueError if PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or a slice."""
-    for index, name in enumerate(machine.gpus):
+    for index, name in enumerate(machine.gpus[: machine.num_devices]):
         try:
             torch.ones(1, device=f"cuda:{index}").add_(1).item()
         except (RuntimeError, AssertionError) as error:

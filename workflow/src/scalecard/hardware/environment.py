@@ -18,6 +18,7 @@ from scalecard.hardware.machine import ROOT, Machine
 from scalecard.hardware.missing import Missing
 
 GIT_TIMEOUT = 10  # seconds
+ENGLISH = {"LC_ALL": "C"}
 PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision",),
@@ -39,8 +40,8 @@ def environment(machine: Machine) -> dict[str, Any]:
         "emulated": machine.emulated,
         "host": host.hashed_name(),
         "machine": asdict(machine),
-        "gpus": nvml.details(missing)[:used],
-        "topology": [row[:used] for row in nvml.topology(missing)[:used]],
+        "gpus": nvml.details(missing, used),
+        "topology": nvml.topology(missing, used),
         **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
@@ -56,13 +57,16 @@ def environment(machine: Machine) -> dict[str, Any]:
 def git(*args: str, folder: Path = ROOT) -> str:
     """What git prints in a folder, without the trailing newline; OSError says why there is no answer."""
     try:
-        done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=GIT_TIMEOUT)
+        done = subprocess.run(
+            ["git", *args], cwd=folder, capture_output=True, text=True, timeout=GIT_TIMEOUT, env=os.environ | ENGLISH
+        )
     except FileNotFoundError as error:
         raise OSError("git is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise OSError("git did not answer") from error
-    if done.returncode:  # what git says here may name paths, and reports get published
-        raise OSError("not a git repository")
+    if done.returncode:  # what git says may name paths, and reports get published
+        known = "not a git repository" in done.stderr
+        raise OSError("not a git repository" if known else f"git {args[0]} failed with status {done.returncode}")
     return done.stdout.strip()
 
 
@@ -99,7 +103,7 @@ def _engine() -> str:
 
 
 def _commit(missing: Missing) -> dict[str, str | bool | None]:
-    """What git says here or, in a container without git, what it told the launcher on the host."""
+    """What git says here or, in a container without git, what the launcher read from it on the host."""
     if os.environ.get("SCALECARD_COMMIT"):
         return {"commit": os.environ["SCALECARD_COMMIT"], "dirty": os.environ.get("SCALECARD_DIRTY") == "1"}
     return {

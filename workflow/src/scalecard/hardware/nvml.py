@@ -100,11 +100,12 @@ def driver_version() -> str | None:
         return str(Missing().ask("driver", pynvml.nvmlSystemGetDriverVersion)) if gpus else None
 
 
-def details(missing: Missing) -> list[dict[str, Any]]:
-    """One mapping per visible GPU: memory in bytes, PCIe generation and width (now and maximum), watts, MHz, ECC."""
+def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:
+    """One mapping per visible GPU, or per one of the first `used`: bytes, PCIe link, NVLinks, watts, MHz, ECC."""
     with session(missing) as gpus:
         return [
-            _detail(gpu, lambda key, *args, i=i: missing.ask(f"gpus.{i}.{key}", *args)) for i, gpu in enumerate(gpus)
+            _detail(gpu, lambda key, *args, i=i: missing.ask(f"gpus.{i}.{key}", *args))
+            for i, gpu in enumerate(gpus[:used])
         ]
 
 
@@ -151,10 +152,11 @@ def _active_links(handle: Any) -> int:
     return active
 
 
-def topology(missing: Missing) -> list[list[int | None]]:
-    """NVML's common ancestor level for each pair of GPUs (0 same board ... 50 across sockets)."""
+def topology(missing: Missing, used: int | None = None) -> list[list[int | None]]:
+    """NVML's common ancestor level for each pair of these GPUs (0 same board ... 50 across sockets)."""
     ancestor = pynvml.nvmlDeviceGetTopologyCommonAncestor
-    with session() as gpus:
+    with session() as visible:
+        gpus = visible[:used]
         return [[missing.ask("topology", ancestor, a.handle, b.handle) if a != b else None for b in gpus] for a in gpus]
 
 

@@ -88,12 +88,19 @@ def _typical_seconds(scale: str) -> dict[str, float]:
 
 
 def read() -> Plan | None:
-    """The plan of the latest run, or None."""
+    """The plan of the present run; None if there is none that can be read."""
     try:
         data = json.loads(PLAN.read_text())
-    except (OSError, ValueError):
+        return Plan(**{**data, "jobs": [PlannedJob(**job) for job in data["jobs"]]})
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Plan(**{**data, "jobs": [PlannedJob(**job) for job in data["jobs"]]})
+
+
+def take() -> Plan | None:
+    """The plan of the run that ends, which is removed: what is started by hand later has no place in it."""
+    plan = read()
+    PLAN.unlink(missing_ok=True)
+    return plan
 
 
 def place(experiment: str) -> str:

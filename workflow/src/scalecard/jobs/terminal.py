@@ -12,16 +12,16 @@ REPEATED = re.compile(
 
 
 class Terminal(logging.Filter):
-    """A filter for Snakemake's logger. `failed` maps the rules that failed to their logs."""
+    """A filter for Snakemake's logger. `failed` lists the logs of the jobs that failed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.failed: dict[str, str] = {}
+        self.failed: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Drop messages that repeat others, and a failed job's dozens of inputs, which hide its log."""
         if getattr(record, "event", None) == LogEvent.JOB_ERROR:
             facts = record.__dict__
             facts["input"] = []
-            self.failed[facts["rule_name"]] = next(iter(facts["log"] or []), "")
+            self.failed += facts["log"] or []
         return not REPEATED.fullmatch(str(record.msg))

@@ -14,10 +14,19 @@ from annotated_types import Len
 
 from scalecard.measuring.rule import Rule
 
+
+def _each_once(values: tuple[object, ...]) -> tuple[object, ...]:
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{json.dumps(value)} occurs twice; give each value once")
+    return values
+
+
+EachOnce = pydantic.AfterValidator(_each_once)
 Positive = Annotated[int, pydantic.Field(gt=0)]
 Rate = Annotated[float, pydantic.Field(gt=0)]
-Sweep = Annotated[tuple[Positive, ...], Len(min_length=1)]
-Rates = Annotated[tuple[Rate, ...], Len(min_length=1)]
+Sweep = Annotated[tuple[Positive, ...], Len(min_length=1), EachOnce]
+Rates = Annotated[tuple[Rate, ...], Len(min_length=1), EachOnce]
 Dtype = Literal["float32", "tf32", "bfloat16"]
 
 

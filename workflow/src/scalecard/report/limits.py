@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from scalecard.records.record import Record, Result
 from scalecard.report import reference
 
+# One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
+PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -114,7 +117,7 @@ def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
         gen, width = _most([gpu.pcie_gen for gpu in seen]), _most([gpu.pcie_width for gpu in seen])
         if gen and width:
             advice = _advice(gpu, gen, width)
-            found.append(Limit(reference.pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
+            found.append(Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
     return min(found, key=lambda limit: limit.rate, default=None)
 
 
@@ -128,3 +131,8 @@ def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:
     if gen < (gpu["pcie_gen_max"] or 0):
         return f"the card can do PCIe {gpu['pcie_gen_max']} but runs at {gen}: check the slot, the riser and the BIOS"
     return ""
+
+
+def pcie_gbs(generation: int, lanes: int) -> float:
+    """One-way line rate in GB/s of a PCIe link."""
+    return PCIE_LANE_GBS[generation] * lanes

@@ -8,8 +8,6 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parents[3] / "reference"
-# One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
-PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +82,3 @@ def gpu_spec(name: str) -> GpuSpec | None:
                 source=facts["source"],
             )
     return None
-
-
-def pcie_gbs(generation: int, lanes: int) -> float:
-    """One-way line rate in GB/s of a PCIe link."""
-    return PCIE_LANE_GBS[generation] * lanes

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from scalecard.records.files import InvalidResult, load
 from scalecard.records.record import Result
 from scalecard.report.comparison import compare
 from scalecard.report.render import leading
@@ -17,17 +18,28 @@ def success(results: Sequence[Result], report: Path | None, seconds: float) -> s
     counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
     warnings = [text for _, text in compare.warnings("", results)]
     findings = [finding.text for _, finding in leading([Section.of(r) for r in results], NUM_FINDINGS)]
-    return "\n".join(
-        [
-            "",
-            f"Done in {duration(seconds)}: {counted(len(results), 'experiment')},"
+    lines = [f"\nDone in {duration(seconds)}."]
+    if results:
+        lines.append(
+            f"Now on {results[0].platform}: {counted(len(results), 'experiment')},"
             f" {counted(counts['ok'], 'case')} measured, {counts['skipped']} skipped, {counts['failed']} failed,"
-            f" {counted(len(warnings), 'warning')}.",
-            *(f"  Warning: {text}" for text in warnings),
-            *(f"  - {text}" for text in findings),
-            f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.",
-        ]
-    )
+            f" {counted(len(warnings), 'warning')}."
+        )
+    lines += [f"  Warning: {text}" for text in warnings]
+    lines += [f"  - {text}" for text in findings]
+    lines.append(f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.")
+    return "\n".join(lines)
+
+
+def readable(paths: Sequence[Path]) -> list[Result]:
+    """The results that can be read: a summary is not the place to fail for one that cannot."""
+    results = []
+    for path in paths:
+        try:
+            results.append(load(path))
+        except InvalidResult as error:
+            print(f"  left out: {error}")
+    return results
 
 
 def failure(logs: Sequence[Path], seconds: float) -> str:

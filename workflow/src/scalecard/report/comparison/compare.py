@@ -4,6 +4,7 @@ B is compared with A: 'slower' means that the whole interval of B / A lies above
 of two uncertainties, within a process and between fresh processes.
 """
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Row:
     verdict: str
     reason: str = ""
 
-    @property
+    @functools.cached_property
     def doubts(self) -> list[str]:
         """What makes the interval of either side too narrow."""
         sides = (("A", self.old), ("B", self.new))

@@ -26,8 +26,8 @@ def plot(results: Sequence[Result]) -> Figure:
     charts.bars(steps, y="step", axes=left)
     left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
     matrix = words.frame(results, "time", "direction", "memory", "call", "bytes", part="matrix")
-    telling = {d for result in results for d in _telling(result.select("time", part="matrix"))}
-    matrix = matrix[matrix["direction"].isin(telling)]
+    shown = {d for result in results for d in _worth_showing(result.select("time", part="matrix"))}
+    matrix = matrix[matrix["direction"].isin(shown)]
     passes = 1 + matrix["direction"].str.startswith("within")  # within a device every byte is read and written
     matrix["value"] = passes * matrix["bytes"] / matrix["value"] / 1e9
     matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
@@ -74,7 +74,7 @@ def _bytes(record: Record) -> float:
     return float(record.case["bytes"] or 0)
 
 
-def _telling(records: Sequence[Record]) -> dict[str, str]:
+def _worth_showing(records: Sequence[Record]) -> dict[str, str]:
     """The directions to show, with remarks; of many GPU pairs, only the fastest and the slowest at the largest size."""
     rates = {}
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
@@ -93,7 +93,7 @@ def _telling(records: Sequence[Record]) -> dict[str, str]:
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     records = result.select("time", part="matrix")
-    for direction, remark in _telling(records).items():
+    for direction, remark in _worth_showing(records).items():
         best = max((r for r in records if r.case["direction"] == direction), key=limits.copy_rate)
         limit, reached = limits.of_copy(result, best), limits.copy_rate(best)
         share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""

@@ -78,8 +78,8 @@ def _accuracy(result: Result) -> list[Finding]:
         f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
         f" {len(small.samples[0])} epochs"
     )
-    told = abs(after - before) > error
-    text += ": the devices do not cause that part of the textbook's difference." if told else ": no clear difference."
+    clear = abs(after - before) > error
+    text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
     return [Finding(text=text, priority=42)]
 
 

@@ -1,0 +1,61 @@
+"""Records and telemetry with plausible values; keyword arguments change what a test is about."""
+
+import random
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from scalecard.records.merge import merged
+from scalecard.records.record import Record
+from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
+
+
+def gpu_state(**changes: Any) -> GpuState:
+    """A GPU under load that nothing disturbs."""
+    facts: dict[str, Any] = {
+        "sm_clock_mhz": Spread(low=1200, median=1900, high=1980),
+        "temperature_c": Spread(low=41, median=55, high=61),
+        "power_w": Spread(low=90.5, median=350.0, high=412.25),
+        "others_memory_bytes": 0,
+        "pcie_gen": 5,
+        "pcie_width": 16,
+        "reasons": {},
+    }
+    return GpuState(**{**facts, **changes})
+
+
+def hardware_state(*gpus: GpuState, **changes: Any) -> HardwareState:
+    """These GPUs, and a CPU that nothing disturbs."""
+    facts: dict[str, Any] = {
+        "seconds": 2.5,
+        "readings": 12,
+        "sampler_cost": 0.002,
+        "load_average": 1.5,
+        "cpu_mhz": Spread(low=2000, median=2400, high=3100),
+        "cpu_busy": 0.4,
+        "steal": 0.0,
+        "missing": {},
+    }
+    return HardwareState(**{**facts, **changes}, gpus=list(gpus))
+
+
+def timed(*processes: Sequence[float], rounds_id: str = "rounds", metric: str = "time", **case: Any) -> Record:
+    """Samples of one or more processes, in seconds; variants that share a `rounds_id` can be paired."""
+    return Record(
+        case=case,
+        metric=metric,
+        unit="s",
+        samples=[list(samples) for samples in processes],
+        telemetry=[Telemetry(rounds_id=f"{rounds_id} {number}") for number, _ in enumerate(processes)],
+    )
+
+
+def repeated(seconds: float, *, processes: int = 3, spread: float = 0.002, **case: Any) -> Record:
+    """Processes of 30 samples about a time, each in rounds of its own: `spread` between them, 0.002 within."""
+    draw = random.Random(str([seconds, processes, spread, case]))
+    own, runs = case or {"mode": "single"}, []
+    for _ in range(processes):
+        middle = seconds * draw.gauss(1, spread)
+        samples = [middle * draw.gauss(1, 0.002) for _ in range(30)]
+        runs.append([timed(samples, rounds_id=uuid.uuid4().hex, **own)])
+    return merged(runs)[0]

@@ -1,0 +1,242 @@
+"""The smoke workflow submitted to a real Slurm through profiles/slurm: two nodes here, whose GPUs are device files."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from projects import (
+    ROOT,
+    SITE,
+    completed,
+    copy_project,
+    made_at,
+    made_since,
+    planned,
+    results_of,
+    set_up_site,
+    snakemake,
+    snakemake_in_background,
+    with_profile,
+)
+from scalecard import experiments
+from scalecard.hardware.machine import probe
+from scalecard.jobs.slurm_leftovers import marked_jobs
+
+SCRIPTS = ROOT / "tests" / "cluster" / "slurm"
+CHANGES = {  # two nodes, and shorter pauses for a test
+    "nodes: 1 ": "nodes: 2 ",
+    '"gpu:8"': '"gpu:h100:2"',
+    "mem_mb: 64000": "mem_mb: 3500",
+    "jobs: 20": "slurm-init-seconds-before-status-checks: 2\nseconds-between-status-checks: 2\njobs: 20",
+}
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not (shutil.which("slurmctld") and shutil.which("munged") and os.getuid() == 0),
+        reason="needs Slurm, munge and root: tests/cluster/slurm/install.sh installs them on Debian 12",
+    ),
+    pytest.mark.timeout(1800),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("slurm")
+    subprocess.run([SCRIPTS / "start.sh", folder], check=True)
+    yield folder
+    subprocess.run([SCRIPTS / "stop.sh", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def submitted(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project after the smoke workflow was submitted with a site's profile. Tests only read it."""
+    folder = copy_project(tmp_path_factory.mktemp("submitted"))
+    set_up_site(folder, "slurm", CHANGES)
+    completed(folder, *with_profile("slurm"))
+    return folder
+
+
+@pytest.fixture
+def own_copy(submitted: Path, tmp_path: Path) -> Path:
+    """A copy for a test that changes something."""
+    return Path(shutil.copytree(submitted, tmp_path / "project", symlinks=True))
+
+
+def submit_in_background(folder: Path, *args: str, **environment: str) -> "subprocess.Popen[bytes]":
+    """With its output in run.log."""
+    return snakemake_in_background(folder, folder / "run.log", *with_profile("slurm", *args), **environment)
+
+
+def measure_again(name: str) -> tuple[str, ...]:
+    """Arguments that measure one experiment, or ask what the nodes are, and do nothing else."""
+    return f"results/{SITE}/{name}.json", "--forcerun", name
+
+
+def log_of(folder: Path, name: str) -> Path:
+    return folder / "results" / "logs" / SITE / f"{name}.log"
+
+
+def ended_jobs(cluster: Path) -> list[dict[str, str]]:
+    """Slurm's facts about each job that has ended, the first one first."""
+    path = cluster / "log" / "jobcomp.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+
+
+def test_every_experiment_was_measured_by_a_job_and_reported_here(submitted: Path) -> None:
+    results = results_of(submitted, SITE)
+    assert sorted(results) == experiments.names()
+    for name, result in results.items():
+        assert result.count("ok"), name
+        assert result.platform == SITE
+    machines = [result.environment["machine"] for result in results.values()]
+    assert {machine["cores"] for machine in machines} == {len(os.sched_getaffinity(0))}, "whole nodes"
+    assert SITE in (submitted / "results" / "report.html").read_text()
+    assert planned(submitted, *with_profile("slurm")) == set()
+
+
+def test_jobs_on_one_node_never_overlap_and_those_on_two_do(cluster: Path, submitted: Path) -> None:
+    spans = defaultdict(list)
+    for facts in ended_jobs(cluster):
+        start, end = (datetime.fromisoformat(facts[key]) for key in ("StartTime", "EndTime"))
+        for node in ("n1", "n2") if facts["NodeList"] == "n[1-2]" else (facts["NodeList"],):
+            spans[node].append((start, end))
+    assert set(spans) == {"n1", "n2"}
+    for node in spans.values():
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(node)))
+    both = [(a, b) for a in spans["n1"] for b in spans["n2"] if a != b and a[0] < b[1] and b[0] < a[1]]
+    assert both, "two nodes measure at the same time"
+
+
+def test_the_results_of_one_node_do_not_overlap_either(submitted: Path) -> None:
+    """More than two at a time never: there are two nodes. One over both nodes has them for itself."""
+    results = results_of(submitted, SITE).values()
+    spans = [(r.started, r.finished, 2 if r.spec.get("nodes", 1) > 1 else 1) for r in results]
+    for moment, _, _ in spans:
+        assert sum(nodes for start, end, nodes in spans if start <= moment < end) <= 2
+
+
+@pytest.mark.parametrize("name", ["allreduce", "ddp", "hybrid"])
+def test_one_job_spans_two_nodes(submitted: Path, name: str) -> None:
+    records = [r for r in results_of(submitted, SITE)[name].records if r.case.get("nodes") == 2]
+    timed = [r for r in records if r.unit == "s"]
+    assert timed
+    assert {r.status for r in records} == {"ok"}
+    assert any(r.checks for r in timed), "proven between nodes, too"
+
+
+def test_nodes_that_are_asked_again_and_the_same_are_not_measured_again(own_copy: Path) -> None:
+    before = made_at(own_copy)
+    completed(own_copy, *with_profile("slurm", *measure_again("machine")))
+    assert made_since(own_copy, before) == {f"{SITE}/machine.json"}
+    assert planned(own_copy, *with_profile("slurm")) == set()
+
+
+def test_another_kind_of_node_under_the_label_is_refused_with_its_facts(own_copy: Path) -> None:
+    path = own_copy / "results" / SITE / "machine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"cpu": "another CPU"}, indent=1) + "\n")
+    before = made_at(own_copy)
+    for name in ("copy_cost", "machine"):
+        assert snakemake(own_copy, *with_profile("slurm", *measure_again(name))).returncode != 0
+        for fact in ("another CPU", probe().cpu):
+            assert fact in log_of(own_copy, name).read_text(), name
+    assert made_since(own_copy, before) == set()
+
+
+def of_the_second_node() -> list[psutil.Process]:
+    """Our Python processes there, the launcher's and srun's not among them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if "python" in process.name() and process.environ().get("SCALECARD_NODE") == "1":
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def is_spawned(process: psutil.Process | None) -> bool:
+    return process is not None and any("spawn_main" in part for part in process.cmdline())
+
+
+def wait_for_a_rank() -> psutil.Process:
+    """On the second node: spawned by the process that measures, which is spawned itself."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for process in of_the_second_node():
+            try:
+                if is_spawned(process) and is_spawned(process.parent()):
+                    return process
+            except psutil.Error:
+                continue
+        time.sleep(0.1)
+    raise TimeoutError("no rank on the second node")
+
+
+def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(own_copy: Path) -> None:
+    running = submit_in_background(own_copy, *measure_again("allreduce"))
+    wait_for_a_rank().kill()
+    assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
+    failed = [r for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
+    assert len(failed) == 1
+    assert failed[0].case == {"algorithm": "torch.distributed", "devices": 2, "nodes": 2}
+    assert re.search(r"of 2 ranks on 2 nodes, rank [01] was killed by signal 9", failed[0].note)
+
+
+def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> None:
+    running = submit_in_background(own_copy, *measure_again("allreduce"), SCALECARD_TIMEOUT="15")
+    wait_for_a_rank()
+    for process in of_the_second_node():
+        process.kill()
+    started = time.monotonic()
+    assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
+    assert time.monotonic() - started < 150
+    notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
+    assert len(notes) == 2
+    assert "of 2 ranks on 2 nodes, rank" in notes[0]
+    assert "was lost with node 1" in notes[0] or "node 1 never arrived" in notes[0]
+    assert "node 1 never arrived (waited 32.5 s)" in notes[1]
+
+
+def test_a_job_over_its_time_limit_fails_and_the_next_run_measures_it(cluster: Path, own_copy: Path) -> None:
+    target = own_copy / "results" / SITE / "async_timing.json"
+    target.unlink()
+    slow = {"measure": {"quick": {"min_rounds": 500, "max_rounds": 500, "max_seconds": 500, "warmup_seconds": 90}}}
+    (own_copy / "slow.yaml").write_text(json.dumps(slow))
+    before, name = len(ended_jobs(cluster)), str(target.relative_to(own_copy))
+    limited = with_profile("slurm", name, "--set-resources", "async_timing:runtime=1", "slow.yaml")
+    assert snakemake(own_copy, *limited).returncode != 0
+    assert [job["JobState"] for job in ended_jobs(cluster)[before:]] == ["TIMEOUT"]
+    assert not target.exists()
+    completed(own_copy, *with_profile("slurm", name))
+    assert results_of(own_copy, SITE)["async_timing"].count("ok")
+
+
+def test_what_the_jobs_of_a_killed_workflow_finish_is_not_done_again(cluster: Path, own_copy: Path) -> None:
+    names = ("async_timing", "copy_cost", "model_parallel")
+    for name in names:
+        (own_copy / "results" / SITE / f"{name}.json").unlink()
+    before = len(ended_jobs(cluster))
+    running = submit_in_background(own_copy)
+    deadline = time.monotonic() + 120
+    while len(marked_jobs(own_copy / ".snakemake")) < len(names) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    running.send_signal(signal.SIGKILL)
+    running.wait(30)
+    completed(own_copy, *with_profile("slurm", "--unlock"))
+    completed(own_copy, *with_profile("slurm"))
+    assert len(ended_jobs(cluster)) - before == len(names), "nothing was submitted again"
+    results = results_of(own_copy, SITE)
+    assert all(results[name].count("ok") for name in names)

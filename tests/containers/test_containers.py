@@ -1,0 +1,181 @@
+"""The project's image for real: built by Podman from the Dockerfile and the lock, used by the workflow, then as a .sif.
+
+The machine needs no image registry: the base image is made from Debian's packages. What a machine without cgroup
+delegation needs is in this folder, not in the project.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from projects import ROOT, SMOKE, completed, copy_project, planned, results_of
+from scalecard.hardware.machine import probe
+from scalecard.jobs.containers import marker
+from scalecard.jobs.containers.marker import Marker
+
+FOLDER = ROOT / "tests" / "containers"
+BASE = "localhost/scalecard-base:1"
+NEEDED = ("podman", "mmdebstrap")
+CONFIG = (*SMOKE, "engine.yaml")
+HERE = probe().slug
+MARKER = f"{HERE}/container.json"
+RESULTS = {f"{HERE}/{name}.json" for name in ("async_timing", "allreduce")}
+TARGETS = sorted(f"results/{result}" for result in RESULTS)
+
+pytestmark = [
+    pytest.mark.container,
+    pytest.mark.skipif(
+        not all(map(shutil.which, NEEDED)),
+        reason=f"needs {' and '.join(NEEDED)}: tests/containers/install.sh installs them on Debian 12, as root",
+    ),
+    pytest.mark.timeout(2400),
+]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[None]:
+    """What this kind of machine needs for Podman and Apptainer to work at all."""
+    own = {
+        "CONTAINERS_CONF": str(FOLDER / "containers.conf"),
+        "BUILDAH_ISOLATION": "chroot",
+        "APPTAINER_NO_PRIVS": "1",
+        "APPTAINER_MKSQUASHFS_ARGS": "-comp zstd -Xcompression-level 1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in own.items():
+            if name not in os.environ:
+                patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
+    """A copy of the project in which two experiments have run in the image. Tests only read it."""
+    folder = copy_project(tmp_path_factory.mktemp("container"))
+    subprocess.run([FOLDER / "base.sh", BASE], check=True)
+    use(folder, "podman")
+    completed(folder, *TARGETS, *CONFIG, timeout=2000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def under_apptainer(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of that in which one experiment has run in the same image as a .sif. Tests only read it."""
+    if not shutil.which("apptainer"):
+        pytest.skip("needs apptainer: tests/containers/install.sh")
+    folder = copy_of(built, tmp_path_factory.mktemp("apptainer"))
+    use(folder, "apptainer")
+    completed(folder, TARGETS[1], *CONFIG, timeout=2000)
+    return folder
+
+
+def copy_of(project: Path, folder: Path) -> Path:
+    """Copy a project with what it has measured; a .sif, which has gigabytes, is linked."""
+
+    def copy(source: str, target: str) -> None:
+        (os.link if source.endswith(".sif") else shutil.copy2)(source, target)
+
+    return Path(shutil.copytree(project, folder / "project", symlinks=True, copy_function=copy))
+
+
+def use(folder: Path, engine: str) -> None:
+    (folder / "engine.yaml").write_text(f"container: {{engine: {engine}, base_image: '{BASE}'}}\n")
+
+
+def marker_of(folder: Path) -> Marker:
+    return marker.read(folder / "results" / MARKER)
+
+
+def inside(folder: Path, code: str) -> str:
+    """What a Python program prints in the image."""
+    launcher = [sys.executable, "-m", "scalecard.jobs.containers.launch", f"results/{MARKER}"]
+    command = [*launcher, "--data", "data", "--writable", "results", "--", "python", "-c", code]
+    environment = os.environ | {"PYTHONPATH": "workflow/src", "SECRET_TOKEN": "hidden"}
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path) -> None:
+    made, results = marker_of(built), results_of(built)
+    assert (made.engine, made.base) == ("podman", BASE)
+    assert made.size
+    assert made.size < 7e9
+    assert set(results) == {"async_timing", "allreduce"}
+    for result in results.values():
+        found = result.environment
+        assert (found["container"], found["container_engine"]) == (made.digest, "podman")
+        assert found["lock"] == made.lock
+
+
+def test_every_file_belongs_to_the_caller(built: Path) -> None:
+    owners = {path.stat().st_uid for path in (built / "results").rglob("*")}
+    assert owners == {os.getuid()}
+
+
+def test_no_network_no_writing_to_the_project_and_no_host_environment_inside(built: Path, tmp_path: Path) -> None:
+    folder = copy_of(built, tmp_path)
+    code = (
+        "import json, os, pathlib\n"
+        "try: pathlib.Path('workflow/new').write_text('x'); wrote = True\n"
+        "except OSError: wrote = False\n"
+        "pathlib.Path('results/probe').write_text('x')\n"
+        "print(json.dumps([os.listdir('/sys/class/net'), wrote, 'SECRET_TOKEN' in os.environ, os.getuid()]))"
+    )
+    assert json.loads(inside(folder, code)) == [["lo"], False, False, os.getuid()]
+    assert (folder / "results" / "probe").read_text() == "x"
+
+
+def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_builds(built: Path, tmp_path: Path) -> None:
+    folder = copy_of(built, tmp_path)
+
+    def planned_after_editing(name: str, *targets: str) -> set[str]:
+        path = folder / name
+        text = path.read_text()
+        path.write_text(text + "\n# a comment\n")
+        found = planned(folder, *targets, *CONFIG)
+        path.write_text(text)
+        return found
+
+    module = "workflow/src/scalecard/experiments/async_timing.py"
+    assert planned_after_editing(module, *TARGETS) == {f"{HERE}/async_timing.json"}
+    assert planned_after_editing("docker/Dockerfile", *TARGETS) == {MARKER, *RESULTS}
+    (marker_elsewhere,) = planned_after_editing("docker/requirements.lock", "container")
+    assert marker_elsewhere.endswith("/container.json"), "of another platform, because the lock is part of it"
+    assert planned(folder, *TARGETS, *CONFIG) == set()
+
+
+def test_a_result_of_one_image_does_not_count_for_another(built: Path, tmp_path: Path) -> None:
+    folder = copy_of(built, tmp_path)
+    use(folder, "apptainer")
+    assert planned(folder, *TARGETS, *CONFIG) == {MARKER, *RESULTS}
+
+
+def test_the_same_image_as_a_sif_under_apptainer(under_apptainer: Path) -> None:
+    made, found = marker_of(under_apptainer), results_of(under_apptainer)["async_timing"].environment
+    assert (found["container"], found["container_engine"]) == (made.digest, "apptainer")
+    assert Path(str(made.image)).name == "scalecard.sif"
+    code = "import os, json; print(json.dumps(os.listdir('/sys/class/net')))"
+    assert json.loads(inside(under_apptainer, code)) == ["lo"]
+
+
+def test_snakemakes_own_apptainer_support_runs_the_same_sif(under_apptainer: Path, tmp_path: Path) -> None:
+    folder = copy_of(under_apptainer, tmp_path)
+    use(folder, "none")
+    completed(folder, TARGETS[1], "--sdm", "apptainer", *CONFIG)
+    assert results_of(folder)["async_timing"].environment["container_engine"] == "apptainer"
+
+
+def test_an_image_deleted_behind_our_back_is_built_again(built: Path, tmp_path: Path) -> None:
+    """The image gets a second name, which is deleted: without a name it would be gone for the other tests, too."""
+    folder, name = copy_of(built, tmp_path), "localhost/scalecard-to-be-deleted:1"
+    made = marker_of(folder)
+    subprocess.run(["podman", "tag", str(made.image), name], check=True)
+    marker.write(folder / "results" / MARKER, replace(made, image=name))
+    assert not marker.forget_if_gone(folder / "results" / MARKER)
+    subprocess.run(["podman", "rmi", name], check=True, capture_output=True)
+    assert MARKER in planned(folder, *TARGETS, *CONFIG)

@@ -1,0 +1,114 @@
+"""Ranks on this machine: what they return and agree on, which failure is told, and that nothing outlives a launch."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from projects import ROOT
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch, launch_and_record
+from scalecard.distributed.layout import Layout
+from scalecard.distributed.rendezvous import RankLost, RanksFailed
+from scalecard.hardware.machine import Machine, probe
+from scalecard.records.record import Case, Record
+
+TWO = Layout(2)
+
+
+def sum_and_agree(ctx: RankContext, start: int) -> tuple[int, list[float], list[int]]:
+    value = torch.tensor([float(start + ctx.rank)])
+    dist.all_reduce(value)
+    return ctx.rank, ctx.maximum([value.item(), ctx.rank]), ctx.all_gather(ctx.rank * 10)
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_ranks_return_and_agree(machine: Machine) -> None:
+    returned = launch(sum_and_agree, 5, layout=TWO, machine=machine)
+    assert returned == [(0, [11.0, 1.0], [0, 10]), (1, [11.0, 1.0], [0, 10])]
+
+
+def second_fails(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        raise ValueError("on purpose")
+    dist.barrier()
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_the_rank_that_failed_first_is_named(machine: Machine) -> None:
+    with pytest.raises(RanksFailed, match="rank 1 failed: ValueError: on purpose") as error:
+        launch(second_fails, layout=TWO, machine=machine)
+    assert not isinstance(error.value, RankLost)
+
+
+def second_is_killed(ctx: RankContext) -> list[Record]:
+    if ctx.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+    return []
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_killed_rank_is_a_failed_record_that_names_it(machine: Machine) -> None:
+    case: Case = {"algorithm": "ring"}
+    (record,) = launch_and_record(second_is_killed, layout=TWO, machine=machine, case=case, metric="step_time")
+    assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
+    assert record.case == {"algorithm": "ring", "devices": 2}
+    assert "rank 1 was killed by signal 9" in record.note
+
+
+def second_hangs(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        time.sleep(60)
+    dist.barrier()
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_rank_that_does_not_answer_ends_the_others_within_the_timeout(machine: Machine) -> None:
+    started = time.monotonic()
+    with pytest.raises(RankLost, match=r"rank 0 failed: .*2 s"):
+        launch(second_hangs, layout=TWO, machine=machine, timeout=timedelta(seconds=2))
+    assert time.monotonic() - started < 45
+
+
+def sleep_long(ctx: RankContext, pids: str) -> None:
+    Path(pids, str(ctx.rank)).write_text(str(os.getpid()))
+    time.sleep(120)
+
+
+def main() -> None:
+    launch(sleep_long, sys.argv[1], layout=TWO, machine=probe())
+
+
+def test_ranks_die_with_a_killed_launcher(tmp_path: Path) -> None:
+    """This file is the launcher's program, whose ranks start as a measurement's do."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'workflow' / 'src'}:{ROOT / 'tests'}"}
+    launcher = subprocess.Popen([sys.executable, __file__, str(tmp_path)], env=environment)
+    deadline = time.monotonic() + 120
+    while len(written := [path.read_text() for path in tmp_path.iterdir()]) < 2 or not all(written):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    pids = [int(text) for text in written]
+    assert all(map(alive, pids))
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

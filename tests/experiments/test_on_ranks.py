@@ -1,0 +1,59 @@
+"""Experiments on ranks, with a small network in the place of ResNet-50: what is proven, and the cases recorded."""
+
+from dataclasses import replace
+
+import pytest
+from blocks import smoke_block
+from scalecard import experiments
+from scalecard.hardware.machine import Machine
+from scalecard.records.record import Record
+from scalecard.training import resnet50
+from small_network import small_stages
+
+pytestmark = pytest.mark.usefixtures("forked_ranks", "few_images", "small")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; the ranks' server does so too."""
+    monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
+
+
+def run(name: str, machine: Machine, num_devices: int) -> list[Record]:
+    spec = experiments.build(name, smoke_block(name, check_steps=2))
+    return list(experiments.load(name).run(spec, replace(machine, num_devices=num_devices, cores=num_devices)))
+
+
+def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine) -> None:
+    records = run("hybrid", machine, num_devices=4)
+    (averaged,) = [record for record in records if record.case["strategy"] == "hybrid"]
+    assert (averaged.case["ranks"], averaged.case["devices"]) == (2, 4)
+    (check,) = averaged.checks
+    assert check.passed
+    assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}
+
+
+def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
+    records = [record for record in run("pipeline", machine, num_devices=2) if record.metric == "time"]
+    proven = {record.case["implementation"] for record in records if record.checks}
+    assert proven == {"textbook", "gpipe", "1f1b", "torch gpipe", "torch 1f1b"}
+    unproven = {record.case["implementation"] for record in records if record.status == "ok" and not record.checks}
+    assert unproven == {"single device", "model parallel"}, "what the others are compared with"
+
+
+def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(machine: Machine) -> None:
+    skipped = [record for record in run("pipeline", machine, num_devices=2) if record.status == "skipped"]
+    cases = {(r.case["implementation"], r.case["split_size"]) for r in skipped if r.metric == "time"}
+    assert cases == {("torch 1f1b", 4)}, "one micro-batch for two stages"
+
+
+def test_ddp_times_every_option_beside_the_default_and_proves_it(machine: Machine) -> None:
+    records = run("ddp", machine, num_devices=2)
+    steps = [record for record in records if record.metric == "step_time"]
+    assert {record.status for record in records} == {"ok"}
+    assert all(record.checks for record in steps)
+    scaling = {(r.case["scaling"], r.case["devices"]) for r in steps if "scaling" in r.case}
+    assert scaling == {("strong", 1), ("plain", 1), ("strong", 2), ("weak", 2)}
+    options = [record for record in steps if "option" in record.case]
+    assert {"default", "no_sync", "all-reduce alone", "bucket 1 MiB"} < {record.case["option"] for record in options}
+    assert len({record.telemetry[0].rounds_id for record in options}) == 1

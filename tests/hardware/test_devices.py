@@ -1,0 +1,65 @@
+"""CPU workers: asynchronous dispatch, tasks that wait for tasks, errors; and GPUs that cannot be used."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from fake_nvml import GTX, FakeNvml, box
+from scalecard.hardware.devices import copy_engine, device_counts, open_devices, refuse_unusable, threads_each
+from scalecard.hardware.machine import Machine, probe
+
+
+def test_cpu_workers_overlap_and_dispatch_does_not_wait(machine: Machine) -> None:
+    with open_devices(machine, 2) as devices:
+        start = time.perf_counter()
+        for device in devices:
+            device.submit(time.sleep, 0.3)
+        enqueued = time.perf_counter() - start
+        for device in devices:
+            device.synchronize()
+        assert enqueued < 0.1
+        assert 0.3 <= time.perf_counter() - start < 0.55
+
+
+def test_a_task_waits_for_the_tasks_in_its_arguments(machine: Machine) -> None:
+    with open_devices(machine, 2) as (a, b):
+        slow = a.submit(lambda: (time.sleep(0.1), torch.ones(3))[1])
+        assert torch.equal(b.submit(torch.add, slow, slow).result(), torch.full((3,), 2.0))
+
+
+def test_an_error_of_the_work_comes_out_at_synchronize(machine: Machine) -> None:
+    with open_devices(machine, 1) as (device,):
+        device.submit(torch.ones, -1)
+        for _ in range(200):
+            device.submit(int)
+        with pytest.raises(RuntimeError, match="negative"):
+            device.synchronize()
+
+
+def test_workers_share_the_cores_alike_however_many_are_opened(machine: Machine) -> None:
+    eight = replace(machine, kind="cpu", num_devices=4, cores=8)
+    assert threads_each(eight) == 2
+    for count in (1, 4):
+        with open_devices(eight, count, first=2) as devices:
+            assert [device.index for device in devices] == list(range(2, 2 + count))
+            assert {device.call(torch.get_num_threads) for device in devices} == {2}
+
+
+def test_another_worker_plays_the_copy_engine_if_there_is_one(machine: Machine) -> None:
+    with open_devices(machine, 2) as devices:
+        assert copy_engine(devices) is devices[1]
+        assert copy_engine(devices[:1]) is None
+
+
+@pytest.mark.parametrize(("n", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
+def test_device_counts_are_the_powers_of_two_and_all(n: int, counts: list[int]) -> None:
+    assert device_counts(n) == counts
+
+
+def test_gpus_that_this_pytorch_cannot_use_are_refused_by_name(install_gpus: Callable[..., FakeNvml]) -> None:
+    install_gpus(box(GTX, 2))
+    many = replace(probe(), gpus=[GTX.name] * 99)  # more than any machine has
+    with pytest.raises(ValueError, match=rf"^GPU \d+ \({GTX.name}, driver 570\.86\.10\): PyTorch"):
+        refuse_unusable(many)

@@ -1,0 +1,65 @@
+"""The environment that goes into each result: of the devices used, with a reason for what is missing, and no names."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_nvml import A100, GTX, FakeNvml, box
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import Machine, probe
+
+Install = Callable[..., FakeNvml]
+
+
+def test_only_the_gpus_that_are_used_are_described(install_gpus: Install) -> None:
+    install_gpus(box(A100, 4))
+    facts = environment(replace(probe(), num_devices=2))
+    assert len(facts["gpus"]) == 2
+    assert facts["topology"] == [[None, 20], [20, None]]
+    assert facts["fingerprint"] == probe().fingerprint, "it is the same machine"
+
+
+def test_what_a_gpu_does_not_tell_is_none_with_its_reason(install_gpus: Install) -> None:
+    install_gpus(box(GTX, 2))
+    facts = environment(probe())
+    assert facts["gpus"][1]["ecc"] is None
+    assert facts["missing"]["gpus.1.ecc"] == "Not Supported"
+    assert facts["gpus"][1]["power_limit_w"] == 250
+
+
+def test_without_a_driver_one_reason_says_why_there_are_no_gpus(install_gpus: Install) -> None:
+    install_gpus([])
+    facts = environment(probe())
+    assert (facts["emulated"], facts["gpus"], facts["topology"]) == (True, [], [])
+    assert [key for key in facts["missing"] if key.startswith("gpus")] == ["gpus"]
+
+
+def test_it_names_no_host_and_no_user(machine: Machine) -> None:
+    text = str(environment(machine))
+    assert os.uname().nodename not in text or len(os.uname().nodename) < 4
+    assert str(Path.home()) not in text
+
+
+def test_in_a_container_the_launcher_says_image_engine_and_commit(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"IMAGE_DIGEST": "sha256:1", "ENGINE": "podman", "COMMIT": "c0ffee", "DIRTY": "1"}
+    for key, value in told.items():
+        monkeypatch.setenv(f"SCALECARD_{key}", value)
+    facts = environment(machine)
+    assert [facts[key] for key in ("container", "container_engine", "commit", "dirty")] == [
+        "sha256:1",
+        "podman",
+        "c0ffee",
+        True,
+    ]
+
+
+def test_outside_any_container_the_reason_is_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SCALECARD_IMAGE_DIGEST", "SCALECARD_ENGINE", "APPTAINER_CONTAINER"):
+        monkeypatch.delenv(variable, raising=False)
+    facts = environment(machine)
+    assert (facts["container"], facts["container_engine"]) == (None, "none")
+    assert "container" in facts["missing"]

@@ -1,0 +1,97 @@
+"""Which GPUs are there, what each one tells, and what it does not, with a fake NVML."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
+from scalecard.hardware import nvml
+from scalecard.hardware.missing import Missing
+
+Install = Callable[..., FakeNvml]
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        ("3,GPU-h100-5", ["GPU-h100-3", "GPU-h100-5"]),
+        ("0,9,1", ["GPU-h100-0"]),  # as CUDA, which stops at what is no GPU
+        ("GPU-h100-7, 2", ["GPU-h100-7", "GPU-h100-2"]),
+        ("-1", []),
+        ("", []),
+    ],
+)
+def test_hidden_gpus_do_not_count(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch, visible: str, found: list[str]
+) -> None:
+    install_gpus(box(H100, 8))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [gpu.uuid for gpu in nvml.visible_gpus()] == found
+
+
+def test_a_slice_of_a_gpu_goes_by_its_own_uuid(install_gpus: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    boards = [*box(H100, 1), *box(A100, 1)]
+    boards[1].uuid = "MIG-1"
+    install_gpus(boards)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
+    assert [gpu.name for gpu in nvml.visible_gpus()] == [A100.name]
+
+
+@pytest.mark.parametrize("board", [H100, A100, GTX])
+def test_details_are_those_of_the_board(install_gpus: Install, board: Board) -> None:
+    install_gpus(box(board, 2))
+    missing = Missing()
+    details = nvml.details(missing)
+    assert [detail["name"] for detail in details] == [board.name] * 2
+    for detail in details:
+        assert detail["memory_bytes"] == board.memory
+        assert (detail["pcie_gen"], detail["pcie_gen_max"]) == board.pcie
+        assert detail["nvlinks"] == board.nvlinks
+        assert detail["power_limit_w"] == board.power_limit / 1000
+        assert detail["ecc"] == board.ecc
+    unsupported = {f"gpus.{i}.{key}" for i in (0, 1) for key in ("ecc", "ecc_corrected", "ecc_uncorrected")}
+    assert set(missing.reasons) == (set() if board.ecc else unsupported)
+
+
+def test_an_nvml_that_fails_half_way_costs_facts_and_keeps_the_others(install_gpus: Install) -> None:
+    install_gpus(box(H100, 2), fail_after=20)
+    missing = Missing()
+    first, second = nvml.details(missing)
+    assert first["memory_bytes"] == 80 * GIB
+    assert second["ecc_uncorrected"] is None
+    assert "lost" in missing.reasons["gpus.1.ecc_uncorrected"]
+
+
+def test_without_a_driver_there_are_no_gpus_and_a_reason(install_gpus: Install) -> None:
+    install_gpus([])
+    missing = Missing()
+    assert nvml.details(missing) == []
+    assert list(missing.reasons) == ["gpus"]
+    assert nvml.driver_version() is None
+
+
+def test_the_topology_has_a_level_for_each_pair(install_gpus: Install) -> None:
+    install_gpus(box(A100, 3))
+    assert nvml.topology(Missing()) == [[None, 20, 20], [20, None, 20], [20, 20, None]]
+
+
+def test_others_are_told_from_ourselves(install_gpus: Install) -> None:
+    boards = box(H100, 1)
+    boards[0].processes = [(1, 3 * GIB), (os.getpid(), GIB)]
+    install_gpus(boards)
+    with nvml.session() as (gpu,):
+        assert nvml.num_others(gpu, os.getpid().__eq__) == 1
+        assert nvml.state(gpu, os.getpid().__eq__)["others_memory_bytes"] == 3 * GIB
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [
+        (0, []),
+        (0x1, []),  # idle
+        (0x4, ["power cap"]),
+        (0x40 | 0x8, ["hardware slowdown", "thermal slowdown (hardware)"]),
+    ],
+)
+def test_clock_event_reasons_that_a_reader_should_know(bits: int, words: list[str]) -> None:
+    assert nvml.reasons_in_words(bits) == words

@@ -1,0 +1,79 @@
+"""Building an image with a fake engine: the marker that comes of it, and what a failed build says."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import ROOT
+from scalecard.jobs.containers import build
+from scalecard.jobs.containers.marker import Marker
+
+Fake = Callable[[str, str], None]
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.fixture(autouse=True)
+def project_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def prepare(engine: str = "docker", **changes: Any) -> Marker:
+    options: Mapping[str, Any] = {"base_image": "base:1", "build_args": {"A": "b"}, "image": None, "version": "0"}
+    return build.prepare(engine, "why", **{**options, **changes})
+
+
+@pytest.mark.parametrize(
+    ("says", "advice"),
+    [
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "make lock"),
+        ("COPY {Env:[LOCK_HASH=1]}: write /var/tmp/layer: no space left on device", "disk is full"),
+        ("dial tcp: lookup registry: Temporary failure in name resolution", "container.base_image"),
+        ("something new", "{engine: none}"),
+    ],
+)
+def test_a_failed_build_shows_its_last_lines_and_what_to_do(fake_engine: Fake, says: str, advice: str) -> None:
+    fake_engine("docker", f"for i in $(seq 50); do echo line $i; done; echo '{says}' >&2; exit 1")
+    with pytest.raises(build.BuildFailed) as error:
+        prepare()
+    told = str(error.value)
+    assert "status 1" in told
+    assert says in told
+    assert "line 50" in told
+    assert "line 5\n" not in told
+    assert advice in told.splitlines()[-1]
+
+
+def test_the_marker_names_the_image_by_id_and_its_size_base_and_lock(fake_engine: Fake, tmp_path: Path) -> None:
+    facts = {"Id": DIGEST, "Size": 5, "Config": {"Labels": {"scalecard.lock": build.lock_hash()}}}
+    called = tmp_path / "called"
+    fake_engine("docker", f'echo "$@" >> {called}; [ "$1" = image ] && echo \'{json.dumps([facts])}\'; exit 0')
+    assert prepare() == Marker(
+        engine="docker", why="why", image=DIGEST, digest=DIGEST, base="base:1", lock=build.lock_hash(), size=5
+    )
+    (built,) = (line for line in called.read_text().splitlines() if line.startswith("build"))
+    assert {"BASE_IMAGE=base:1", "A=b", f"LOCK_HASH={build.lock_hash()}"} <= set(built.split())
+
+
+def test_a_given_image_is_pulled_only_if_it_is_not_there(fake_engine: Fake, tmp_path: Path) -> None:
+    facts, pulled = json.dumps([{"Id": "b" * 64, "Digest": DIGEST, "Size": 5}]), tmp_path / "pulled"
+    have = f"[ $1 = pull ] && touch {pulled}; [ $3 = there@{DIGEST} -o -e {pulled} ]"
+    fake_engine("podman", f"{have} && echo '{facts}' || {{ echo 'no such image' >&2; exit 1; }}")
+    for name, is_pulled in (("there", False), ("elsewhere", True)):
+        made = prepare("podman", image=f"{name}@{DIGEST}")
+        assert (made.image, made.digest, made.base) == ("sha256:" + "b" * 64, DIGEST, None)
+        assert pulled.exists() == is_pulled
+
+
+def test_a_sif_file_is_used_as_it_is_and_must_exist(tmp_path: Path) -> None:
+    sif = tmp_path / "own.sif"
+    with pytest.raises(build.BuildFailed, match=r"container\.image = .*own\.sif"):
+        prepare("apptainer", image=str(sif))
+    sif.write_bytes(b"image")
+    made = prepare("apptainer", image=str(sif))
+    assert (made.image, made.size, made.base) == (str(sif), 5, None)
+
+
+def test_without_an_engine_nothing_is_built() -> None:
+    assert prepare("none") == Marker(engine="none", why="why")

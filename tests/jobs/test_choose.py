@@ -1,0 +1,91 @@
+"""From the `container` block to a marker, through the command line: what `auto` falls back to, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import ROOT
+from scalecard.jobs.containers import launch, marker
+
+Fake = Callable[[str, str], None]
+FACTS = json.dumps([{"Id": "sha256:" + "a" * 64, "Size": 5}])
+UNREACHABLE = """case $1 in
+  info) echo 27.0;;
+  image) echo 'No such image' >&2; exit 1;;
+  pull) echo 'no such host' >&2; exit 1;;
+esac"""
+WITHOUT_GPUS = f"""case $1 in
+  info) echo 27.0;;
+  image) echo '{FACTS}';;
+  run) echo 'could not select device driver' >&2; exit 125;;
+esac"""
+
+
+@pytest.fixture
+def container(
+    scalecard: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str], tuple[Any, Path]]:
+    """`scalecard container` with this engine: what it left, and the path of the marker."""
+    monkeypatch.chdir(ROOT)
+
+    def call(engine: str) -> tuple[Any, Path]:
+        block = {"engine": engine, "base_image": "far:1", "build_args": {}, "image": None}
+        path = tmp_path / "container.json"
+        return scalecard("container", json.dumps(block), "--output", path), path
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("script", "gpus", "reason", "advice"),
+    [
+        (UNREACHABLE, False, "pull", "container.base_image"),
+        (WITHOUT_GPUS, True, "could not select device driver", "NVIDIA container toolkit"),
+    ],
+    ids=["base image", "GPUs"],
+)
+@pytest.mark.parametrize("wanted", ["auto", "docker"])
+def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an_error(
+    container: Callable[[str], tuple[Any, Path]],
+    fake_engine: Fake,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    gpus: bool,
+    reason: str,
+    advice: str,
+    wanted: str,
+) -> None:
+    fake_engine("docker", script)
+    monkeypatch.setattr(launch, "has_gpus", lambda: gpus)
+    done, path = container(wanted)
+    if wanted == "docker":
+        assert (done.status, path.exists()) == (2, False)
+        assert advice in done.err
+    else:
+        assert done.status == 0
+        assert marker.read(path).engine == "none"
+        assert reason in marker.read(path).why
+        assert advice in done.out
+
+
+@pytest.mark.parametrize("wanted", ["auto", "docker"])
+def test_a_build_that_fails_leaves_no_marker(
+    container: Callable[[str], tuple[Any, Path]], fake_engine: Fake, wanted: str
+) -> None:
+    fake_engine("docker", f"case $1 in info) echo 27.0;; image) echo '{FACTS}';; *) echo broken >&2; exit 3;; esac")
+    done, path = container(wanted)
+    assert (done.status, path.exists()) == (2, False)
+    assert "status 3" in done.err
+    assert "broken" in done.err
+
+
+def test_an_image_that_sees_the_gpus_is_the_marker(
+    container: Callable[[str], tuple[Any, Path]], fake_engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine("docker", f"case $1 in info) echo 27.0;; image) echo '{FACTS}';; esac")
+    monkeypatch.setattr(launch, "has_gpus", lambda: True)
+    done, path = container("auto")
+    assert done.status == 0
+    assert (marker.read(path).engine, marker.read(path).image) == ("docker", "sha256:" + "a" * 64)

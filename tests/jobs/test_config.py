@@ -1,0 +1,164 @@
+"""From config.yaml to what the rules need; bad values are refused with key, value and what is accepted."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import CONFIG
+from fake_nvml import H100, FakeNvml, box
+from projects import ROOT, copy_project, snakemake
+from scalecard.hardware.machine import probe
+from scalecard.jobs import config
+from scalecard.jobs.config import InvalidConfig, merged_block, resolve
+
+Install = Callable[..., FakeNvml]
+
+
+@pytest.fixture(autouse=True)
+def project_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def problems(**changes: Any) -> list[str]:
+    with pytest.raises(InvalidConfig) as error:
+        resolve({**CONFIG, **changes}, check=False)
+    return [line.strip() for line in str(error.value).splitlines()[1:]]
+
+
+@pytest.mark.parametrize(("gpus", "scale"), [(2, "full"), (0, "quick")])
+def test_auto_is_this_machine(install_gpus: Install, gpus: int, scale: str) -> None:
+    install_gpus(box(H100, gpus))
+    settings = resolve(CONFIG, check=False)
+    assert settings.machine == probe()
+    assert settings.platform == probe().slug
+    assert settings.scale == scale
+    assert settings.blocks == {name: json.dumps(merged_block(CONFIG, name, scale)) for name in CONFIG["experiments"]}
+
+
+def test_a_block_has_the_shared_values_and_its_own_at_its_scale() -> None:
+    full, quick = (merged_block(CONFIG, "allreduce", scale) for scale in ("full", "quick"))
+    own = CONFIG["experiments"]["allreduce"]
+    assert (full["bytes"], quick["bytes"]) == (own["bytes"], own["quick"]["bytes"])
+    assert full["measure"]["processes"] == CONFIG["measure"]["processes"]
+    assert quick["measure"] == {**full["measure"], **CONFIG["measure"]["quick"]}
+    for block in (full, quick):
+        assert block["seed"] == CONFIG["seed"]
+        assert not {"quick", "minutes"} & set(block)
+
+
+def test_only_experiments_that_span_nodes_get_their_number() -> None:
+    spanning = {**CONFIG, "cluster": "slurm", "platform": "a100", "scale": "full", "nodes": 3}
+    settings = resolve(spanning, check=False)
+    assert {name for name, count in settings.nodes.items() if count == 3} == {"allreduce", "ddp", "hybrid"}
+    assert json.loads(settings.blocks["ddp"])["nodes"] == 3
+    assert "nodes" not in json.loads(settings.blocks["pipeline"])
+
+
+def test_an_experiment_may_have_minutes() -> None:
+    blocks = {"ddp": {"minutes": 7, "quick": {"minutes": 3}}, "hybrid": {}}
+    for scale, minutes in (("full", 7), ("quick", 3)):
+        settings = resolve({**CONFIG, "experiments": blocks, "scale": scale}, check=False)
+        assert settings.minutes == {"ddp": minutes, "hybrid": config.DEFAULT_MINUTES}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"devices": 0}, "devices: 0 is less than the minimum of 1; accepted: "),
+        ({"sclae": "full"}, "sclae: unknown key; did you mean 'scale'?"),
+        ({"dataset": "mnist"}, "dataset: 'mnist' is not one of"),
+        ({"platform": "a b"}, "platform: 'a b' does not match"),
+        (
+            {"measure": {**CONFIG["measure"], "presision": 1}},
+            "measure.presision: unknown key; did you mean 'precision'?",
+        ),
+        ({"devices": 999}, "devices = 999: "),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_accepted(changes: dict[str, Any], named: str) -> None:
+    (problem,) = problems(**changes)
+    assert problem.startswith(named)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    told = problems(devices=0, sclae="full", dataset="mnist")
+    assert sorted(problem.split(":")[0] for problem in told) == ["dataset", "devices", "sclae"]
+
+
+def test_more_devices_than_gpus_are_refused_with_their_number(install_gpus: Install) -> None:
+    install_gpus(box(H100, 2))
+    assert resolve({**CONFIG, "devices": 2}, check=False).machine.gpus == [H100.name] * 2
+    (problem,) = problems(devices=3)
+    assert problem.startswith("devices = 3: ")
+    assert "2" in problem.split(": ")[1]
+
+
+class Checker:
+    """In the place of the process that builds the Specs: its exit status, and how often it was started."""
+
+    def __init__(self, status: int = 0, said: str = "") -> None:
+        self.status, self.said, self.scales = status, said, list[dict[str, Any]]()
+
+    def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        self.scales.append(json.loads(command[-1]))
+        return subprocess.CompletedProcess(command, self.status, "", self.said)
+
+
+@pytest.fixture
+def checked_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Checker], None]:
+    def use(checker: Checker) -> None:
+        monkeypatch.setattr(config, "CHECKED", tmp_path / "checked")
+        monkeypatch.setattr("scalecard.jobs.config.subprocess.run", checker.run)
+
+    return use
+
+
+def test_the_blocks_of_both_scales_are_checked_once(
+    checked_by: Callable[[Checker], None], install_gpus: Install
+) -> None:
+    install_gpus([])
+    checker = Checker()
+    checked_by(checker)
+    for _ in range(2):
+        resolve(CONFIG, check=True)
+    (scales,) = checker.scales
+    assert set(scales) == {"full", "quick"}
+    resolve({**CONFIG, "seed": 7}, check=True)
+    assert len(checker.scales) == 2, "other values are checked too"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "told"),
+    [(2, "a.b = 1: bad\nc: missing", ["a.b = 1: bad", "c: missing"]), (1, "no torch", ["no torch"])],
+)
+def test_what_the_check_refuses_is_told_and_checked_again(
+    checked_by: Callable[[Checker], None], install_gpus: Install, status: int, said: str, told: list[str]
+) -> None:
+    install_gpus([])
+    checker = Checker(status, said)
+    checked_by(checker)
+    for count in (1, 2):
+        with pytest.raises(InvalidConfig) as error:
+            resolve(CONFIG, check=True)
+        assert [line.strip() for line in str(error.value).splitlines()[1:]] == told
+        assert len(checker.scales) == count
+
+
+@pytest.mark.workflow
+def test_snakemake_shows_one_error_and_no_traceback_before_any_job(tmp_path: Path) -> None:
+    project = copy_project(tmp_path)
+    experiments = {"pipeline": {"split_sizes": [500]}, "allreduce": {"bites": [4]}}
+    shared = {"measure": {"quick": {"presision": 1}}}
+    (project / "bad.yaml").write_text(json.dumps({"experiments": experiments, **shared}))
+    done = snakemake(project, "--configfile", "bad.yaml", "--config", "scale=full")
+    assert done.returncode != 0
+    told = sorted(line.strip() for line in done.stdout.split("is not valid:")[1].splitlines()[1:4])
+    assert told[0].startswith("experiments.allreduce.bites: ")
+    assert told[1].startswith("experiments.pipeline: split_sizes = 500: ")
+    assert told[2].startswith("measure.presision: "), "although this scale does not use it"
+    assert done.stdout.count("presision") == 1, "although every experiment has it"
+    assert "Traceback" not in done.stdout
+    assert "rule " not in done.stdout

@@ -1,0 +1,181 @@
+"""The inputs of a rule are the files that its job loads, and computing them costs next to nothing."""
+
+import gc
+import importlib
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from blocks import smoke_block
+from builders import repeated
+from projects import ROOT
+from scalecard import experiments
+from scalecard.jobs import inputs
+from scalecard.jobs.config import spans_nodes
+
+IMAGES = {"ddp", "dp_concise", "dp_scratch"}
+MEASURE = """
+import json, sys
+from scalecard import experiments, run
+from scalecard.hardware.machine import probe
+name, block = sys.argv[1:]
+outcome = run.measure(name, experiments.build(name, block), probe())
+assert any(record.status == "ok" for record in outcome.records)
+print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "scalecard"]))
+"""
+COMPUTE = """
+import ast, sys, time
+from scalecard.jobs import inputs, source_code
+
+def all_inputs():
+    source_code._imported.cache_clear()
+    for name in sys.argv[1:]:
+        inputs.of_experiment(name), inputs.of_figure(name), inputs.dataset_of(name, "auto")
+    inputs.of_report()
+
+def parse_each_file_once():
+    for path in source_code.SOURCES.rglob("*.py"):
+        ast.parse(path.read_text())
+
+def seconds(work):
+    start = time.process_time()  # other programs do not count
+    work()
+    return time.process_time() - start
+
+print(*(min(seconds(work) for _ in range(3)) for work in (all_inputs, parse_each_file_once)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def project_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def loaded() -> Iterator[Callable[..., set[str]]]:
+    """What a process that has loaded nothing of the package has loaded after work(*arguments).
+
+    It is forked from this one, which has loaded torch and the like. No garbage is collected meanwhile: a child that
+    freed what other tests' launches left here would crash.
+    """
+    for name in experiments.names():
+        _import("run", f"experiments.{name}", f"report.sections.{name}")
+
+    def after(work: Callable[..., object], *arguments: object) -> set[str]:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as fresh:
+            return relative(fresh.submit(_files_after, work, arguments).result())
+
+    gc.disable()
+    yield after
+    gc.enable()
+
+
+def _files_after(work: Callable[..., object], arguments: Iterable[object]) -> list[str]:
+    """The package's files that are loaded by work(*arguments); what was loaded before is forgotten."""
+    for name in _own_modules():
+        del sys.modules[name]
+    work(*arguments)
+    return [str(sys.modules[name].__file__) for name in _own_modules()]
+
+
+def _own_modules() -> list[str]:
+    return [name for name in sys.modules if name.split(".")[0] == "scalecard"]
+
+
+def _import(*modules: str) -> None:
+    for module in modules:
+        importlib.import_module(f"scalecard.{module}")
+
+
+def _draw(name: str, result: Path, output: Path) -> None:
+    importlib.import_module("scalecard.report.figures").draw(name, [result], [output])
+
+
+def python(code: str, *arguments: str) -> str:
+    """The last line that a fresh Python prints."""
+    environment = os.environ | {"PYTHONPATH": "workflow/src"}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def relative(files: Iterable[str]) -> set[str]:
+    """Relative to the project, without the files that no job depends on."""
+    return {str(Path(file).relative_to(ROOT)) for file in files} - set(map(str, inputs.NO_INPUTS))
+
+
+def sources(files: Iterable[str]) -> set[str]:
+    return {file for file in files if file.endswith(".py")}
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_an_experiment_depends_on_what_it_imports(loaded: Callable[..., set[str]], name: str) -> None:
+    assert set(inputs.of_experiment(name)) == loaded(_import, "run", f"experiments.{name}")
+
+
+@pytest.mark.workflow
+def test_an_experiment_depends_on_what_is_loaded_when_it_was_measured() -> None:
+    def measure(name: str) -> set[str]:
+        return relative(json.loads(python(MEASURE, name, smoke_block(name))))
+
+    with ThreadPoolExecutor(2) as pool:
+        measured = dict(zip(experiments.names(), pool.map(measure, experiments.names()), strict=True))
+    assert measured == {name: set(inputs.of_experiment(name)) for name in experiments.names()}
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_a_figure_depends_on_what_draws_it(loaded: Callable[..., set[str]], name: str) -> None:
+    drawn_by = inputs.of_figure(name)
+    assert sources(drawn_by) == loaded(_import, "report.figures", f"report.sections.{name}")
+    assert {Path(file) for file in drawn_by if not file.endswith(".py")} == set(
+        Path("workflow/reference").glob("*.yaml")
+    )
+
+
+def test_drawing_loads_nothing_else(
+    loaded: Callable[..., set[str]], save_result: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = save_result("box", repeated(1.0, mode="serial", devices=1), spec={"size": 16, "sizes": [16]})
+    assert loaded(_draw, "async_timing", result, tmp_path / "a.svg") == sources(inputs.of_figure("async_timing"))
+    assert (tmp_path / "a.svg").exists()
+
+
+def test_the_report_depends_on_every_section_and_template(loaded: Callable[..., set[str]]) -> None:
+    sections = [f"report.sections.{name}" for name in experiments.names()]
+    written_by = set(inputs.of_report())
+    assert sources(written_by) == loaded(_import, "report.render", *sections)
+    templates = {str(path) for path in Path("workflow/report").iterdir() if path.suffix != ".rst"}
+    reference = set(map(str, Path("workflow/reference").glob("*.yaml")))
+    assert written_by - sources(written_by) == templates | reference
+
+
+def test_all_inputs_of_all_rules_take_a_fifth_of_a_second() -> None:
+    took, parsing = map(float, python(COMPUTE, *experiments.names()).split())
+    assert took < max(0.2, 1.5 * parsing), "on a slow machine little more than parsing each file once"
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_experiments_that_train_on_images_need_the_dataset(name: str) -> None:
+    assert inputs.dataset_of(name, "fashion-mnist") == ("fashion-mnist" if name in IMAGES else "none")
+
+
+def test_the_experiments_that_may_span_nodes() -> None:
+    assert {name for name in experiments.names() if spans_nodes(name)} == {"allreduce", "ddp", "hybrid"}
+
+
+def test_this_platforms_result_comes_first_and_others_if_they_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for platform in ("a", "m", "z"):
+        Path("results", platform).mkdir(parents=True)
+        Path("results", platform, "ddp.json").touch()
+    assert inputs.result_files("ddp", "m") == [f"results/{platform}/ddp.json" for platform in ("m", "a", "z")]
+    assert inputs.result_files("hybrid", "m") == ["results/m/hybrid.json"]

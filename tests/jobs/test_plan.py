@@ -1,0 +1,67 @@
+"""The plan of a start: how long it took last time, and which place a job has in it."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from scalecard.jobs import plan
+from scalecard.jobs.plan import PlannedJob
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, in which the tests run, and the folder of its platform."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "box").mkdir(parents=True)
+    return tmp_path / "results" / "box"
+
+
+def jobs(*rules: str) -> list[PlannedJob]:
+    return [PlannedJob(rule=rule, log=f"{rule}.log") for rule in rules]
+
+
+def announce(folder: Path, *rules: str) -> None:
+    plan.announce(jobs(*rules), ["ddp", "pipeline", "hybrid"], scale="quick", folder=folder)
+
+
+def test_only_experiments_that_will_run_are_planned(folder: Path) -> None:
+    announce(folder, "report", "pipeline", "figure", "ddp")
+    kept = plan.read()
+    assert kept
+    assert kept.experiments == ["ddp", "pipeline"]
+    assert kept.jobs == jobs("report", "pipeline", "figure", "ddp")
+
+
+def test_the_expected_duration_is_that_of_the_last_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"started": "2026-01-01T00:00:00.000+00:00", "finished": "2026-01-01T00:00:42.000+00:00"}
+    (folder / "ddp.json").write_text(json.dumps(times))
+    assert plan.last_seconds(folder / "ddp.json") == 42
+    announce(folder, "ddp")
+    assert "42 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"started": 1, "finished": 2}', '{"started": "now"}'])
+def test_a_damaged_result_says_nothing_about_the_duration(folder: Path, text: str) -> None:
+    (folder / "ddp.json").write_text(text)
+    assert plan.last_seconds(folder / "ddp.json") is None
+    assert plan.last_seconds(folder / "missing.json") is None
+
+
+def test_a_job_finds_its_place_by_the_logs_of_the_others(folder: Path) -> None:
+    old = Path("hybrid.log")
+    old.write_text("of an earlier start")
+    os.utime(old, (time.time() - 60,) * 2)
+    announce(folder, "ddp", "pipeline", "hybrid", "report")
+    assert plan.place("pipeline") == "1 of 3"
+    Path("ddp.log").touch()
+    Path("report.log").touch()
+    assert plan.place("pipeline") == "2 of 3"
+    assert plan.place("ddp") == "1 of 3", "its own log does not count"
+
+
+def test_an_experiment_started_by_hand_has_no_place(folder: Path) -> None:
+    assert plan.place("ddp") == ""
+    announce(folder, "ddp")
+    assert plan.place("allreduce") == ""

@@ -1,0 +1,54 @@
+"""Who else uses the machine: told before measuring, refused with `strict`."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from fake_nvml import GIB, H100, FakeNvml, box
+from scalecard.hardware import host
+from scalecard.measuring import preflight
+
+Install = Callable[..., FakeNvml]
+
+
+@pytest.fixture(autouse=True)
+def quiet_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "cores_busy", lambda seconds: 0.0)
+
+
+def test_others_on_the_gpus_are_told_with_what_they_use(install_gpus: Install) -> None:
+    boards = box(H100, 2)
+    boards[1].processes = [(1, 3 * GIB), (os.getpid(), GIB)]
+    boards[0].utilisation, boards[1].exclusive = 40, True
+    install_gpus(boards)
+    busy, used, exclusive = preflight.disturbances(cores=8)
+    assert "GPU 0" in busy
+    assert "40 %" in busy
+    assert "GPU 1" in used
+    assert "3072 MiB" in used
+    assert "GPU 1" in exclusive
+    assert "nvidia-smi -c DEFAULT" in exclusive
+
+
+def test_strict_refuses_with_all_that_was_found(install_gpus: Install) -> None:
+    boards = box(H100, 2)
+    boards[0].utilisation, boards[1].processes = 40, [(1, GIB), (2, GIB)]
+    install_gpus(boards)
+    assert len(preflight.check(8, strict=False)) == 2
+    with pytest.raises(preflight.Disturbed, match=r"strict = true.*GPU 0.*GPU 1"):
+        preflight.check(8, strict=True)
+
+
+@pytest.mark.parametrize(("busy", "told"), [(3.0, True), (2.0, False)])
+def test_a_cpu_is_busy_from_a_third_of_its_cores(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch, busy: float, told: bool
+) -> None:
+    install_gpus([])
+    monkeypatch.setattr(host, "cores_busy", lambda seconds: busy)
+    found = preflight.disturbances(cores=8)
+    assert [f"{busy:.1f} of 8 cores" in text for text in found] == [True] * told
+
+
+def test_an_idle_machine_passes(install_gpus: Install) -> None:
+    install_gpus(box(H100, 2))
+    assert preflight.check(8, strict=True) == []

@@ -1,0 +1,78 @@
+"""The state of the hardware while something is timed, with a fake NVML."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from fake_nvml import A100, GIB, GTX, H100, FakeNvml, box
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.telemetry import watching
+from scalecard.records.telemetry import HardwareState
+from simulated_clock import variants
+
+Install = Callable[..., FakeNvml]
+
+
+def watched(work: Callable[[], None] = lambda: None) -> HardwareState:
+    """The state over a work."""
+    with watching() as watch:
+        assert watch
+        work()
+    return watch.summary()
+
+
+def test_each_gpu_has_its_state(install_gpus: Install) -> None:
+    boards = box(H100, 2)
+    boards[1].processes, boards[1].width = [(1, 2 * GIB), (os.getpid(), GIB)], (8, 16)
+    install_gpus(boards)
+    first, second = watched().gpus
+    assert first.sm_clock_mhz
+    assert first.sm_clock_mhz.median == H100.clock
+    assert (first.others_memory_bytes, first.pcie_gen, first.pcie_width) == (0, 5, 16)
+    assert (second.others_memory_bytes, second.pcie_width) == (2 * GIB, 8)
+
+
+def test_a_reason_counts_by_the_share_of_readings_that_showed_it(install_gpus: Install) -> None:
+    boards = box(A100, 1)
+    install_gpus(boards)
+    boards[0].reasons = 0x4
+
+    def cool_down() -> None:
+        boards[0].reasons = 0
+
+    state = watched(cool_down)  # read when it starts and when it ends
+    assert state.readings == 2
+    assert state.gpus[0].reasons == {"power cap": 0.5}
+
+
+def test_slowdowns_name_the_gpu_and_caps_are_none(install_gpus: Install) -> None:
+    boards = box(H100, 2)
+    boards[0].reasons, boards[1].reasons = 0x4, 0x80
+    install_gpus(boards)
+    with watching() as watch:
+        pass
+    assert watch
+    (slowdown,) = watch.slowdowns
+    assert slowdown.startswith("power brake on GPU 1")
+
+
+def test_of_several_ranks_only_the_leading_one_watches() -> None:
+    with watching(leads=False) as watch:
+        assert watch is None
+
+
+def test_an_nvml_that_fails_costs_facts_and_nothing_else(install_gpus: Install, rule: Rule) -> None:
+    install_gpus(box(H100, 2), fail_after=0)
+    (timing,) = time_rounds(variants(w=lambda: None), devices=[], rule=rule)
+    assert len(timing.completion) >= rule.min_rounds
+    assert timing.state
+    assert [gpu.power_w for gpu in timing.state.gpus] == [None, None]
+    assert timing.joules is None
+
+
+@pytest.mark.parametrize(("board", "joules"), [(H100, 0.1), (GTX, None)])
+def test_energy_where_the_gpu_counts_it(install_gpus: Install, rule: Rule, board: object, joules: float | None) -> None:
+    install_gpus(box(board, 1))
+    (timing,) = time_rounds(variants(w=lambda: None), devices=[], rule=rule)
+    assert timing.telemetry.joules == (joules and pytest.approx(joules))

@@ -1,0 +1,163 @@
+"""Result files: the round trip, and refusing what is not one."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from builders import gpu_state, hardware_state
+from fake_nvml import A100, box
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import probe
+from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
+from scalecard.records.record import Check, Record, Result
+from scalecard.records.telemetry import Telemetry
+
+OK = Record(
+    case={"devices": 2, "dtype": "float32", "nodes": None},
+    metric="time",
+    unit="s",
+    samples=[[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]],
+    checks=[Check(name="sum", difference=0.0, tolerance=0.0)],
+    telemetry=[Telemetry(rounds_id="a", stopped="30 rounds"), Telemetry(rounds_id="b")],
+)
+WATCHED = Telemetry(
+    rounds_id="c",
+    iterations=20,
+    stopped="interval within 1 %",
+    joules=0.25,
+    measured_again="thermal slowdown (hardware) on GPU 0",
+    state=hardware_state(
+        gpu_state(reasons={"power cap": 0.75}, others_memory_bytes=2**30),
+        gpu_state(sm_clock_mhz=None, temperature_c=None, power_w=None, others_memory_bytes=None, pcie_gen=None),
+        cpu_mhz=None,
+        steal=None,
+        missing={"cpu_mhz": "not supported"},
+    ),
+)
+SKIPPED = Record.skipped({"devices": 4}, "needs 4 devices")
+Damage = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def path(tmp_path: Path, make_result: Callable[..., Result]) -> Path:
+    """A result file."""
+    save(make_result([OK, replace(OK, samples=[[0.1]], telemetry=[WATCHED]), SKIPPED]), tmp_path / "a.json")
+    return tmp_path / "a.json"
+
+
+@pytest.mark.parametrize("record", [OK, replace(OK, samples=[[0.1]], telemetry=[WATCHED]), SKIPPED])
+def test_what_was_saved_is_loaded(tmp_path: Path, make_result: Callable[..., Result], record: Record) -> None:
+    result = make_result([record], warnings=["GPU 0 was busy"])
+    save(result, tmp_path / "a.json")
+    assert load(tmp_path / "a.json") == result
+
+
+def test_the_environment_of_gpus_is_loaded_as_it_was_saved(
+    tmp_path: Path, make_result: Callable[..., Result], install_gpus: Callable[..., object]
+) -> None:
+    install_gpus(box(A100, 2))
+    result = make_result([OK], environment=environment(probe()))
+    save(result, tmp_path / "a.json")
+    assert load(tmp_path / "a.json").environment == result.environment
+    assert len(result.environment["gpus"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda d: d.pop("records"), "records"),
+        (lambda d: d.update(hostname="x"), "hostname"),
+        (lambda d: d.update(schema_version=99), "schema_version"),
+        (lambda d: d["environment"].update(user="x"), "environment"),
+        (lambda d: d["records"][0].pop("unit"), "unit"),
+        (lambda d: d["records"][0].update(samples=[0.1]), "samples"),
+        (lambda d: d["records"][0].update(samples=[]), "samples"),
+        (lambda d: d["records"][0]["samples"][1].append("fast"), "samples"),
+        (lambda d: d["records"][0]["checks"][0].update(passed=False), "passed"),
+        (lambda d: d["records"][0]["telemetry"][0].pop("rounds_id"), "rounds_id"),
+        (lambda d: d["records"][1]["telemetry"][0]["state"]["gpus"][0].update(reasons=4), "reasons"),
+        (lambda d: d["records"][1]["telemetry"][0]["state"]["gpus"][0]["power_w"].pop("low"), "low"),
+        (lambda d: d["records"][2].update(note=""), "note"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name_and_field(path: Path, damage: Damage, named: str) -> None:
+    data = json.loads(path.read_text())
+    damage(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult) as error:
+        load(path)
+    assert str(path) in str(error.value)
+    assert named in str(error.value)
+
+
+def test_a_result_of_schema_version_1_is_refused_with_the_remedy(path: Path) -> None:
+    data = json.loads(path.read_text())
+    data["schema_version"] = 1
+    for record in data["records"]:
+        record["samples"] = [sample for process in record["samples"] for sample in process]
+        record["telemetry"] = [{"count": 3, "rounds_id": "a"}]
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*remove the file or measure it again"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"name": "something else"}'])
+def test_a_truncated_or_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InvalidResult, match=r"a\.json"):
+        load(tmp_path / "a.json")
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
+    for name in ("a.json", "b.json"):
+        with pytest.raises(InvalidResult, match=name.replace(".", r"\.")):
+            load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        replace(OK, checks=[Check(name="x", difference=1, tolerance=0)]),
+        replace(OK, samples=[[float("nan")]]),
+        replace(SKIPPED, status="maybe"),
+    ],
+)
+def test_what_is_not_valid_cannot_be_saved(tmp_path: Path, make_result: Callable[..., Result], bad: Record) -> None:
+    with pytest.raises((ValueError, jsonschema.ValidationError)):
+        save(make_result([bad]), tmp_path / "a.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_uncertainty_in_the_file_is_that_of_the_record(path: Path) -> None:
+    first, *_ = json.loads(path.read_text())["records"]
+    between = load(path).records[0].between
+    assert between
+    assert first["uncertainty"] == {"within": None, "between": [between.low, between.high]}
+
+
+def test_two_machines_on_one_platform_are_refused_with_files_and_facts(make_result: Callable[..., Result]) -> None:
+    one = make_result([OK])
+    newer = {**one.environment["machine"], "driver": "580.1"}
+    environment = {**one.environment, "machine": newer, "fingerprint": "0" * 12}
+    other = replace(one, experiment="allreduce", environment=environment)
+    elsewhere = replace(other, platform="another")
+    refuse_mixed_machines([one, elsewhere], "results")
+    with pytest.raises(ValueError, match=r"async_timing\.json and allreduce\.json .*'box'.*driver .* and 580\.1"):
+        refuse_mixed_machines([one, elsewhere, other], "results")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"), [("ddp.json", True), ("machine.json", False), ("container.json", False), ("ddp.svg", False)]
+)
+def test_result_files_are_told_from_others(name: str, is_one: bool) -> None:
+    assert is_result_file(Path("results/box", name)) == is_one
+
+
+def test_every_field_of_telemetry_is_in_the_file(path: Path) -> None:
+    stored = json.loads(path.read_text())["records"][1]["telemetry"][0]
+    assert stored == asdict(WATCHED)

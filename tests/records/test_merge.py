@@ -1,0 +1,42 @@
+"""The records of several processes, made one."""
+
+import pytest
+from builders import timed
+from scalecard.records.merge import merged
+from scalecard.records.record import Record
+
+
+def curve(*accuracies: float) -> Record:
+    return Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[list(accuracies)])
+
+
+def test_a_curve_keeps_its_epochs_in_every_process() -> None:
+    (record,) = merged([[curve(0.1, 0.5)], [curve(0.2, 0.7)], [curve(0.1, 0.6)]])
+    assert record.samples == [[0.1, 0.5], [0.2, 0.7], [0.1, 0.6]]
+    assert record.num_samples == 6
+
+
+def test_what_one_process_lost_is_noted_and_the_others_are_kept() -> None:
+    kept, lost = timed([1.0, 2.0], n=1), Record.failed({"n": 1}, "out of memory")
+    (record,) = merged([[lost], [kept]])
+    assert (record.status, record.samples, record.telemetry) == ("ok", kept.samples, kept.telemetry)
+    assert record.note == "process 1: out of memory"
+    (nothing,) = merged([[lost], [lost]])
+    assert nothing == lost
+
+
+def test_cases_keep_the_order_of_the_first_process_that_has_them() -> None:
+    records = merged([[timed([1.0], n=1), timed([1.0], n=3)], [timed([1.0], n=2), timed([1.0], n=1)]])
+    assert [record.case["n"] for record in records] == [1, 3, 2]
+
+
+def test_uncertainty_within_and_between_processes() -> None:
+    quiet = [1.0 + 0.001 * (i % 5) for i in range(30)]
+    slower = [1.1 * sample for sample in quiet]
+    (record,) = merged([[timed(samples)] for samples in (quiet, slower, quiet)])
+    assert record.within
+    assert record.between
+    assert record.within.half_width < 0.005
+    assert record.between.half_width > 0.05
+    assert record.interval == record.between
+    assert record.median == pytest.approx(1.002)

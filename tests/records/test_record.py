@@ -1,0 +1,34 @@
+"""What a record and a result compute from what they hold."""
+
+from collections.abc import Callable
+
+import pytest
+from builders import timed
+from scalecard.records.record import Check, Record, Result
+
+DRIFT = [1 + 0.02 * i for i in range(30)]
+
+
+def test_samples_of_the_same_rounds_are_paired_and_others_are_not() -> None:
+    old, slower = timed(DRIFT), [1.03 * sample for sample in DRIFT]
+    assert timed(slower).over(old).verdict == "slower"
+    assert timed(slower, rounds_id="other").over(old).verdict == "unclear"
+
+
+def test_records_without_telemetry_are_not_paired() -> None:
+    one, two = (Record(case={}, metric="peak_memory", unit="B", samples=[[size]]) for size in (1.0, 2.0))
+    assert two.over(one).value == 2
+    assert two.over(one).interval is None
+
+
+@pytest.mark.parametrize(("difference", "passed"), [(0.0, True), (1e-10, True), (1e-9, False), (float("nan"), False)])
+def test_a_check_passes_up_to_its_tolerance(difference: float, passed: bool) -> None:
+    assert Check(name="sum", difference=difference, tolerance=1e-10).passed == passed
+
+
+def test_an_absent_axis_counts_as_none(make_result: Callable[..., Result]) -> None:
+    within, over = timed([1.0], devices=2), timed([1.0], devices=2, nodes=2)
+    result = make_result([over, within, Record.skipped({"devices": 4}, "needs 4 devices")])
+    assert result.select("time", devices=2, nodes=None) == [within]
+    assert result.find("time", devices=4) is None
+    assert [result.count(status) for status in ("ok", "skipped", "failed")] == [2, 1, 0]

@@ -1,0 +1,85 @@
+"""The report in a real browser: offline, on a narrow screen, in light and dark, and its tables sorted."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from scalecard.records.record import Result
+from two_platforms import two_platforms, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+
+
+@pytest.fixture
+def html(make_result: Callable[..., Result], tmp_path: Path) -> Path:
+    return write_report(two_platforms(make_result), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+def test_it_opens_offline_without_errors(page: Page, html: Path) -> None:
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.on("request", lambda r: requests.append(r.url))
+    page.goto(html.as_uri())
+    assert problems == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    for name in ("dp_scratch", "allreduce"):
+        box = page.locator(f"#{name} .plot svg").bounding_box()
+        assert box is not None
+        assert box["width"] > 300
+        assert page.locator(f"#{name} [role=img]").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_horizontal_scroll(page: Page, html: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(html.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_text_of_figures_follows_the_page(page: Page, html: Path, scheme: str, dark: bool) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(html.as_uri())
+    background, ink = (
+        page.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
+        for where, what in (("body", "backgroundColor"), ("#allreduce .plot svg", "color"))
+    )
+    assert (brightness(ink) - brightness(background) > 120) == dark
+    assert abs(brightness(ink) - brightness(background)) > 120
+
+
+def brightness(colour: str) -> float:
+    return sum(float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")) / 3
+
+
+def test_a_click_on_a_head_sorts(page: Page, html: Path) -> None:
+    page.goto(html.as_uri())
+    table = page.locator("#allreduce table.sortable").first
+    head = table.locator("thead button", has_text="bytes")
+    head.click()
+    first = table.locator("tbody tr").first.inner_text()
+    head.click()
+    assert table.locator("tbody tr").first.inner_text() != first
+    assert "4096" in first

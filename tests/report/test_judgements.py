@@ -1,0 +1,118 @@
+"""Is a number normal? Rates beside the hardware's limit, and times beside those published for the same device."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import gpu_state, hardware_state, timed
+from fake_nvml import A100, GTX, H100, Board, FakeNvml, box
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import probe
+from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import Telemetry
+from scalecard.report import reference
+from scalecard.report.judgements import beside_published, rated
+from scalecard.report.limits import Limit
+from scalecard.report.reference import Entry
+from scalecard.report.section import Section
+
+GIB = 2**30
+
+
+@pytest.fixture
+def on_gpus(
+    install_gpus: Callable[..., FakeNvml], make_result: Callable[..., Result]
+) -> Callable[[list[Board], list[Record]], Result]:
+    """A result of copy_cost on these boards."""
+
+    def make(boards: list[Board], records: list[Record]) -> Result:
+        install_gpus(boards)
+        spec = {"size": 64, "products": 3, "bytes": [4096, GIB]}
+        return make_result(records, experiment="copy_cost", spec=spec, environment=environment(probe()))
+
+    return make
+
+
+def copied(direction: str, gbs: float, **seen: Any) -> Record:
+    """A copy of a GiB at a rate, while the first GPU's link was `seen` so."""
+    case = {"part": "matrix", "direction": direction, "memory": "pinned", "call": "non_blocking", "bytes": GIB}
+    watched = Telemetry(rounds_id="r", state=hardware_state(gpu_state(**seen)))
+    return replace(timed([GIB / (gbs * 1e9)] * 12, **case), telemetry=[watched])
+
+
+@pytest.mark.parametrize(
+    ("rate", "advice", "verdict"),
+    [(80, "", "normal"), (60, "", "low"), (120, "", "above the limit"), (80, "reseat it", "low")],
+)
+def test_a_rate_is_judged_by_its_share_of_the_limit(rate: float, advice: str, verdict: str) -> None:
+    judgement = rated("copy", rate, Limit(100, "the link", 0.75, advice), "GB/s")
+    assert judgement.verdict == verdict
+    assert advice in judgement.text
+
+
+def test_a_link_at_half_its_width_is_low_however_fast_and_says_what_to_look_at(
+    on_gpus: Callable[..., Result],
+) -> None:
+    boards = box(H100, 1)
+    boards[0].width = (8, 16)
+    result = on_gpus(boards, [copied("host to device", 30, pcie_gen=5, pcie_width=8)])
+    (judgement,) = Section.of(result).judgements
+    assert judgement.verdict == "low"
+    assert "PCIe 5 x8" in judgement.value
+    assert {"x16", "x8:"} <= set(judgement.advice.split())
+
+
+def test_a_link_at_its_full_width_is_judged_by_its_rate(on_gpus: Callable[..., Result]) -> None:
+    for rate, verdict in ((55, "normal"), (25, "low")):
+        result = on_gpus(box(H100, 1), [copied("host to device", rate, pcie_gen=5, pcie_width=16)])
+        assert [judgement.verdict for judgement in Section.of(result).judgements] == [verdict]
+
+
+def test_of_many_pairs_the_slow_one_is_low_and_the_best_and_worst_are_told(on_gpus: Callable[..., Result]) -> None:
+    """Four links of twelve to each of three others are normal, one is not."""
+    pairs = [
+        copied(f"device {a} to {b}", (20 if (a, b) == (0, 1) else 80) + 0.1 * b)
+        for a, b in itertools.permutations(range(4), 2)
+    ]
+    section = Section.of(on_gpus(box(A100, 4), pairs))
+    verdicts = {judgement.what.split(",")[0]: judgement.verdict for judgement in section.judgements}
+    assert {name for name, verdict in verdicts.items() if verdict == "low"} == {"Device 0 to 1"}
+    assert len(verdicts) == 12
+    told = [finding.text.split(",")[0] for finding in section.findings if finding.text.startswith("Device")]
+    assert sorted(told)[0] == "Device 0 to 1"
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("unit", "ours", "gpu", "verdicts"),
+    [
+        ("s", 1.0, GTX.name, ["normal"]),
+        ("s", 1.2, GTX.name, ["low"]),
+        ("samples/s", 1.2, GTX.name, ["normal"]),
+        ("samples/s", 0.8, GTX.name, ["low"]),
+        ("x", 0.5, GTX.name, []),  # of a factor more may be better or worse
+        ("s", 9.0, H100.name, []),
+        ("s", None, GTX.name, []),
+    ],
+)
+def test_published_figures_are_compared_on_the_same_device(
+    on_gpus: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    unit: str,
+    ours: float | None,
+    gpu: str,
+    verdicts: list[str],
+) -> None:
+    facts = {"value": 1.0, "unit": unit, "gpu": gpu, "gpus": 2, "settings": {}, "note": "", "source": "", "locator": ""}
+    monkeypatch.setattr(reference, "published", lambda experiment: [Entry(id="e", metric="step_time", **facts)])
+    values = {} if ours is None else {"step_time@2": ours, "step_time": 100.0}
+    assert [judgement.verdict for judgement in beside_published(on_gpus(box(GTX, 2), []), values)] == verdicts
+
+
+@pytest.mark.parametrize("board", [H100, A100, GTX])
+def test_the_boards_of_these_tests_have_a_sheet_of_their_vendor(board: Board) -> None:
+    sheet = reference.gpu_spec(board.name)
+    assert sheet
+    assert sheet.peak_tflops["float32"]

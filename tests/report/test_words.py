@@ -1,0 +1,52 @@
+"""From records to data frames and words."""
+
+from collections.abc import Callable
+
+import pytest
+from builders import repeated, timed
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval, Ratio
+from scalecard.report import words
+
+CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[[0.1, 0.5], [0.2, 0.7], [0.1, 0.6]])
+
+
+def test_a_frame_has_a_row_per_sample_with_its_place(make_result: Callable[..., Result]) -> None:
+    frame = words.frame([make_result([CURVES])], "accuracy", "devices")
+    assert list(frame["value"]) == [0.1, 0.5, 0.2, 0.7, 0.1, 0.6]
+    assert list(frame["index"]) == [0, 1] * 3
+
+
+def test_a_frame_of_nothing_has_the_columns_asked_for(make_result: Callable[..., Result]) -> None:
+    frame = words.frame([make_result([])], "time", "devices", "nodes")
+    assert {"value", "index", "platform", "devices", "nodes"} <= set(frame.columns)
+    assert len(frame) == 0
+
+
+def test_the_final_value_of_curves_is_the_median_of_their_last() -> None:
+    assert words.final(CURVES) == 0.6
+
+
+def test_a_time_has_its_interval_or_its_number_of_samples() -> None:
+    assert "n = 2" in words.time(timed([0.010, 0.012]))
+    assert words.time(timed([0.011] * 12)) == "11 ms (11 ms to 11 ms)"
+
+
+def test_a_speedup_is_the_inverse_of_the_ratio_of_times() -> None:
+    new, old = repeated(0.5), repeated(1.0)
+    assert words.speedup(new, old).startswith("2.0")
+    assert words.inverse(Ratio(0.5, Interval(0.4, 0.8))) == Ratio(2.0, Interval(1.25, 2.5))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"),
+    [
+        (Ratio(0.8, Interval(0.7, 0.9)), " less "),
+        (Ratio(1.2, Interval(1.1, 1.3)), " more "),
+        (Ratio(1.0, Interval(0.999, 1.001)), " same "),
+        (Ratio(1.0, Interval(0.8, 1.2)), " cannot "),
+        (Ratio(0.5, None), " cannot "),
+    ],
+)
+def test_a_comparison_says_no_more_than_its_verdict(ratio: Ratio, word: str) -> None:
+    assert word in words.versus("new", ratio, "old")

@@ -1,0 +1,12 @@
+"""A network in the place of ResNet-50, for tests of how it is trained and not of what it learns."""
+
+import torch
+from torch import nn
+
+
+def small_stages(*, seed: int, num_classes: int) -> list[nn.Module]:
+    """Two stages with batch normalisation in the first, the same parameters each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.BatchNorm2d(8), nn.ReLU())
+        return [first, nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(8, num_classes))]

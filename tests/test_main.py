@@ -1,0 +1,142 @@
+"""The command line: exit statuses, one error for bad input, and what it prints for programs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import CONFIG, block
+from builders import repeated
+from fake_nvml import A100, FakeNvml, box
+from projects import ROOT
+from scalecard.hardware.machine import Machine, probe
+from scalecard.jobs.machine_file import read_machine
+
+Command = Callable[..., Any]
+Save = Callable[..., Path]
+
+
+@pytest.fixture
+def two_platforms(save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of 'old' and of 'new', which is a tenth slower."""
+    save_result("old", repeated(1.0))
+    save_result("new", repeated(1.1))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_probe_describes_this_machine(scalecard: Command) -> None:
+    done = scalecard("probe")
+    assert done.status == 0
+    assert json.loads(done.out) == {**asdict(probe()), "slug": probe().slug, "fingerprint": probe().fingerprint}
+
+
+def test_probe_writes_a_machine_that_any_node_of_its_kind_is(
+    scalecard: Command, install_gpus: Callable[..., FakeNvml], tmp_path: Path
+) -> None:
+    install_gpus(box(A100, 2))
+    assert scalecard("probe", "--output", tmp_path / "machine.json").status == 0
+    assert read_machine(tmp_path / "machine.json") == probe().any_node()
+
+
+def test_check_accepts_the_configuration(scalecard: Command) -> None:
+    scales = {scale: {name: block(name, scale) for name in CONFIG["experiments"]} for scale in ("full", "quick")}
+    assert scalecard("check", json.dumps(scales)) == (0, "", "")
+
+
+def test_check_names_every_problem_and_a_shared_one_once(scalecard: Command) -> None:
+    measure = {**CONFIG["measure"], "presision": 1}
+    del measure["quick"]
+    blocks = {
+        "ddp": block("ddp", models=["vgg"], lr="fast", measure=measure),
+        "hybrid": block("hybrid", measure=measure),
+    }
+    done = scalecard("check", json.dumps({"full": blocks, "quick": blocks}))
+    assert done.status == 2
+    assert sorted(line.split(":")[0] for line in done.err.splitlines()) == [
+        'experiments.ddp.lr = "fast"',
+        'experiments.ddp.models.0 = "vgg"',
+        "measure.presision",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"), [({"cores": 96}, r"cores 96, now"), ({"software": "abc"}, r"software abc, now")]
+)
+def test_run_refuses_another_machine_with_the_facts(
+    scalecard: Command, machine: Machine, tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    path, output = tmp_path / "machine.json", tmp_path / "ddp.json"
+    path.write_text(json.dumps(asdict(replace(machine, **changes))))
+    done = scalecard("run", "ddp", "--spec", block("ddp"), "--machine", path, "--output", output)
+    assert (done.status, output.exists()) == (2, False)
+    assert done.err.startswith(f"{path}: ")
+    assert told in done.err
+
+
+def test_run_refuses_a_bad_block_before_it_measures(scalecard: Command, machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(asdict(machine)))
+    bad = block("allreduce", bytes=[6])
+    done = scalecard("run", "allreduce", "--spec", bad, "--machine", path, "--output", tmp_path / "a.json")
+    assert done.status == 2
+    assert "bytes = 6" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("old", "new"), 0),
+        (("old", "new", "--fail-on", "slower"), 1),
+        (("new", "old", "--fail-on", "slower"), 0),
+        (("old", "new", "--fail-on", "slower", "--margin", "0.2"), 0),
+    ],
+)
+def test_compare_gates_a_cron_job(
+    scalecard: Command, two_platforms: Path, arguments: tuple[str, ...], status: int
+) -> None:
+    assert scalecard("compare", *arguments).status == status
+
+
+def test_compare_prints_json_and_writes_a_page(scalecard: Command, two_platforms: Path) -> None:
+    done = scalecard("compare", "old", "new", "--json", "--html", "c.html")
+    told = json.loads(done.out)
+    assert [row["verdict"] for row in told["rows"]] == ["slower"]
+    assert f"{told['rows'][0]['ratio']:.3f}" in (two_platforms / "c.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("old", "nowhere"), ["'nowhere'", "new, old"]),
+        (("old", "new", "--margin", "2"), ["--margin 2"]),
+        (("old", "results"), ["results/new, results/old"]),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    scalecard: Command, two_platforms: Path, arguments: tuple[str, ...], named: list[str]
+) -> None:
+    done = scalecard("compare", *arguments, "--fail-on", "slower")
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+    for part in named:
+        assert part in done.err
+
+
+def test_a_result_that_cannot_be_used_is_one_line(scalecard: Command, two_platforms: Path) -> None:
+    path = two_platforms / "results" / "new" / "async_timing.json"
+    path.write_text(path.read_text()[:1000])
+    done = scalecard("plot", "async_timing", "--results", path, "--output", "a.svg")
+    assert done.status == 2
+    assert done.err.startswith(f"{path}: ")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_the_exit_status_is_that_of_the_process(two_platforms: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")}
+    command = [sys.executable, "-m", "scalecard", "compare", "old", "new", "--fail-on", "slower"]
+    assert subprocess.run(command, capture_output=True, env=environment).returncode == 1

@@ -1,0 +1,149 @@
+"""One run of one experiment: what it describes and records, and that it writes a whole result or none."""
+
+import html
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from blocks import SHORTEST
+from builders import timed
+from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
+from scalecard import run
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.preflight import Disturbed
+from scalecard.records.files import save
+from scalecard.records.record import Record, Result
+from scalecard.report.hardware_state import remarks
+from scalecard.report.section import Section
+from scalecard.training.datasets import DataWarning
+
+Install = Callable[..., FakeNvml]
+Run = Callable[..., Result]
+COPIES = {"size": 64, "products": 2, "bytes": [4096, 65536], "memory": ["pageable"]}
+PRODUCTS = {"size": 64, "products": 2, "sizes": [16], "dtypes": ["float32"]}
+
+
+@pytest.fixture
+def report_of(scalecard: Callable[..., Any], tmp_path: Path) -> Callable[[Result], str]:
+    """The words of the report on one result, as the command line writes it."""
+
+    def write(result: Result) -> str:
+        path, page = tmp_path / "a.json", tmp_path / "report.html"
+        save(result, path)
+        figure = tmp_path / "figures" / f"{result.experiment}.svg"
+        assert scalecard("plot", result.experiment, "--results", path, "--output", figure).status == 0
+        assert scalecard("report", "--results", path, "--figures", figure.parent, "--output", page).status == 0
+        return words(page.read_text())
+
+    return write
+
+
+def words(page: str) -> str:
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+def test_only_the_devices_that_were_asked_for_are_described(install_gpus: Install, run_as_cuda: Run) -> None:
+    install_gpus(box(H100, 8))
+    result = run_as_cuda("async_timing", **PRODUCTS, devices=2)
+    assert len(result.environment["gpus"]) == 2
+    assert [len(row) for row in result.environment["topology"]] == [2, 2]
+    assert result.environment["machine"]["num_devices"] == 2
+    assert result.environment["machine"]["gpus"] == [H100.name] * 8, "the machine is what it is"
+    assert {record.case["devices"] for record in result.records} == {1, 2}
+
+
+def test_more_devices_than_gpus_are_refused(install_gpus: Install, run_as_cuda: Run, tmp_path: Path) -> None:
+    install_gpus(box(H100, 8))
+    with pytest.raises(ValueError, match=r"devices = 9: .*8"):
+        run_as_cuda("async_timing", **PRODUCTS, devices=9)
+    assert not (tmp_path / "results").exists()
+
+
+def test_without_gpus_there_may_be_more_workers_than_were_found(install_gpus: Install, run_as_cuda: Run) -> None:
+    install_gpus([])
+    result = run_as_cuda("async_timing", **PRODUCTS, devices=5)
+    assert (result.emulated, result.environment["machine"]["num_devices"]) == (True, 5)
+    assert {record.case["devices"] for record in result.records} == {1, 2, 4, 5}
+
+
+def test_what_disturbed_a_run_is_in_its_result_and_in_the_report(
+    install_gpus: Install, run_as_cuda: Run, report_of: Callable[[Result], str]
+) -> None:
+    boards = box(H100, 8)
+    boards[0].reasons, boards[0].width, boards[1].processes = 0x20, (8, 16), [(1, 2 * GIB)]
+    install_gpus(boards)
+    result = run_as_cuda("copy_cost", **COPIES)
+    telemetry = [entry for record in result.records for entry in record.telemetry]
+    assert all(entry.measured_again.startswith("thermal slowdown (software) on GPU 0") for entry in telemetry)
+    assert {entry.state.gpus[1].others_memory_bytes for entry in telemetry if entry.state} == {2 * GIB}
+    (other,) = (text for text in result.warnings if "GPU 1" in text)
+    assert "2048 MiB" in other
+    judgements = Section.of(result).judgements
+    assert any(judgement.verdict == "low" and "x16" in judgement.advice for judgement in judgements)
+    told = report_of(result)
+    assert other in told
+    for record in result.records:
+        assert all(remark in told for remark in remarks(record))
+    assert all(judgement.value in told for judgement in judgements)
+
+
+@pytest.mark.parametrize("board", [A100, GTX])
+def test_other_gpus_go_the_whole_way_too(
+    install_gpus: Install, run_as_cuda: Run, report_of: Callable[[Result], str], board: Board
+) -> None:
+    install_gpus(box(board, 2))
+    result = run_as_cuda("async_timing", **PRODUCTS)
+    assert [gpu["name"] for gpu in result.environment["gpus"]] == [board.name] * 2
+    assert not result.emulated
+    assert board.name in report_of(result)
+
+
+def test_every_process_adds_its_samples(install_gpus: Install, run_as_cuda: Run) -> None:
+    install_gpus(box(A100, 2))
+    result = run_as_cuda("async_timing", **PRODUCTS, measure={**SHORTEST, "processes": 3})
+    for record in result.records:
+        assert [len(samples) for samples in record.samples] == [2, 2, 2]
+        assert len({entry.rounds_id for entry in record.telemetry}) == 3
+
+
+def test_the_values_that_were_used_are_kept(install_gpus: Install, run_as_cuda: Run) -> None:
+    install_gpus(box(A100, 2))
+    result = run_as_cuda("async_timing", **PRODUCTS, seed=7)
+    assert {key: result.spec[key] for key in PRODUCTS} == PRODUCTS
+    assert result.spec["seed"] == 7
+    assert result.started <= result.finished
+
+
+def test_with_strict_a_disturbed_machine_leaves_no_result(
+    install_gpus: Install, run_as_cuda: Run, tmp_path: Path
+) -> None:
+    boards = box(H100, 2)
+    boards[0].utilisation = 40
+    install_gpus(boards)
+    with pytest.raises(Disturbed, match="GPU 0"):
+        run_as_cuda("async_timing", **PRODUCTS, strict=True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def experiment(spec: Any, machine: Machine) -> Iterator[Record]:
+        warnings.warn("no network", DataWarning, stacklevel=2)
+        warnings.warn("deprecated", UserWarning, stacklevel=2)
+        yield timed([1.0])
+
+    monkeypatch.setattr(run.experiments, "load", lambda name: SimpleNamespace(run=experiment))
+    outcome = run.measure("any", None, machine)
+    assert outcome.warnings == ["no network"]
+    assert outcome.records[0].samples == [[1.0]]
+
+
+def test_a_killed_process_is_an_error_that_names_the_experiment() -> None:
+    with pytest.raises(run.ProcessLost, match="ddp"):
+        run._in_a_fresh_process("ddp", os._exit, 9)

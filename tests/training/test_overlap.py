@@ -1,0 +1,196 @@
+"""What overlaps on GPUs, without any: tensors without data on pretended GPUs, whose streams keep simulated time.
+
+The rules are CUDA's and PyTorch's: a stream does one thing after the other, an event is waited for, and a copy between
+GPUs runs on the current stream of its source and waits for that of its target. A product or a copy takes one unit.
+"""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from scalecard.experiments import copy_cost
+from scalecard.hardware.devices import CudaDevice, copy_engine
+from scalecard.training.data_parallel import ScratchDataParallel
+from scalecard.training.model_parallel import ModelParallel
+from scalecard.training.models import lenet_parameters
+from scalecard.training.pipeline import ScheduledPipeline
+from scalecard.training.schedules import SCHEDULES
+from scalecard.training.scratch_allreduce import naive, ring
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+WORK = ("mm", "addmm", "convolution")
+
+
+class Stream:
+    """Busy until `time`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.time = torch.device(device), 0.0
+
+    def record_event(self) -> float:
+        return self.time
+
+    def wait_event(self, event: float) -> None:
+        self.time = max(self.time, event)
+
+
+class Clock(TorchDispatchMode):
+    """Lets every operation take its time on the current streams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.default: dict[torch.device, Stream] = {}
+        self.current: dict[torch.device, Stream] = {}
+        self.streams: list[Stream] = []
+
+    def stream_of(self, device: torch.device) -> Stream:
+        if device not in self.default:
+            self.default[device] = self.current[device] = self.new_stream(device)
+        return self.default[device]
+
+    def new_stream(self, device: torch.device) -> Stream:
+        self.streams.append(Stream(device))
+        return self.streams[-1]
+
+    @contextlib.contextmanager
+    def use(self, stream: Stream) -> Iterator[None]:
+        before, self.current[stream.device] = self.current.get(stream.device, stream), stream
+        yield
+        self.current[stream.device] = before
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        ends = [x.device for x in (*args, out) if isinstance(x, torch.Tensor) and x.device.type == "cuda"]
+        if name in ("_to_copy", "copy_") and ends:
+            target, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
+            used = [self.at(x.device) for x in (source, target) if x.device.type == "cuda"]
+            if source.device != target.device:
+                self.run(used, 1)
+        elif name in WORK:
+            self.run([self.at(out.device)], 1)
+        elif ends:
+            self.run([self.at(ends[-1])], 0)
+        return out
+
+    def at(self, device: torch.device) -> Stream:
+        self.stream_of(device)
+        return self.current[device]
+
+    def run(self, streams: list[Stream], cost: float) -> None:
+        end = max(s.time for s in streams) + cost
+        for stream in streams:
+            stream.time = end
+
+    def taken(self, work: Callable[[], object]) -> float:
+        """How long the work takes from now, when everything is idle."""
+        start = max((s.time for s in self.streams), default=0.0)
+        for stream in self.streams:
+            stream.time = start
+        work()
+        return max(s.time for s in self.streams) - start
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(torch.cuda, "Stream", clock.new_stream)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: clock.stream_of(torch.device(device)))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: clock.at(torch.device(device)))
+    monkeypatch.setattr(torch.cuda, "stream", clock.use)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
+    with FakeTensorMode(), clock:
+        yield clock
+
+
+def gpus(count: int) -> list[Any]:
+    return [CudaDevice(index) for index in range(count)]
+
+
+def test_copies_stand_behind_the_source_where_nothing_says_what_they_wait_for(clock: Clock) -> None:
+    """The simulation tells the difference: PyTorch's own order, and a task's."""
+    first, second = gpus(2)
+    x = torch.zeros(4, 4, device=first.torch)
+
+    def copy(made: Any) -> None:
+        first.submit(torch.mm, x, x)
+        first.submit(torch.mm, x, x)
+        second.submit(lambda value: value.to(second.torch), made)
+
+    assert clock.taken(lambda: copy(x)) == 3
+    assert clock.taken(lambda: copy(first.submit(torch.mm, x, x))) == 3, "a product, then the copy beside two products"
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_all_links_of_the_ring_carry_at_once(clock: Clock, count: int) -> None:
+    devices = gpus(count)
+    buckets = [[torch.zeros(count, device=d.torch)] for d in devices]
+    assert clock.taken(lambda: ring(devices, buckets)) == 2 * (count - 1)
+    assert clock.taken(lambda: naive(devices, buckets)) == count, "to device 0 one by one, then to all at once"
+
+
+def test_data_parallel_devices_compute_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: dict[torch.device, int] = defaultdict(int)
+
+    def backward(loss: torch.Tensor, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+        spent[loss.device] += 1
+        for _ in range(20):
+            torch.mm(parameters[2].view(-1, 1), parameters[2].view(1, -1))
+        return [torch.zeros_like(p) for p in parameters]
+
+    monkeypatch.setattr(torch.autograd, "grad", backward)
+    devices = gpus(4)
+    batch = (torch.zeros(8, 1, 28, 28, device=devices[0].torch), torch.zeros(8, dtype=torch.long, device="cuda:0"))
+    one = ScratchDataParallel(devices[:1], lenet_parameters(seed=0), lr=0.1)
+    four = ScratchDataParallel(devices, lenet_parameters(seed=0), lr=0.1)
+    alone = clock.taken(lambda: one.step(batch))
+    num_copies = 2 * 3 + 2 * 3 * len(four.replicas[0])  # shards out, gradients in and out, all by device 0
+    assert clock.taken(lambda: four.step(batch)) <= alone + num_copies
+    assert spent == {torch.device("cuda:0"): 2, **{d.torch: 1 for d in devices[1:]}}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("num_micro", [2, 4, 8])
+def test_a_pipeline_takes_the_schedules_ticks(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, schedule: str, num_micro: int
+) -> None:
+    def backward(output: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        for _ in range(20):
+            torch.mm(torch.zeros(2, 2, device=output.device), torch.zeros(2, 2, device=output.device))
+
+    class Stage(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(10):
+                torch.mm(x.detach(), x.detach())
+            return x * 1.0
+
+    monkeypatch.setattr(torch.autograd, "backward", backward)
+    monkeypatch.setattr(ModelParallel, "update", lambda self, *after: None)
+    devices = gpus(2)
+    model = ScheduledPipeline.__new__(ScheduledPipeline)
+    model.devices, model.stages = devices, [Stage(), Stage()]
+    x = torch.zeros(2 * num_micro, 2, device=devices[0].torch)
+    y = torch.zeros(2 * num_micro, 2, device=devices[1].torch)
+    taken = clock.taken(lambda: model.pipelined_step(x, y, split_size=2, schedule=SCHEDULES[schedule]))
+    ideal = (num_micro + 1) * (10 + 20)
+    assert ideal <= taken <= ideal + 2 * num_micro, "besides copies of one unit"
+
+
+def test_the_copy_engine_copies_while_the_device_computes(clock: Clock) -> None:
+    (device,) = gpus(1)
+    engine = copy_engine([device])
+    assert engine
+    x = torch.zeros(4, 4, device=device.torch)
+
+    def both(copier: Any) -> None:
+        for product in [device.submit(torch.mm, x, x) for _ in range(5)]:
+            copier.submit(copy_cost._to_host, product, True)
+
+    assert clock.taken(lambda: both(device)) == 10
+    assert clock.taken(lambda: both(engine)) == 6

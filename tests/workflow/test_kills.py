@@ -1,0 +1,65 @@
+"""Kills in the middle of a measurement: nothing half-made is left, and measurements still never overlap."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from projects import SMOKE, completed, made_at, made_since, outputs, snakemake, snakemake_in_background
+from scalecard.hardware.machine import probe
+from scalecard.records.files import load
+
+pytestmark = pytest.mark.workflow
+
+HERE = probe().slug
+
+
+def measuring(name: str) -> list[int]:
+    """Processes of the command line that measure this experiment."""
+    found = subprocess.run(["pgrep", "-f", f"^python -m scalecard run {name} "], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def wait_until_measuring(name: str) -> int:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        pids = measuring(name)
+        if pids:
+            time.sleep(3)  # past the imports
+            return pids[0]
+        time.sleep(0.2)
+    raise TimeoutError(name)
+
+
+def start_measuring(folder: Path, name: str) -> tuple["subprocess.Popen[bytes]", int]:
+    """Snakemake, which measures one experiment whose result is gone, and the process that measures."""
+    target = Path("results", HERE, f"{name}.json")
+    (folder / target).unlink()
+    running = snakemake_in_background(folder, Path(os.devnull), str(target), *SMOKE)
+    return running, wait_until_measuring(name)
+
+
+def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(own_copy: Path) -> None:
+    before = made_at(own_copy)
+    running, process = start_measuring(own_copy, "dp_scratch")
+    os.kill(process, signal.SIGKILL)
+    assert running.wait(120) != 0
+    assert f"{HERE}/dp_scratch.json" not in made_at(own_copy)
+    completed(own_copy, *SMOKE)
+    assert made_since(own_copy, before) == outputs(["dp_scratch"])
+    assert load(own_copy / "results" / HERE / "dp_scratch.json").count("ok")
+
+
+def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_copy: Path) -> None:
+    before = made_at(own_copy)
+    running, orphan = start_measuring(own_copy, "pipeline")
+    running.kill()
+    running.wait(30)
+    assert measuring("pipeline") == [orphan], "it lives on"
+    snakemake(own_copy, "--unlock")
+    told = completed(own_copy, *SMOKE)
+    assert f"process {orphan}" in told, "which the second run waits for"
+    assert made_since(own_copy, before) == outputs(["pipeline"])
+    assert load(own_copy / "results" / HERE / "pipeline.json").count("ok")

@@ -1,0 +1,48 @@
+"""Sections do with what was measured: from the results of a real run some records are lost, as in a run that fails."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from projects import results_of
+from scalecard.records.record import Record, Result
+from scalecard.report import sections
+from scalecard.report.render import render
+from scalecard.report.section import Section
+
+pytestmark = pytest.mark.workflow
+
+Lost = Callable[[int, Record, int], bool]
+LOST: dict[str, Lost] = {
+    "all": lambda index, record, half: True,
+    "first half": lambda index, record, half: index < half,
+    "second half": lambda index, record, half: index >= half,
+    "times": lambda index, record, half: record.unit == "s",
+}
+
+
+def damaged(result: Result, lost: Lost) -> Result:
+    half = len(result.records) // 2
+    return replace(
+        result,
+        records=[
+            Record.failed(r.case, "out of memory", metric=r.metric, unit=r.unit) if lost(index, r, half) else r
+            for index, r in enumerate(result.records)
+        ],
+    )
+
+
+@pytest.mark.parametrize("which", LOST)
+def test_figures_findings_and_the_report_without_some_records(measured: Path, which: str) -> None:
+    results = [damaged(result, LOST[which]) for result in results_of(measured).values()]
+    for result in results:
+        figure = sections.load(result.experiment).plot([result])
+        assert figure.axes, result.experiment
+        plt.close(figure)
+        told = Section.of(result)
+        assert told.absent, result.experiment
+        assert told.headline, result.experiment
+        assert all(finding.text for finding in told.findings), result.experiment
+    assert render(results, measured / "results" / "figures")

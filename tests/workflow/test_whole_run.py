@@ -1,0 +1,69 @@
+"""One whole run at the smoke scale: what it leaves, and that there is nothing to do after it."""
+
+import itertools
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
+from scalecard import experiments
+from scalecard.hardware.machine import probe
+from scalecard.report import section
+
+pytestmark = pytest.mark.workflow
+
+HERE = probe().slug
+
+
+def test_a_dry_run_plans_every_experiment_and_measures_nothing(tmp_path: Path) -> None:
+    folder = copy_project(tmp_path / "project")
+    assert planned(folder, *SMOKE) == outputs(experiments.names()) | {f"{HERE}/container.json"}
+    completed(folder, *SMOKE, "--dry-run")
+    assert set(made_at(folder)) == {f"{HERE}/machine.json"}
+
+
+def test_every_experiment_leaves_a_result_a_figure_and_its_section(measured: Path) -> None:
+    report = (measured / "results" / "report.html").read_text()
+    results = results_of(measured)
+    assert sorted(results) == experiments.names()
+    for name, result in results.items():
+        assert result.count("ok"), name
+        assert (measured / "results" / "figures" / f"{name}.svg").read_text().startswith("<?xml")
+        assert (measured / "results" / "figures" / f"{name}.png").stat().st_size > 5_000
+        assert f'<section id="{name}"' in report
+
+
+def test_every_parallel_case_was_proven(measured: Path) -> None:
+    results = results_of(measured)
+    for name, result in results.items():
+        proven = any(record.status == "ok" and record.checks for record in result.records)
+        assert proven or (name == "dp_concise" and result.emulated), name
+    for record in results["pipeline"].records:
+        if record.status == "ok" and record.case["implementation"] not in ("single device", "model parallel"):
+            assert record.checks, record.case
+
+
+def test_measurements_never_overlap(measured: Path) -> None:
+    spans = sorted((r.started, r.finished) for r in results_of(measured).values())
+    for (_, end), (start, _) in itertools.pairwise(spans):
+        assert datetime.fromisoformat(end) <= datetime.fromisoformat(start)
+
+
+def test_nothing_to_do_the_second_time_and_quickly(measured: Path) -> None:
+    before, start = made_at(measured), time.monotonic()
+    completed(measured, *SMOKE)
+    assert time.monotonic() - start < 15, "4 s on a quiet machine"
+    assert made_at(measured) == before
+    assert planned(measured, *SMOKE) == set()
+
+
+def test_one_experiment_can_be_measured_again(measured: Path) -> None:
+    assert planned(measured, *SMOKE, "--forcerun", "ddp") == outputs(["ddp"])
+
+
+def test_snakemakes_own_report_has_the_figures_with_captions(measured: Path, tmp_path: Path) -> None:
+    completed(measured, *SMOKE, "--report", str(tmp_path / "snakemake-report.html"))
+    text = (tmp_path / "snakemake-report.html").read_text()
+    assert "results/figures/pipeline.svg" in text
+    assert section.title("pipeline") in text
