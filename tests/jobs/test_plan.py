@@ -65,3 +65,19 @@ def test_an_experiment_started_by_hand_has_no_place(folder: Path) -> None:
     assert plan.place("ddp") == ""
     announce(folder, "ddp")
     assert plan.place("allreduce") == ""
+
+
+def test_a_first_run_at_the_quick_scale_expects_what_two_cores_took(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    announce(folder, "ddp", "hybrid")
+    assert "on two CPU cores" in capsys.readouterr().out
+    plan.announce(jobs("ddp"), ["ddp"], scale="full", folder=folder)
+    assert "not measured here before" in capsys.readouterr().out
+
+
+def test_a_finished_run_leaves_no_plan(folder: Path) -> None:
+    announce(folder, "ddp")
+    assert plan.take()
+    assert plan.read() is None
+    assert plan.take() is None
