@@ -124,6 +124,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     [
         replace(OK, checks=[Check(name="x", difference=1, tolerance=0)]),
         replace(OK, samples=[[float("nan")]]),
+        replace(OK, samples=[[1.0, 2.0], [float("nan"), 1.0]], telemetry=[]),
         replace(SKIPPED, status="maybe"),
     ],
 )

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,14 @@ def save(result: Result, path: Path) -> None:
 
 def as_json(result: Result, indent: int | None = None) -> str:
     """The text of a result's file, without white space unless it is to be indented. ValueError for NaN."""
+    for record in result.records:
+        if not all(math.isfinite(sample) for samples in record.samples for sample in samples):
+            raise ValueError(f"{result.experiment}: samples of {record.metric} at {record.case} must be finite")
     data = dataclasses.asdict(result)
-    for record, source in zip(data["records"], result.records, strict=True):
-        for check, proven in zip(record["checks"], source.checks, strict=True):
+    for written, record in zip(data["records"], result.records, strict=True):
+        for check, proven in zip(written["checks"], record.checks, strict=True):
             check["passed"] = proven.passed
-        record["uncertainty"] = _uncertainty(source)
+        written["uncertainty"] = _uncertainty(record)
     return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))
 
 
