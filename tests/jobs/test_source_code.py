@@ -52,6 +52,8 @@ def test_the_packages_around_a_module_belong_to_it(package: Path) -> None:
         "try:\n    pass\nexcept OSError:\n    from scalecard import a\nfinally:\n    pass",
         "if x:\n    pass\nelse:\n    with y:\n        from scalecard import a",
         "match x:\n    case 1:\n        from scalecard import a",
+        "def f(): from scalecard import a",
+        '"""\ndef f\n"""\nfrom scalecard import a\ndef g(): pass',
         "from scalecard.a import (\n    one,\n    two as three,\n)",
     ],
 )
