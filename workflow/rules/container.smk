@@ -3,7 +3,9 @@
 MARKER = f"{HERE}/container.json"
 
 if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
-    logger.warning(f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it.")
+    logger.warning(
+        f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it."
+    )
 
 
 rule container:
