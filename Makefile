@@ -34,9 +34,10 @@ $(VENV)/testing: $(VENV)/package force
 test: $(VENV)/testing
 	$(RUN) pytest
 
-# The tests that need no whole workflow, container engine, cluster or browser: for every edit.
+# The tests that need no whole workflow, container engine, cluster or browser: for every edit. Side by side, since none
+# of them measures this machine.
 test-fast: $(VENV)/testing
-	$(RUN) pytest -m "not workflow and not cluster and not container and not browser"
+	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not workflow and not cluster and not container and not browser"
 
 check: $(VENV)/testing
 	$(RUN) ruff check .
