@@ -4,10 +4,11 @@ From scratch between the devices of one process, naive and on a ring, against to
 one process per device. Sizes are bytes per device; bus bandwidth is nccl-tests' 2 (n - 1)/n * size / time.
 
 The answer would be wrong if a device were still reading when the clock stops (every device is waited for, and a sample
-is the slowest rank's), or if the sum were wrong (first, whole numbers are added and compared one by one).
+is the slowest rank's), if the sum were wrong (the very call that is timed first adds whole numbers, three times, which
+are compared one by one), or if only a part were sent (the bytes that devices receive are counted).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,15 +21,15 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
-from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices
+from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices, provable
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Sweep
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.variant import Subject, Variant, Work
 from scalecard.records.record import Case, Check, Record
-from scalecard.training.scratch_allreduce import ALGORITHMS, AllReduce
+from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,66 +56,76 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from launch_and_record(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
 
 
+@dataclass(frozen=True)
+class Setting:
+    """On how many devices of this process, and how many bytes each holds."""
+
+    devices: int
+    bytes: int
+
+
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
     """From scratch, between the devices of this process."""
     counts = [n for n in device_counts(machine.num_devices) if n > 1]
-    with open_devices(machine) as devices:
-        yield from _textbook(spec, devices[:2])
-        wanted = [(count, size) for count in counts for size in spec.bytes]
-        for count, size in progress.cases(wanted, label=lambda c: f"from scratch, {c[0]} devices, {c[1]} bytes"):
-            at: Case = {"algorithm": "from scratch", "devices": count, "bytes": size}
-            yield from guarded(_from_scratch(spec, devices[:count], size), at)
+    with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
+        textbook: Case = {"textbook": True}
+        yield from _from_scratch(spec, devices, Setting(2, 8), textbook)
+        wanted = [Setting(count, size) for count in counts for size in spec.bytes]
+        for at in progress.cases(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
+            case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}
+            yield from guarded(_from_scratch(spec, devices, at, {}), case)
     empty_cache()
 
 
-def _textbook(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
-    """[1, 1] and [2, 2] give [3, 3] on both devices."""
-    for name, all_reduce in ALGORITHMS.items():
-        values = [torch.full((2,), float(i + 1), device=d.torch) for i, d in enumerate(devices)]
-        _reduce(all_reduce, devices, values)
-        checks = [same_values("[1, 1] + [2, 2] = [3, 3]", value, torch.tensor([3.0, 3.0])) for value in values]
-        case: Case = {"algorithm": name, "devices": 2, "bytes": 8, "textbook": True}
-        work = partial(all_reduce, devices, _zeros(8, devices))
-        yield from _time([Variant(name=name, case=case, work=work, checks=checks)], spec, devices)
-
-
-def _from_scratch(spec: Spec, devices: Sequence[Device], size: int) -> Iterator[Record]:
-    variants, buckets = [], _zeros(size, devices)
-    for name, all_reduce in ALGORITHMS.items():
-        checks = _checks(all_reduce, devices, size, spec.seed)
-        case: Case = {"algorithm": name, "devices": len(devices), "bytes": size}
-        work = partial(all_reduce, devices, buckets)
-        variants.append(Variant(name=name, case=case, work=work, checks=checks))
-    yield from _time(variants, spec, devices)
-
-
-def _zeros(size: int, devices: Sequence[Device]) -> list[list[Tensor]]:
-    """One bucket of `size` bytes per device; zeros stay finite however often they are added."""
-    return [[torch.zeros(size // 4, device=device.torch)] for device in devices]
-
-
-def _time(variants: Sequence[Variant], spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case) -> Iterator[Record]:
+    """Both algorithms; also proven on three and four devices, with a number of values that they do not divide."""
+    uneven = [Setting(count, 4 * 1021) for count in range(2, min(4, len(devices)) + 1)]
+    variants = [
+        Variant(
+            name=name,
+            case={"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more},
+            build=partial(_subject, spec.seed, name, devices),
+            proven_at=uneven,
+            timed_at=at,
+        )
+        for name in ALGORITHMS
+    ]
+    for timing in time_rounds(variants, devices=devices[: at.devices], rule=spec.measure):
         yield timing.record()
 
 
-def _checks(all_reduce: AllReduce, devices: Sequence[Device], size: int, seed: int) -> list[Check]:
-    values = [_integers(size, seed, rank=d.index) for d in devices]
-    total = torch.stack(values).sum(0)
-    ours = [value.to(d.torch, copy=True) for value, d in zip(values, devices, strict=True)]
-    _reduce(all_reduce, devices, ours)
-    return [same_values(f"sum on device {d.index}", value, total) for d, value in zip(devices, ours, strict=True)]
+def _subject(seed: int, algorithm: str, devices: Sequence[Device], at: Setting) -> Subject:
+    """One bucket per device. Zeros stay finite however often they are added."""
+    used = devices[: at.devices]
+    buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
+    total, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
+    return Subject(
+        work=(work := partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])),
+        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed), str(at.devices) + " devices"),
+        expected={"received bytes": total, "received by the busiest device": busiest},
+        state=lambda: buckets,
+    )
 
 
-def _reduce(all_reduce: AllReduce, devices: Sequence[Device], values: list[Tensor]) -> None:
-    all_reduce(devices, [[value] for value in values])
-    for device in devices:
-        device.synchronize()
+def _sums(
+    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor], where: str
+) -> Iterator[Check]:
+    """The call that is timed, three times on different whole numbers, and every bucket compared with their sum."""
+    for turn in range(3):
+        mine = [values(turn * len(buckets) + index) for index in range(len(buckets))]
+        for bucket, value in zip(buckets, mine, strict=True):
+            bucket.copy_(value)
+        work()
+        for device in devices:
+            device.synchronize()
+        total = torch.stack(mine).sum(0)
+        for bucket in buckets:
+            yield same_values(f"sum on each of {where}, element by element", bucket, total)
 
 
-def _integers(size: int, seed: int, *, rank: int) -> Tensor:
+def _integers(size: int, seed: int, number: int) -> Tensor:
     """Whole numbers below 1000: their sum is exact in float32 in any order."""
-    generator = torch.Generator().manual_seed(seed + rank)
+    generator = torch.Generator().manual_seed(seed + number)
     return torch.randint(0, 1000, (size // 4,), generator=generator).float()
 
 
@@ -129,11 +140,28 @@ def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
 
 
 def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Iterator[Record]:
-    values = [_integers(size, spec.seed, rank=rank) for rank in range(ctx.world_size)]
-    mine = values[ctx.rank].to(ctx.device, copy=True)
-    dist.all_reduce(mine)
-    check = same_values("sum on every rank", mine, torch.stack(values).sum(0))
-    zeros = torch.zeros(size // 4, device=ctx.device)
-    variant = Variant(name="all_reduce", case=case, work=partial(dist.all_reduce, zeros), checks=[check])
+    variant = Variant(name="all_reduce", case=case, build=partial(_on_ranks, ctx, spec.seed), timed_at=size)
     for timing in time_rounds([variant], devices=[ctx], rule=spec.measure, ranks=ctx):
         yield timing.record()
+
+
+def _on_ranks(ctx: RankContext, seed: int, size: int) -> Subject:
+    """This rank's bucket, and what every rank puts into its own."""
+    bucket = torch.zeros(size // 4, device=ctx.device)
+    work = partial(dist.all_reduce, bucket)
+
+    def prove() -> Iterator[Check]:
+        for turn in range(3):
+            values = [_integers(size, seed, turn * ctx.world_size + rank) for rank in range(ctx.world_size)]
+            bucket.copy_(values[ctx.rank])
+            work()
+            ctx.synchronize()
+            yield same_values("sum on every rank, element by element", bucket, torch.stack(values).sum(0))
+
+    return Subject(
+        work=work,
+        prove=prove,
+        expected={"all-reduces": 1, "all-reduced bytes": size},
+        state=lambda: [bucket],
+        agreeing=lambda: [bucket],
+    )

@@ -4,9 +4,11 @@ Each device multiplies matrices and keeps every result. The clock is stopped onc
 and once after waiting for the device. Then all devices work one after the other, and all at once.
 
 The answer would be wrong if the clock stopped before every device was done (each is waited for), if the first call's
-start-up were counted (it is warmed up), or if TF32 were on when float32 is claimed (it is set for each dtype).
+start-up were counted (it is warmed up), if TF32 were on when float32 is claimed (it is set for each dtype), or if a
+product were left out (the results of the very call that is timed are compared, and its operations counted).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +19,11 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.devices import Device, Task, device_counts, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.proof import proven
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
 
 TOLERANCE = {"float32": 1e-5, "tf32": 5e-3, "bfloat16": 2e-2}  # relative to float64, whole matrix
@@ -43,6 +44,20 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from _all_devices(spec, devices)
 
 
+@dataclass(frozen=True)
+class Products:
+    """What every device computes: `products` times x @ x, for a matrix x of size x size in this dtype."""
+
+    size: int
+    products: int
+    dtype: str
+
+    @property
+    def flops(self) -> float:
+        """2 n^3 per product."""
+        return 2.0 * self.size**3 * self.products
+
+
 def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record]:
     wanted = dict.fromkeys([("float32", spec.size), *((d, spec.size) for d in spec.dtypes)])
     wanted |= dict.fromkeys(("float32", size) for size in spec.sizes)
@@ -53,9 +68,8 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
         if note:
             yield Record.skipped(case, note)
             continue
-        work = partial(device.submit, _multiply, _matrix(device, size, dtype, spec.seed), spec.products, dtype)
-        checks = [_check(device, dtype, spec.seed)]
-        variants.append(Variant(name=f"{dtype} {size}", case=case, work=work, checks=checks))
+        build, at = partial(_subject, spec.seed, "concurrent", [device]), Products(size, spec.products, dtype)
+        variants.append(Variant(name=f"{dtype} {size}", case=case, build=build, timed_at=at))
     progress.doing(f"one device: {', '.join(variant.name for variant in variants)}")
     for timing in time_rounds(variants, devices=[device], rule=spec.measure):
         yield timing.enqueue_record()
@@ -77,25 +91,49 @@ def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
         case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
         yield Record.skipped(case, "needs 2 devices, this machine has 1")
     for count in progress.cases(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
-        used = devices[:count]
-        inputs = [_matrix(device, spec.size, "float32", spec.seed) for device in used]
         case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
+        at = Products(spec.size, spec.products, "float32")
         variants = [
-            Variant(name=mode, case={"mode": mode, **case}, work=partial(work, spec, used, inputs))
-            for mode, work in {"serial": _serial, "concurrent": _concurrent}.items()
+            Variant(
+                name=mode,
+                case={"mode": mode, **case},
+                build=partial(_subject, spec.seed, mode, devices[:count]),
+                timed_at=at,
+            )
+            for mode in MODES
         ]
-        for timing in time_rounds(variants, devices=used, rule=spec.measure):
+        for timing in time_rounds(variants, devices=devices[:count], rule=spec.measure):
             yield timing.record()
 
 
-def _serial(spec: Spec, devices: Sequence[Device], inputs: Sequence[Tensor]) -> None:
+def _subject(seed: int, mode: str, devices: Sequence[Device], at: Products) -> Subject:
+    """The products of every device, each with a matrix of its own."""
+    inputs = [_matrix(device, at.size, at.dtype, seed + device.index) for device in devices]
+    work = partial(MODES[mode], devices, inputs, at)
+
+    def prove() -> Iterator[Check]:
+        tasks = work()
+        for device in devices:
+            device.synchronize()
+        for x, task in zip(inputs, tasks, strict=True):
+            yield from _checks(x, task.result(), at)
+
+    return Subject(work=work, prove=prove, expected={"FLOPs": at.flops * len(devices)})
+
+
+def _serial(devices: Sequence[Device], inputs: Sequence[Tensor], at: Products) -> list[Task]:
+    tasks = []
     for device, x in zip(devices, inputs, strict=True):
-        device.submit(_multiply, x, spec.products, "float32")
+        tasks.append(device.submit(_multiply, x, at.products, at.dtype))
         device.synchronize()
+    return tasks
 
 
-def _concurrent(spec: Spec, devices: Sequence[Device], inputs: Sequence[Tensor]) -> list[object]:
-    return [d.submit(_multiply, x, spec.products, "float32") for d, x in zip(devices, inputs, strict=True)]
+def _concurrent(devices: Sequence[Device], inputs: Sequence[Tensor], at: Products) -> list[Task]:
+    return [d.submit(_multiply, x, at.products, at.dtype) for d, x in zip(devices, inputs, strict=True)]
+
+
+MODES = {"serial": _serial, "concurrent": _concurrent}
 
 
 def _matrix(device: Device, size: int, dtype: str, seed: int) -> Tensor:
@@ -108,9 +146,13 @@ def _multiply(x: Tensor, products: int, dtype: str) -> list[Tensor]:
     return [x @ x for _ in range(products)]
 
 
-def _check(device: Device, dtype: str, seed: int) -> Check:
-    x = _matrix(device, 256, dtype, seed)
-    (product,) = device.call(_multiply, x, 1, dtype)
+def _checks(x: Tensor, results: list[Tensor], at: Products) -> Iterator[Check]:
+    """Every product against float64, relative to the whole matrix."""
     exact = x.double() @ x.double()
-    error = float((product.double() - exact).norm() / exact.norm())
-    return proven(f"product against float64 ({dtype}, relative)", error, TOLERANCE[dtype])
+    errors = [float((product.double() - exact).norm() / exact.norm()) for product in results]
+    yield Check(
+        name=f"{at.products} products against float64, relative norm",
+        dtype=at.dtype,
+        difference=max(errors) if len(errors) == at.products and all(map(math.isfinite, errors)) else math.inf,
+        tolerance=TOLERANCE[at.dtype],
+    )

@@ -6,10 +6,11 @@ Then the full matrix of direction x memory x call x size, because the textbook's
 copy waits for its turn. A further step copies on a separate stream.
 
 The answer would be wrong if a non-blocking copy counted as done when it is only enqueued (enqueue and completion are
-kept apart) or copied nothing (contents are compared after waiting). Without GPUs these are copies within host memory.
+kept apart), or copied nothing or too little (what the very call that is timed brought is compared after waiting, and
+its bytes are counted). Without GPUs these are copies within host memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -25,8 +26,8 @@ from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Sweep
-from scalecard.measuring.variant import Variant, Work
-from scalecard.records.record import Case, Record
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Check, Record
 
 Direction = tuple[str, Device | None, Device | None]  # name, source, target; None is the host
 
@@ -53,39 +54,64 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     device, engine = devices[0], copy_engine(devices) or devices[0]
+    absent = {}
+    if device.torch.type != "cuda":
+        absent["non-blocking"] = "a CPU worker computes and copies in turn; on GPUs this is the textbook's step"
+    if engine is device:
+        absent["overlapped"] = "needs a second CPU worker as the copy engine"
+    for step, note in absent.items():
+        yield Record.skipped({"part": "textbook", "step": step}, note)
     x = torch.rand(spec.size, spec.size, generator=torch.Generator().manual_seed(spec.seed)).to(device.torch)
     results = device.call(_compute, x, spec.products)
+    case: Case = {"part": "textbook", "bytes": results[0].nbytes * spec.products}
+    works = _works(device, engine, x, results)
+    variants = [
+        Variant(name=step, case={**case, "step": step}, build=partial(_step, devices, results, step, works[step]))
+        for step in works
+        if step not in absent
+    ]
+    progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+        yield timing.record()
+
+
+def _works(device: Device, engine: Device, x: Tensor, results: list[Tensor]) -> dict[str, Callable[[], list[Task]]]:
+    """Each step returns the tasks whose values are what it computed or copied."""
+    count = len(results)
 
     def sequential() -> list[Task]:
-        made = device.submit(_compute, x, spec.products)
+        made = device.submit(_compute, x, count)
         device.synchronize()
         return [engine.submit(_to_host, made, False)]
 
     def overlapped(copier: Device) -> list[Task]:
-        products = [device.submit(torch.mm, x, x) for _ in range(spec.products)]
+        products = [device.submit(torch.mm, x, x) for _ in range(count)]
         return [copier.submit(_to_host, product, True) for product in products]
 
-    works: dict[str, Work] = {
-        "compute": partial(device.submit, _compute, x, spec.products),
-        "copy": partial(engine.submit, _to_host, results, False),
+    return {
+        "compute": lambda: [device.submit(_compute, x, count)],
+        "copy": lambda: [engine.submit(_to_host, results, False)],
         "compute, then copy": sequential,
+        "non-blocking": partial(overlapped, device),
+        "overlapped": partial(overlapped, engine),
     }
-    absent = {}
-    if device.torch.type == "cuda":
-        works["non-blocking"] = partial(overlapped, device)
-    else:
-        absent["non-blocking"] = "a CPU worker computes and copies in turn; on GPUs this is the textbook's step"
-    if engine is not device:
-        works["overlapped"] = partial(overlapped, engine)
-    else:
-        absent["overlapped"] = "needs a second CPU worker as the copy engine"
-    for step, note in absent.items():
-        yield Record.skipped({"part": "textbook", "step": step}, note)
-    case: Case = {"part": "textbook", "bytes": results[0].nbytes * spec.products}
-    variants = [Variant(name=step, case={**case, "step": step}, work=work) for step, work in works.items()]
-    progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
-        yield timing.record()
+
+
+def _step(
+    devices: list[Device], results: list[Tensor], step: str, work: Callable[[], list[Task]], _at: None
+) -> Subject:
+    """One of the textbook's steps: what it brings must be the products that were computed before."""
+
+    def prove() -> Iterator[Check]:
+        tasks = work()
+        for device in devices:
+            device.synchronize()
+        brought = [tensor for task in tasks for tensor in task.result()]
+        yield same_values(f"{len(results)} results", torch.stack(brought).cpu(), torch.stack(results).cpu())
+
+    expected = {} if step == "copy" else {"FLOPs": 2.0 * len(results) * len(results[0]) ** 3}
+    copied = 0 if step == "compute" else sum(tensor.nbytes for tensor in results)
+    return Subject(work=work, prove=prove, expected={**expected, "copied bytes": copied})
 
 
 def _compute(x: Tensor, products: int) -> list[Tensor]:
@@ -133,18 +159,26 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
     variants = []
     for memory in _memories(spec, device, host_side):
-        a, b = _filled(size, memory, source, spec.seed), _empty(size, memory, target)
+        ends_of_copy = _filled(size, memory, source, spec.seed), _empty(size, memory, target)
         for call in calls:
-            work = partial(_copy_by, device, b, a, call == "blocking")
-            b.zero_()
-            work()
-            device.synchronize()
-            check = same_values("contents after waiting", a, b)
             case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
-            variants.append(Variant(name=f"{memory} {call}", case=case, work=work, checks=[check]))
+            build = partial(_copying, device, *ends_of_copy, call == "blocking")
+            variants.append(Variant(name=f"{memory} {call}", case=case, build=build))
     for timing in time_rounds(variants, devices=[device], rule=spec.measure):
         yield timing.enqueue_record()
         yield timing.record()
+
+
+def _copying(device: Device, source: Tensor, target: Tensor, wait: bool, _at: None) -> Subject:
+    work = partial(_copy_by, device, target, source, wait)
+
+    def prove() -> Iterator[Check]:
+        target.zero_()
+        work()
+        device.synchronize()
+        yield same_values("contents after waiting, byte by byte", target, source)
+
+    return Subject(work=work, prove=prove, expected={"copied bytes": source.nbytes})
 
 
 def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:

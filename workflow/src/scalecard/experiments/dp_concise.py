@@ -4,9 +4,9 @@ The ResNet-18 variant over the whole grid of batch size, learning rate and numbe
 one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
 0.2, to separate the effect of the devices from that of batch size and learning rate.
 
-The answer would be wrong if DataParallel computed something else (proven in float64 on GPUs, with batch normalisation
-in eval mode because per-device statistics are a different function), or if it were a silent no-op, as it is on a CPU,
-where it is skipped.
+The answer would be wrong if DataParallel computed something else (an epoch is compared with a plain loop's, in float64
+with batch normalisation in eval mode because per-device statistics are a different function, and as timed), if an epoch
+left out images (they are counted), or if it were a silent no-op, as it is on a CPU, where it is skipped.
 """
 
 import itertools
@@ -21,16 +21,18 @@ from torch import nn
 from scalecard import progress
 from scalecard.hardware.devices import Device, device_counts, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.out_of_memory import guarded
-from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
-from scalecard.measuring.variant import Variant
-from scalecard.records.record import Case, Check, Record
-from scalecard.training import datasets
-from scalecard.training.models import freeze_batch_norm, resnet18_variant
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Record
+from scalecard.training import classifiers, datasets, reference
 from scalecard.training.trainer import Trainer
 
+MODEL = "resnet18"
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
@@ -44,16 +46,29 @@ class Spec(Common):
     check_steps: Positive
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Where an epoch is built: the number of devices, the batch, the images (None: all), and the precision."""
+
+    devices: int
+    batch_size: int
+    num_images: int | None = None
+    exact: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.exact else torch.float32
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, over the grid."""
     dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
-        checks = {n: _checks(spec, devices[0], n, dataset) for n in usable if n > 1}
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
-            records = _grid_point(spec, devices, usable, dataset, batch_size, lr, checks)
+            records = _grid_point(spec, devices, usable, dataset, batch_size, lr)
             yield from guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
@@ -61,50 +76,55 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _grid_point(
-    spec: Spec,
-    devices: list[Device],
-    counts: list[int],
-    dataset: datasets.Dataset,
-    batch_size: int,
-    lr: float,
-    checks: dict[int, list[Check]],
+    spec: Spec, devices: list[Device], counts: list[int], dataset: datasets.Dataset, batch_size: int, lr: float
 ) -> Iterator[Record]:
     """One batch size and learning rate on every number of devices, in turns."""
-    first = devices[0]
-    resident = dataset.to(first.torch)
-    trainers, accuracies, variants = dict[str, Trainer](), dict[str, list[float]](), list[Variant]()
+    variants = []
     for count in counts:
-        name, model = f"{count} devices", _wrap(resnet18_variant(seed=spec.seed).to(first.torch), count)
-        trainers[name], accuracies[name] = Trainer(model, resident, batch_size, lr, spec.seed), []
-        case: Case = {"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name}
-        work = partial(first.submit, trainers[name].epoch)
-        variants.append(Variant(name=name, case=case, work=work, checks=checks.get(count, [])))
-
-    def test(variant: Variant) -> None:
-        accuracies[variant.name].append(first.call(trainers[variant.name].accuracy))
-
-    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices, after=test):
+        odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
+        variants.append(
+            Variant(
+                name=f"{count} devices",
+                case={"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name},
+                build=partial(_epoch, spec, devices[0], dataset, lr),
+                proven_at=[Setting(count, odd, odd * spec.check_steps - 1, exact=True), Setting(count, even, even)],
+                timed_at=Setting(count, batch_size),
+            )
+        )
+    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices):
         yield timing.record("epoch_time")
-        curve = accuracies[timing.variant.name]
-        yield Record(case=timing.variant.case, metric="accuracy", unit="fraction", samples=[curve])
+        yield timing.accuracy_record()
 
 
-def _wrap(model: nn.Module, count: int) -> nn.Module:
-    return nn.DataParallel(model, device_ids=list(range(count))) if count > 1 else model
+def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, lr: float, at: Setting) -> Subject:
+    images = dataset.limited(at.num_images, None).to(first.torch)
+    module = classifiers.network(MODEL, seed=spec.seed, device=first.torch, exact=at.exact)
+    wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
+    trainer = Trainer(wrapped, images, at.batch_size, lr, spec.seed, frozen=at.exact)
+    forward, whole = map(flops, classifiers.without_data(MODEL))
+    seen, steps = len(images.train), trainer.steps()
+    counts: dict[str, float] = {"updates": steps, "samples": seen}
+    if at.devices == 1:  # DataParallel's threads are not seen
+        counts |= {"FLOPs": seen * whole, "test FLOPs": len(images.test) * forward}
+    what = f"parameters after {steps} steps, batch norm in eval mode" if at.exact else f"change in {steps} steps"
+    return training(
+        f"{what} of an epoch, {at.devices} devices",
+        partial(first.submit, trainer.epoch),
+        lambda: [*module.parameters(), *module.buffers()],
+        partial(_expected, spec, first, images.train, lr, at),
+        times=1 if at.num_images else 0,
+        devices=[first],
+        counts=counts,
+        modules=[wrapped],
+        order=trainer.order,
+        test=partial(first.call, trainer.accuracy),
+    )
 
 
-def _checks(spec: Spec, device: Device, count: int, dataset: datasets.Dataset) -> list[Check]:
-    """Parameters after several float64 steps on `count` GPUs against one."""
-
-    def train(num_devices: int) -> list[torch.Tensor]:
-        model = resnet18_variant(seed=spec.seed).to(device.torch, torch.float64)
-        wrapped = _wrap(model, num_devices)
-        trainer = Trainer(wrapped, dataset, 2 * count, spec.lrs[0], spec.seed)
-        freeze_batch_norm(model.train())
-        for images, labels in dataset.train.first(2 * count * spec.check_steps).to(device.torch).batches(2 * count):
-            trainer.step(images.double(), labels)
-        return list(model.parameters())
-
-    return [
-        same_parameters(f"parameters after {spec.check_steps} steps, batch norm in eval mode", train(count), train(1))
-    ]
+def _expected(spec: Spec, first: Device, train: datasets.Split, lr: float, at: Setting) -> Trained | Change:
+    """An epoch of the plain loop; in training mode, devices normalise their own shares."""
+    shares = 1 if at.exact else at.devices
+    split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
+    steps = split(dtype=at.dtype, shares=shares)
+    plainly = partial(classifiers.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=lr, exact=at.exact)
+    return expected(MODEL, lambda exactly: plainly(exactly=exactly), exact=at.exact)

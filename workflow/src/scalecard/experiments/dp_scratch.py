@@ -3,29 +3,36 @@
 LeNet from raw tensors on 1..N devices at the same batch and learning rate (strong scaling): seconds per epoch, and
 test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch.
 
-The answer would be wrong if more devices computed something else (proven in float64, for both all-reduces), if an
-epoch ended before its last device was done, or if the input path were the bottleneck (the data set is resident).
+The answer would be wrong if more devices computed something else (an epoch is compared with a plain loop's, in float64
+on up to four devices for both all-reduces, and as timed), if an epoch left out images (its operations, updates and
+bytes are counted), or if the input path were the bottleneck (the data set is resident).
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.devices import Device, device_counts, open_devices, provable
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.variant import Variant
-from scalecard.records.record import Case, Check, Record
-from scalecard.training import datasets
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Record
+from scalecard.training import classifiers, datasets, reference
 from scalecard.training.data_parallel import ScratchDataParallel
 from scalecard.training.models import lenet_parameters
-from scalecard.training.scratch_allreduce import ALGORITHMS
+from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.training.trainer import accuracy
+
+CHECK_BATCH = 65  # neither two, three nor four devices divide it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,69 +45,122 @@ class Spec(Common):
     check_steps: Positive
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Where an epoch is built: on how many devices, by which all-reduce, over which images, in which precision."""
+
+    devices: int
+    algorithm: str
+    batch_size: int
+    num_images: int | None
+    exact: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.exact else torch.float32
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, for 1..N devices."""
     dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
-    with open_devices(machine) as devices:
-        counts = device_counts(len(devices))
-        progress.doing(f"proving equality on up to {len(devices)} devices in float64")
-        checks = {count: _checks(spec, devices[:count], dataset) for count in counts}
-        runs = {f"{count} devices": _Run(spec, devices[:count], dataset) for count in counts}
-        case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
-        variants = [
-            Variant(name=name, case={"devices": count, **case}, work=run.epoch, checks=checks[count])
-            for count, (name, run) in zip(counts, runs.items(), strict=True)
-        ]
-        timings = time_epochs(
-            variants, num_epochs=spec.epochs, devices=devices, after=lambda variant: runs[variant.name].test()
+    counts = device_counts(machine.num_devices)
+    case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
+    with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
+        build = partial(
+            _subject, spec, devices, dataset, functools.cache(partial(_expected, spec, devices[0], dataset))
         )
+        variants = [
+            Variant(
+                name=f"{count} devices",
+                case={"devices": count, **case},
+                build=build,
+                proven_at=_proven_at(spec, count, len(devices)),
+                timed_at=Setting(count, "naive", spec.batch_size, None),
+            )
+            for count in counts
+        ]
+        progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
+        timings = time_epochs(variants, num_epochs=spec.epochs, devices=devices[: machine.num_devices])
     for timing in timings:
         yield timing.record("epoch_time")
-        accuracies = runs[timing.variant.name].accuracies
-        yield Record(case=timing.variant.case, metric="accuracy", unit="fraction", samples=[accuracies])
-    if len(devices) == 1:
+        yield timing.accuracy_record()
+    if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="epoch_time")
+
+
+def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:
+    """In float64 by both all-reduces, for several devices also on three and four; and as timed. The last batch is odd."""
+    num_images = CHECK_BATCH * spec.check_steps - 4
+    many = range(2, min(4, available) + 1) if count > 1 else []
+    places = [n for n in sorted({count, *many}) if n <= available]
+    exact = [Setting(n, algorithm, CHECK_BATCH, num_images, exact=True) for n in places for algorithm in ALGORITHMS]
+    return [*exact, Setting(count, "naive", CHECK_BATCH, num_images)]
+
+
+def _expected(
+    spec: Spec, device: Device, dataset: datasets.Dataset, batch_size: int, num_images: int, exact: bool
+) -> Trained | Change:
+    """An epoch of the plain loop on one device."""
+    first = dataset.train.first(num_images).to(device.torch)
+    dtype = torch.float64 if exact else torch.float32
+    steps = reference.epoch(first.images, first.labels, batch_size=batch_size, seed=spec.seed, dtype=dtype)
+    plainly = partial(classifiers.plain, "lenet", steps, seed=spec.seed, device=device.torch, lr=spec.lr, exact=exact)
+    return expected("lenet", lambda exactly: plainly(exactly=exactly), exact=exact)
 
 
 class _Run:
     """Training on one number of devices, with its own parameters and order of images."""
 
-    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> None:
-        self.devices, self.batch_size = devices, spec.batch_size
-        self.dataset = dataset.to(devices[0].torch)
+    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: Setting) -> None:
+        self.devices, self.batch_size, self.dtype = devices, at.batch_size, at.dtype
+        self.dataset = dataset.limited(at.num_images, None).to(devices[0].torch)
         self.order = torch.Generator().manual_seed(spec.seed)
-        self.model = ScratchDataParallel(devices, lenet_parameters(seed=spec.seed), lr=spec.lr)
-        self.accuracies: list[float] = []
+        parameters = lenet_parameters(seed=spec.seed, dtype=at.dtype)
+        self.model = ScratchDataParallel(devices, parameters, lr=spec.lr, all_reduce=ALGORITHMS[at.algorithm])
 
     def epoch(self) -> None:
         train = self.dataset.train
         order = torch.randperm(len(train), generator=self.order).to(train.labels.device)
         for index in order.split(self.batch_size):
-            self.model.step(self.devices[0].submit(train.batch, index))
+            self.model.step(self.devices[0].submit(train.batch, index, self.dtype))
 
-    def test(self) -> None:
+    def test(self) -> float:
         test = self.dataset.test
         scores = [self.model.scores(images) for images, _ in test.batches(1000)]
-        self.accuracies.append(accuracy(torch.cat(scores), test.labels))
+        return accuracy(torch.cat(scores), test.labels)
 
 
-def _checks(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> list[Check]:
-    """Parameters after several float64 steps, by naive and ring, against one device; the batch splits unevenly."""
-
-    def train(used: Sequence[Device], algorithm: str) -> list[torch.Tensor]:
-        parameters = lenet_parameters(seed=spec.seed, dtype=torch.float64)
-        model = ScratchDataParallel(used, parameters, lr=spec.lr, all_reduce=ALGORITHMS[algorithm])
-        split = dataset.train.first(65 * spec.check_steps).to(used[0].torch)
-        for images, labels in split.batches(65):
-            model.step((images.double(), labels))
-        for device in used:
-            device.synchronize()
-        return model.replicas[-1]
-
-    reference = train(devices[:1], "naive")
-    return [
-        same_parameters(
-            f"parameters after {spec.check_steps} steps, {name} all-reduce", train(devices, name), reference
-        )
-        for name in ALGORITHMS
-    ]
+def _subject(
+    spec: Spec,
+    devices: Sequence[Device],
+    dataset: datasets.Dataset,
+    wanted: Callable[[int, int, bool], Trained | Change],
+    at: Setting,
+) -> Subject:
+    used = devices[: at.devices]
+    run = _Run(spec, used, dataset, at)
+    num_images, num_tests = len(run.dataset.train), len(run.dataset.test)
+    steps = -(-num_images // at.batch_size)
+    values = sum(parameter.numel() for parameter in run.model.replicas[0])
+    reduced, _ = bytes_received(at.algorithm, at.devices, values)
+    image = 28 * 28 * at.dtype.itemsize + 8  # with its label
+    forward, whole = map(flops, classifiers.without_data("lenet"))
+    what = f"parameters after {steps} steps" if at.exact else f"change in {steps} steps"
+    return training(
+        f"{what}, {at.devices} devices, {at.algorithm} all-reduce",
+        run.epoch,
+        lambda: [parameter for replica in run.model.replicas for parameter in replica],
+        partial(wanted, at.batch_size, num_images, at.exact),
+        times=1 if at.num_images else 0,
+        devices=used,
+        counts={
+            "FLOPs": num_images * whole,
+            "updates": steps,
+            "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
+            "test FLOPs": num_tests * forward,
+        },
+        compared=lambda: run.model.replicas[-1],
+        order=run.order,
+        test=run.test,
+        after=lambda: [same_replicas(run.model.replicas)],
+    )

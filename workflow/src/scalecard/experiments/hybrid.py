@@ -4,16 +4,15 @@ Each rank drives two devices with ResNet-50 cut after layer2, and the gradients 
 node and over nodes. Every rank has its own batch, so ideally a step takes as long as on one rank alone; the same step
 without averaging is timed in the same rounds.
 
-The answer would be wrong if the ranks drifted apart (parameters are proven equal to the single device's on the whole
-batch in float64, with batch normalisation in eval mode), or if a rank's waiting were not counted (a sample is the
-slowest rank's).
+The answer would be wrong if the ranks drifted apart (every rank's parameters are compared with a plain loop's on all
+batches together, in float64 with batch normalisation in eval mode and as timed; afterwards they must be the same bit for
+bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 import torch.distributed as dist
 
 from scalecard import progress
@@ -22,15 +21,17 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import flops
 from scalecard.measuring.out_of_memory import guarded
-from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.proof import expected
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.variant import Variant
-from scalecard.records.record import Case, Check, Record
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Record
 from scalecard.training.hybrid_parallel import HybridParallel
 from scalecard.training.model_parallel import ModelParallel
-from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
+from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 
 DEVICES_EACH = 2  # per rank: one for each stage
 
@@ -78,33 +79,44 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
 def _steps(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> Iterator[Record]:
     """A step with averaging and the same without; one rank has nothing to average."""
     groups = [ctx.new_group() for _ in devices]
-    progress.doing(f"proving equality on {ctx.layout} in float64")
-    check = _check(ctx, spec, devices, groups)
-    load = Workload.of(spec)
-    models: dict[str, ModelParallel] = {}
-    if ctx.world_size > 1:
-        models["hybrid"] = HybridParallel(load.stages(), devices, lr=spec.lr, groups=groups)
-    models["model parallel"] = ModelParallel(load.stages(), devices, lr=spec.lr)
-    own_batch = replace(load, seed=load.seed + ctx.rank)
-    inputs = one_hot_images(own_batch, devices[0].torch, devices[-1].torch)
+    load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
     variants = []
-    for name, model in models.items():
-        checks = [check] if name == "hybrid" or ctx.world_size == 1 else []
+    for name in ["hybrid", "model parallel"] if ctx.world_size > 1 else ["model parallel"]:
+        averaged = groups if name == "hybrid" else []
+        build = partial(_subject, ctx, devices, averaged, spec.check_steps)
         own: Case = {**case, "strategy": name}
-        variants.append(Variant(name=name, case=own, work=partial(model.step, *inputs), checks=checks))
-    progress.doing(f"{', '.join(models)} on {ctx.layout}")
+        variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=load))
+    progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx):
         yield timing.record()
 
 
-def _check(ctx: RankContext, spec: Spec, devices: Sequence[Device], groups: Sequence[dist.ProcessGroup]) -> Check:
-    """Parameters after several float64 steps on all ranks' batches against one device, which every rank computes."""
-    whole = replace(Workload.of_check(spec), batch_size=spec.check_batch_size * ctx.world_size)
-    mine = slice(ctx.rank * spec.check_batch_size, (ctx.rank + 1) * spec.check_batch_size)
-
-    def step(model: ModelParallel, images: torch.Tensor, targets: torch.Tensor) -> None:
-        model.step(images[mine], targets[mine])
-
-    ours = trained(whole, devices, step, spec.check_steps, partial(HybridParallel, groups=groups))
-    name = f"parameters after {spec.check_steps} steps, batch norm in eval mode"
-    return same_parameters(name, ours, reference(whole, devices[0], spec.check_steps))
+def _subject(
+    ctx: RankContext, devices: list[Device], groups: Sequence[dist.ProcessGroup], check_steps: int, load: Workload
+) -> Subject:
+    """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
+    model = (
+        HybridParallel(load.stages(), devices, lr=load.lr, groups=groups)
+        if groups
+        else ModelParallel(load.stages(), devices, lr=load.lr)
+    )
+    times, ranks = check_steps if load.exact else 1, ctx.world_size if groups else 1
+    everyone = replace(load, rank=0) if groups else load
+    plainly = partial(plain, everyone, devices[0].torch, [load.batch_size], times, ranks=ranks)
+    what = f"parameters after {times} steps, batch norm in eval mode" if load.exact else "change in one step"
+    images, crossing = bytes_handed_over(load)
+    counts: dict[str, float] = {"FLOPs": flops(step_without_data(load)), "updates": 1, "samples": load.batch_size}
+    counts["received bytes"] = images + crossing
+    counts["all-reduces"] = len(groups)
+    counts["all-reduced bytes"] = sum(p.nbytes for p in model.parameters()) if groups else 0
+    return training(
+        f"{what}, {ranks} ranks' batches",
+        partial(model.step, *one_hot_images(load, devices[0].torch, devices[-1].torch)),
+        model.state,
+        partial(expected, what, plainly, exact=load.exact),
+        times=times,
+        devices=devices,
+        counts=counts,
+        modules=model.stages,
+        agreeing=model.parameters if groups else tuple,
+    )

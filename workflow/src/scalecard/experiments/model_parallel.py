@@ -4,8 +4,9 @@ ResNet-50 cut after layer2, trained on two devices one minibatch at a time, agai
 and each stage alone, which shows how long its device is busy. Inputs and targets are created on their devices before
 the clock starts.
 
-The answer would be wrong if the cut network computed something else (proven in float64, with batch normalisation in
-eval mode), or if a layer were registered twice and trained twice (each belongs to one stage).
+The answer would be wrong if the cut network computed something else (every variant is proven against a plain loop in
+float64, with batch normalisation in eval mode, and as it is timed), or if it did not do all of its work (its
+operations, samples, updates and the bytes handed over are counted).
 """
 
 from collections.abc import Iterator
@@ -13,20 +14,24 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch import Tensor, nn
 
 from scalecard import progress
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import flops
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.proof import expected, same_gradients
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
+from scalecard.training import reference
 from scalecard.training.model_parallel import ModelParallel, StageAlone
 from scalecard.training.models import toy_stages
-from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
+from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,74 +59,112 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    generator = torch.Generator().manual_seed(spec.seed)
-    inputs = torch.randn(spec.toy_batch_size, 10, generator=generator)
-    targets = torch.randn(spec.toy_batch_size, 5, generator=generator)
-
-    def train(used: list[Device]) -> list[torch.Tensor]:
-        stages = [stage.double() for stage in toy_stages(seed=spec.seed)]
-        model = ModelParallel(stages, used, lr=spec.lr)
-        for _ in range(spec.check_steps):
-            model.step(inputs.double().to(used[0].torch), targets.double().to(used[-1].torch))
-        for device in used:
-            device.synchronize()
-        return model.parameters()
-
-    checks: list[Check] = []
-    if len(devices) > 1:
-        name = f"toy: parameters after {spec.check_steps} steps"
-        checks = [same_parameters(name, train(devices), train([devices[0]] * 2))]
     variants = []
     for strategy, used in _strategies(devices).items():
-        model = ModelParallel(toy_stages(seed=spec.seed), used, lr=spec.lr)
-        work = partial(model.step, inputs.to(used[0].torch), targets.to(used[-1].torch))
         case: Case = {"model": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
-        variants.append(Variant(name=strategy, case=case, work=work, checks=checks))
+        build = partial(_toy_subject, spec, used)
+        variants.append(Variant(name=strategy, case=case, build=build, proven_at=[True], timed_at=False))
     progress.doing("the toy model")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure):
         yield timing.record()
 
 
+def _toy_subject(spec: Spec, used: list[Device], exact: bool) -> Subject:
+    dtype, times = (torch.float64, spec.check_steps) if exact else (torch.float32, 1)
+    generator = torch.Generator().manual_seed(spec.seed)
+    inputs = torch.randn(spec.toy_batch_size, 10, generator=generator).to(used[0].torch, dtype)
+    targets = torch.randn(spec.toy_batch_size, 5, generator=generator).to(used[-1].torch, dtype)
+    model = ModelParallel([stage.to(dtype) for stage in toy_stages(seed=spec.seed)], used, lr=spec.lr)
+
+    def plainly(exactly: bool) -> reference.Plain:
+        network = nn.Sequential(*toy_stages(seed=spec.seed)).to(used[0].torch, dtype)
+        parts = reference.split(inputs, targets.to(inputs.device), [len(inputs)])
+        network, parts = (network.double(), [part.exactly() for part in parts]) if exactly else (network, parts)
+        return reference.train(network, [parts] * times, loss=reference.mean_squared_error, lr=spec.lr)
+
+    what = f"parameters after {times} steps" if exact else "change in one step"
+    work, wanted = partial(model.step, inputs, targets), partial(expected, what, plainly, exact=exact)
+    counts = {"updates": 1, "forwards": 1, "samples": len(inputs)}
+    return training(what, work, model.state, wanted, times=times, devices=used, counts=counts, modules=model.stages)
+
+
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    load = Workload.of(spec)
-    checks = [_check(spec, devices)] if len(devices) > 1 else []
+    load, small = Workload.of(spec), Workload.of_check(spec)
     case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
     case["batches"] = spec.batches
     variants = []
     for strategy, used in _strategies(devices).items():
-        model = ModelParallel(load.stages(), used, lr=spec.lr)
-        work = partial(_train, model, *one_hot_images(load, used[0].torch, used[-1].torch), spec.batches)
-        own: Case = {**case, "strategy": strategy}
-        proven = checks if strategy == "model parallel" else []
-        variants.append(Variant(name=strategy, case=own, work=work, checks=proven, devices=used))
+        variants.append(
+            Variant(
+                name=strategy,
+                case={**case, "strategy": strategy},
+                build=partial(_subject, spec, used),
+                proven_at=[small],
+                timed_at=load,
+                devices=used,
+            )
+        )
     if len(devices) > 1:
-        for name, stage in _stages_alone(devices, load).items():
-            own = {**case, "strategy": name}
-            variants.append(Variant(name=name, case=own, work=partial(stage.run, spec.batches)))
+        for stage, device in enumerate(devices):
+            name = f"stage {stage} alone"
+            build = partial(_stage_alone, spec.batches, stage, device)
+            variants.append(
+                Variant(name=name, case={**case, "strategy": name}, build=build, proven_at=[small], timed_at=load)
+            )
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+    timings = time_rounds(variants, devices=devices, rule=spec.measure)
+    for timing in timings:
         yield timing.record()
-    yield from peak_memory(variants, model="resnet50")
+    yield from peak_memory(timings, model="resnet50")
 
 
-def _check(spec: Spec, devices: list[Device]) -> Check:
-    """Parameters after several float64 steps on two devices against one."""
-    progress.doing("ResNet-50: proving equality in float64")
-    small = Workload.of_check(spec)
-    ours = trained(small, devices, ModelParallel.step, spec.check_steps)
-    name = f"parameters after {spec.check_steps} steps, batch norm in eval mode"
-    return same_parameters(name, ours, reference(small, devices[0], spec.check_steps))
+def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
+    """`batches` steps per call; equality is proven after `check_steps` calls."""
+    batches, times = (1, spec.check_steps) if load.exact else (spec.batches, 1)
+    model = ModelParallel(load.stages(), used, lr=load.lr)
+    inputs = one_hot_images(load, used[0].torch, used[-1].torch)
+    plainly = partial(plain, load, used[0].torch, [load.batch_size], batches * times)
+    what = f"parameters after {times} steps, batch norm in eval mode" if load.exact else f"change in {batches} steps"
+    images, crossing = bytes_handed_over(load)
+    return training(
+        what,
+        partial(_train, model, *inputs, batches),
+        model.state,
+        partial(expected, what, plainly, exact=load.exact),
+        times=times,
+        devices=used,
+        counts={
+            "FLOPs": batches * flops(step_without_data(load)),
+            "updates": batches,
+            "forwards": batches,
+            "samples": batches * load.batch_size,
+            "received bytes": batches * (images + crossing),
+        },
+        modules=model.stages,
+    )
 
 
-def _stages_alone(devices: list[Device], load: Workload) -> dict[str, StageAlone]:
-    """Each stage with an input like the one it gets in the whole network."""
-    first, second = load.stages()
-    images, _ = one_hot_images(load, devices[0].torch, devices[1].torch)
-    stages = {"stage 0 alone": StageAlone(first, images, devices[0])}
+def _stage_alone(batches: int, stage: int, device: Device, load: Workload) -> Subject:
+    """One stage with an input like the one it gets in the whole network; its gradients are dropped, not applied."""
+    first, *_ = (module.to(device.torch) for module in load.stages())
+    images, _ = one_hot_images(load, device.torch, device.torch)
     with torch.no_grad():
-        crossing = stages["stage 0 alone"].stage(images)
-    stages["stage 1 alone"] = StageAlone(second, crossing, devices[1], needs_gradient=True)
-    return stages
+        inputs = first(images) if stage else images
+    alone = StageAlone(load.stages()[stage], inputs, device, needs_gradient=stage > 0)
+
+    def plainly(exactly: bool) -> list[Tensor]:
+        module, inputs, gradient = load.stages()[stage].to(device.torch), alone.inputs, alone.gradient
+        if exactly:
+            module, inputs, gradient = module.double(), inputs.double().flip(0), gradient.double().flip(0)
+        return list(torch.autograd.grad(module(inputs), list(module.parameters()), gradient))
+
+    def prove() -> Iterator[Check]:
+        alone.run(1)
+        device.synchronize()
+        yield same_gradients("gradients of the stage", alone.gradients(), plainly(False), plainly(True))
+
+    counts = {"FLOPs": batches * flops(step_without_data(load, stage)), "forwards": batches}
+    return Subject(work=partial(alone.run, batches), prove=prove, expected=counts, modules=[alone.stage])
 
 
 def _strategies(devices: list[Device]) -> dict[str, list[Device]]:
@@ -129,6 +172,6 @@ def _strategies(devices: list[Device]) -> dict[str, list[Device]]:
     return {"single device": [devices[0]] * 2, **both}
 
 
-def _train(model: ModelParallel, inputs: torch.Tensor, targets: torch.Tensor, batches: int) -> None:
+def _train(model: ModelParallel, inputs: Tensor, targets: Tensor, batches: int) -> None:
     for _ in range(batches):
         model.step(inputs, targets)

@@ -5,36 +5,38 @@ the backward), our own GPipe and 1F1B schedules, and torch.distributed.pipelinin
 model parallelism measured in the same rounds.
 
 The answer would be wrong if micro-batching computed something else. With batch normalisation in training mode it does,
-by definition, since statistics are taken over a micro-batch. Equality is therefore proven in float64 in eval mode, but
-training mode is timed, as in the textbook.
+by definition, since statistics are taken over a micro-batch. Equality with the whole batch is therefore proven in
+float64 in eval mode, on two devices and on up to four; training mode is timed, as in the textbook, and compared with a
+plain loop over the same micro-batches. Micro-batches, operations, updates and bytes handed over are counted.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from torch import Tensor
+from torch import nn
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
-from scalecard.hardware.devices import Device, empty_cache, open_devices
+from scalecard.hardware.devices import Device, empty_cache, open_devices, provable
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import flops
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.proof import same_parameters
+from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
-from scalecard.measuring.variant import Variant
-from scalecard.records.record import Case, Check, Record
-from scalecard.training.library_pipeline import LibraryPipeline, library_parameters
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Record
+from scalecard.training.library_pipeline import LibraryPipeline
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline, TextbookPipeline
-from scalecard.training.resnet50 import Workload, one_hot_images, reference, trained
+from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 from scalecard.training.schedules import SCHEDULES
-
-Step = Callable[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,103 +61,185 @@ class Spec(Common):
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Where an implementation is built: the workload, the samples of a micro-batch, and the number of stages."""
+
+    load: Workload
+    split_size: int
+    num_stages: int = 2
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of every micro-batch; the last one may be smaller."""
+        whole, rest = divmod(self.load.batch_size, self.split_size)
+        return [self.split_size] * whole + [rest] * bool(rest)
+
+    def counts(self) -> dict[str, float]:
+        """What one step must do."""
+        return {"FLOPs": _flops(self.load), "updates": 1, "forwards": len(self.sizes), "samples": self.load.batch_size}
+
+
+@functools.cache
+def _flops(load: Workload, stage: int | None = None) -> float:
+    return flops(step_without_data(load, stage))
+
+
+class Plainly:
+    """What every implementation must do, by the plain loop on one device; each is computed once."""
+
+    def __init__(self, device: Device | RankContext, check_steps: int) -> None:
+        self.device, self.check_steps = device, check_steps
+        self.wanted = functools.cache(self._wanted)
+
+    def at(self, setting: Setting) -> Callable[[], Trained | Change]:
+        """In float64, with batch norm in eval mode, micro-batches make no difference."""
+        sizes = [setting.load.batch_size] if setting.load.exact else setting.sizes
+        return partial(self.wanted, setting.load, tuple(sizes))
+
+    def _wanted(self, load: Workload, sizes: tuple[int, ...]) -> Trained | Change:
+        device = self.device.torch if isinstance(self.device, Device) else self.device.device
+        plainly = partial(plain, load, device, sizes, self.times(load))
+        return expected("the plain loop", plainly, exact=load.exact)
+
+    def times(self, load: Workload) -> int:
+        return self.check_steps if load.exact else 1
+
+    def what(self, setting: Setting) -> str:
+        """What is proven, in words."""
+        if not setting.load.exact:
+            return "change in one step, against the same micro-batches"
+        steps = f"parameters after {self.check_steps} steps"
+        return f"{steps}, {len(setting.sizes)} micro-batches, {setting.num_stages} stages, batch norm in eval mode"
+
+
+@dataclass(frozen=True)
 class Implementation:
-    """A name, the executor's class, and its step at a split size (ignored for a whole batch)."""
+    """A name, the executor's class, and its step at a split size."""
 
     name: str
     strategy: type[ModelParallel]
-    step_at: Callable[[int], Step]
-    split_sizes: Sequence[int]
+    step_at: Callable[[int], Callable[..., None]]
+    on_one_device: bool = False
+
+    @property
+    def crossings(self) -> int:
+        """How often activations are handed over by us; autograd itself hands their gradients back, unless we do."""
+        return 2 if self.strategy is ScheduledPipeline else 1
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Everything in one process first, then the library's schedules on two ranks."""
     if machine.num_devices < 2:
-        ours = [implementation.name for implementation in _pipelines(spec)]
+        ours = [implementation.name for implementation in _pipelines()]
         for name in (*ours, *(f"torch {schedule}" for schedule in SCHEDULES)):
             case: Case = {"implementation": name, "split_size": spec.split_sizes[0]}
             yield Record.skipped(case, "needs 2 devices, this machine has 1")
         return
-    with open_devices(machine, 2) as devices:
-        small = Workload.of_check(spec)
-        progress.doing("proving equality in float64")
-        expected = [p.detach().cpu() for p in reference(small, devices[0], spec.check_steps)]
-        yield from guarded(_in_process(spec, devices, small, expected), {"implementation": "in one process"})
+    with open_devices(machine, provable(machine)) as devices:
+        yield from guarded(_in_process(spec, devices), {"implementation": "in one process"})
     empty_cache()
     progress.doing("torch.distributed.pipelining on two ranks")
     lost: Case = {"implementation": "torch.distributed.pipelining"}
-    yield from launch_and_record(
-        *(_rank, spec, small, expected), layout=Layout(2), machine=machine, case=lost, metric="time"
-    )
+    yield from launch_and_record(_rank, spec, layout=Layout(2), machine=machine, case=lost, metric="time")
 
 
-def _pipelines(spec: Spec) -> list[Implementation]:
+def _pipelines() -> list[Implementation]:
     """The textbook's pipeline, and ours by each schedule."""
 
-    def textbook(size: int) -> Step:
+    def textbook(size: int) -> Callable[..., None]:
         return partial(TextbookPipeline.pipelined_step, split_size=size)
 
-    def scheduled(name: str, size: int) -> Step:
+    def scheduled(name: str, size: int) -> Callable[..., None]:
         return partial(ScheduledPipeline.pipelined_step, split_size=size, schedule=SCHEDULES[name])
 
-    ours = [Implementation(n, ScheduledPipeline, partial(scheduled, n), spec.split_sizes) for n in SCHEDULES]
-    return [Implementation("textbook", TextbookPipeline, textbook, spec.split_sizes), *ours]
+    ours = [Implementation(name, ScheduledPipeline, partial(scheduled, name)) for name in SCHEDULES]
+    return [Implementation("textbook", TextbookPipeline, textbook), *ours]
 
 
-def _in_process(spec: Spec, devices: list[Device], small: Workload, expected: list[Tensor]) -> Iterator[Record]:
+def _whole_batches() -> list[Implementation]:
+    """What pipelines are compared with; they ignore the split size, which is the batch's."""
+    single = Implementation("single device", ModelParallel, lambda size: ModelParallel.step, on_one_device=True)
+    return [single, Implementation("model parallel", ModelParallel, lambda size: ModelParallel.step)]
+
+
+def _in_process(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     """The single device, plain model parallelism, and every pipeline at every split size, in the same rounds."""
-    whole = [spec.batch_size]
-    single = Implementation("single device", ModelParallel, lambda size: ModelParallel.step, whole)
-    plain = Implementation("model parallel", ModelParallel, lambda size: ModelParallel.step, whole)
-    variants = _variants(spec, [devices[0]] * 2, single, []) + _variants(spec, devices, plain, [])
-    for pipeline in _pipelines(spec):
-        progress.say(f"proving equality of {pipeline.name}")
-        step = pipeline.step_at(max(1, small.batch_size // 2))
-        ours = trained(small, devices, step, spec.check_steps, pipeline.strategy)
-        variants += _variants(spec, devices, pipeline, [same_parameters(_proof(pipeline.name, spec), ours, expected)])
-    progress.doing(f"{len(variants)} variants, in rounds")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+    plainly = Plainly(devices[0], spec.check_steps)
+    variants = [
+        variant
+        for implementations, sizes in ((_whole_batches(), [spec.batch_size]), (_pipelines(), spec.split_sizes))
+        for implementation in implementations
+        for variant in _variants(spec, devices, implementation, sizes, plainly)
+    ]
+    progress.doing(f"{len(variants)} variants, proven one by one, then timed in rounds")
+    timings = time_rounds(variants, devices=devices[:2], rule=spec.measure)
+    for timing in timings:
         yield timing.record()
-    yield from peak_memory(variants, model="resnet50")
+    yield from peak_memory(timings, model="resnet50")
 
 
 def _variants(
-    spec: Spec, devices: Sequence[Device], implementation: Implementation, checks: Sequence[Check]
-) -> list[Variant]:
-    """One implementation at each of its split sizes; they share one model."""
-    load = Workload.of(spec)
-    model = implementation.strategy(load.stages(), devices, lr=spec.lr)
-    inputs = one_hot_images(load, devices[0].torch, devices[-1].torch)
-    variants = []
-    for size in implementation.split_sizes:
+    spec: Spec, devices: list[Device], implementation: Implementation, sizes: Sequence[int], plainly: Plainly
+) -> Iterator[Variant]:
+    """One implementation at each of its split sizes; as timed they share one model, whose state is put back."""
+    load, small = Workload.of(spec), Workload.of_check(spec)
+    shared = functools.cache(partial(_model, implementation, devices))
+    build = partial(_subject, implementation, devices, plainly, shared)
+    stages = [2] if implementation.on_one_device else sorted({2, len(devices)})
+    for size in sizes:
         case: Case = {"implementation": implementation.name, "split_size": size, "batch_size": spec.batch_size}
         case["image_size"] = spec.image_size
-        work = partial(implementation.step_at(size), model, *inputs)
-        name = f"{implementation.name} {size}"
-        variants.append(Variant(name=name, case=case, work=work, checks=checks, devices=devices))
-    return variants
+        alike = max(1, size * small.batch_size // spec.batch_size)
+        yield Variant(
+            name=f"{implementation.name} {size}",
+            case=case,
+            build=build,
+            proven_at=[Setting(small, alike, num_stages) for num_stages in stages],
+            timed_at=Setting(load, size),
+            devices=devices[:2],
+        )
 
 
-def _proof(implementation: str, spec: Spec) -> str:
-    """What is proven, in words."""
-    return f"{implementation}: parameters after {spec.check_steps} steps, batch norm in eval mode"
+def _model(implementation: Implementation, devices: list[Device], load: Workload, num_stages: int) -> ModelParallel:
+    used = [devices[0]] * num_stages if implementation.on_one_device else devices[:num_stages]
+    return implementation.strategy(load.stages(num_stages), used, lr=load.lr)
 
 
-def _rank(ctx: RankContext, spec: Spec, small: Workload, expected: list[Tensor]) -> list[Record]:
+def _subject(
+    implementation: Implementation,
+    devices: list[Device],
+    plainly: Plainly,
+    shared: Callable[[Workload, int], ModelParallel],
+    setting: Setting,
+) -> Subject:
+    load = setting.load
+    make = partial(_model, implementation, devices) if load.exact else shared
+    model = make(load, setting.num_stages)
+    inputs = one_hot_images(load, model.devices[0].torch, model.devices[-1].torch)
+    images, crossing = bytes_handed_over(load, setting.num_stages)
+    return training(
+        f"{implementation.name}: {plainly.what(setting)}",
+        partial(implementation.step_at(setting.split_size), model, *inputs),
+        model.state,
+        plainly.at(setting),
+        times=plainly.times(load),
+        devices=model.devices,
+        counts={**setting.counts(), "received bytes": images + implementation.crossings * crossing},
+        modules=model.stages,
+    )
+
+
+def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
     """torch.distributed.pipelining with one stage per rank."""
-    first = len(list(small.stages()[0].parameters()))
-    mine = expected[:first] if ctx.rank == 0 else expected[first:]
-    return [record for schedule in SCHEDULES for record in _library(ctx, spec, schedule, small, mine)]
+    plainly = Plainly(ctx, spec.check_steps)
+    return [record for schedule in SCHEDULES for record in _library(ctx, spec, schedule, plainly)]
 
 
-def _library(ctx: RankContext, spec: Spec, schedule: str, small: Workload, mine: list[Tensor]) -> list[Record]:
+def _library(ctx: RankContext, spec: Spec, schedule: str, plainly: Plainly) -> list[Record]:
     """One of the library's schedules at every split size that it can run."""
     name = f"torch {schedule}"
-    progress.doing(f"{name}: proving equality in float64")
-    ours = library_parameters(ctx, small, schedule, spec.check_steps)
-    checks = ctx.all_gather(same_parameters(f"{_proof(name, spec)}, rank {ctx.rank}", ours, mine))
-    load = Workload.of(spec)
-    module = load.stages()[ctx.rank]
+    load, small = Workload.of(spec), replace(Workload.of_check(spec), batch_size=4)  # it needs equal micro-batches
+    build = partial(_library_subject, ctx, schedule, plainly, load.stages()[ctx.rank])
     records, variants = [], []
     for size in spec.split_sizes:
         case: Case = {"implementation": name, "split_size": size, "batch_size": spec.batch_size}
@@ -163,12 +247,35 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, small: Workload, mine:
         note = _unsuited(spec.batch_size, size, schedule)
         if note:
             records.append(Record.skipped(case, note))
-        else:
-            step = LibraryPipeline(ctx, load, schedule, size, module).step
-            variants.append(Variant(name=str(size), case=case, work=step, checks=checks))
+            continue
+        proven_at = [Setting(small, 1), Setting(small, 2)]
+        timed_at = Setting(load, size)
+        variants.append(Variant(name=str(size), case=case, build=build, proven_at=proven_at, timed_at=timed_at))
     progress.doing(f"{name}: {len(variants)} split sizes")
     timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx)
     return records + [timing.record() for timing in timings]
+
+
+def _library_subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: nn.Module, setting: Setting) -> Subject:
+    """This rank's stage; as timed, the split sizes share one module, whose state is put back."""
+    load = setting.load
+    stages = load.stages()
+    module = stages[ctx.rank] if load.exact else shared
+    pipeline = LibraryPipeline(ctx, load, schedule, setting.split_size, module)
+    first = [len(list(values)) for values in (stages[0].parameters(), stages[0].buffers())]
+    mine = [slice(count) if ctx.rank == 0 else slice(count, None) for count in first]
+    _, crossing = bytes_handed_over(load)
+    counts = {**setting.counts(), "FLOPs": _flops(load, ctx.rank), "sent bytes": crossing}
+    return training(
+        f"torch {schedule}: {plainly.what(setting)}, every rank's stage",
+        pipeline.step,
+        pipeline.state,
+        lambda: plainly.at(setting)().only(*mine),
+        times=plainly.times(load),
+        devices=[ctx],
+        counts=counts,
+        modules=[module],
+    )
 
 
 def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:

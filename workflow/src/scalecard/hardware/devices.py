@@ -12,9 +12,11 @@ Tasks may be arguments of later tasks, which wait for them: a CPU worker for the
 """
 
 import contextlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +24,31 @@ import torch
 from scalecard.hardware.machine import Machine
 
 MAX_PENDING = 64
+
+
+@dataclass(frozen=True)
+class Observer:
+    """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets."""
+
+    around: Callable[[], contextlib.AbstractContextManager[object]]
+    received: Callable[[str, float], None]
+
+
+_observers: list[Observer] = []
+_running = threading.local()  # .index: the device whose work this thread runs
+
+
+@contextlib.contextmanager
+def observed(
+    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[str, float], None]
+) -> Iterator[None]:
+    """Let the work that is submitted meanwhile be counted; one observer at a time."""
+    assert not _observers, "work is counted once"
+    _observers.append(Observer(around, received))
+    try:
+        yield
+    finally:
+        _observers.clear()
 
 
 class Task:
@@ -90,6 +117,7 @@ class CudaDevice(Device):
                 if isinstance(task, Task) and task.queued:
                     self._wait_for(*task.queued, streams)
             streams.enter_context(torch.cuda.stream(self._stream))
+            _running.index = self.index
             value = work(*_values(args))
             return Task(value, queued=(self._stream, self._stream.record_event()))
 
@@ -110,7 +138,12 @@ class CudaDevice(Device):
 
 
 def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor; the allocator does not reuse its memory before the current stream, which copies it, is done."""
+    """The same tensor, which the running work copies to its own device, if it is not there yet.
+
+    The allocator does not reuse its memory before the current stream, which copies it, is done.
+    """
+    for observer in _observers:
+        observer.received(f"to device {_running.index}", tensor.nbytes)
     if tensor.is_cuda:
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
     return tensor
@@ -125,11 +158,16 @@ class CpuDevice(Device):
         self._pending: list[Future[Any]] = []
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
-        future = self._worker.submit(lambda: work(*_values(args)))
+        future = self._worker.submit(self._run, work, args)
         if len(self._pending) > MAX_PENDING:  # release the values of finished tasks, keep the failures
             self._pending = [f for f in self._pending if not f.done() or f.exception()]
         self._pending.append(future)
         return Task(future=future)
+
+    def _run(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        _running.index = self.index
+        with _observers[0].around() if _observers else contextlib.nullcontext():
+            return work(*_values(args))
 
     def synchronize(self) -> None:
         pending, self._pending = self._pending, []
@@ -183,6 +221,11 @@ def refuse_unusable(machine: Machine) -> None:
 def threads_each(machine: Machine) -> int:
     """Intra-op threads of one CPU worker or rank: its share of the cores."""
     return max(1, machine.cores // machine.num_devices)
+
+
+def provable(machine: Machine) -> int:
+    """On how many devices strategies are proven: up to four, which CPU workers can be on any machine."""
+    return 4 if machine.emulated else min(4, machine.num_devices)
 
 
 def device_counts(num_devices: int) -> list[int]:

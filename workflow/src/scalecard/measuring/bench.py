@@ -81,7 +81,8 @@ class Bench:
         """Add one block to a timing. The energy counter is read outside the timed region."""
         counted = watch if watch and not self.ranks.spans_nodes else None  # it sees the GPUs of its own node only
         before = counted.energy() if counted else None
-        enqueue, completion = self.block(timing.variant.work, timing.iterations)
+        assert timing.prepared, "only what was prepared is timed"
+        enqueue, completion = self.block(timing.prepared.call, timing.iterations)
         after = counted.energy() if counted else None
         timing.enqueue.append(enqueue)
         timing.completion.append(completion)

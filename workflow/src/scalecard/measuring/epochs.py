@@ -2,46 +2,42 @@
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from scalecard import progress
 from scalecard.measuring import telemetry
 from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
+from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 
 
 def time_epochs(
-    variants: Sequence[Variant],
-    *,
-    num_epochs: int,
-    devices: Sequence[Synchronised],
-    after: Callable[[Variant], None],
-    ranks: Ranks = ALONE,
+    variants: Sequence[Variant], *, num_epochs: int, devices: Sequence[Synchronised], ranks: Ranks = ALONE
 ) -> list[Timing]:
-    """Time every epoch of every variant, dropping none; the variants take turns in shuffled order.
+    """Prove every variant, then time every epoch of it, dropping none; they take turns in shuffled order.
 
-    `after(variant)` runs untimed after each epoch, for example to test accuracy. If a GPU was slowed down meanwhile, as
-    many further epochs are timed instead; the accuracies remain those of the first epochs.
+    The accuracy is taken after each epoch, untimed. If a GPU was slowed down meanwhile, as many further epochs are
+    timed instead; the accuracies remain those of the first epochs. ProofFailed as in rounds.py.
     """
     bench = Bench(devices, ranks)
-    timings, slowed = _run_epochs(variants, num_epochs, bench, after)
+    timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
     if slowed:
         progress.say(f"timing as many epochs again: {slowed}")
-        timings, _ = _run_epochs(variants, num_epochs, bench, lambda variant: None)
-        for timing in timings:
-            timing.measured_again = slowed
+        first = timings
+        timings, _ = _run_epochs(first, num_epochs, bench)
+        for timing, before in zip(timings, first, strict=True):
+            timing.measured_again, timing.accuracies = slowed, before.accuracies
+    fail_wrong(timings, bench)
     return timings
 
 
-def _run_epochs(
-    variants: Sequence[Variant], num_epochs: int, bench: Bench, after: Callable[[Variant], None]
-) -> tuple[list[Timing], str]:
+def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple[list[Timing], str]:
     """The timings, and what slowed a GPU down meanwhile."""
     shuffle, rounds_id = random.Random(0), uuid.uuid4().hex[:8]
-    stopped = f"{num_epochs} epochs"
-    timings = [Timing(variant=variant, rounds_id=rounds_id, stopped=stopped) for variant in variants]
-    turns = [timing for _ in range(num_epochs) for timing in shuffle.sample(timings, len(timings))]
+    timings = [timing.again(rounds_id) for timing in ready]
+    able = [timing for timing in timings if timing.prepared]
+    turns = [timing for _ in range(num_epochs) for timing in shuffle.sample(able, len(able))]
 
     def label(timing: Timing) -> str:
         return f"epoch {len(timing.completion) + 1} of {num_epochs}, {timing.variant.name}"
@@ -49,7 +45,8 @@ def _run_epochs(
     with telemetry.watching(bench.ranks.leads) as watch:
         for timing in progress.cases(turns, label=label):
             bench.sample(timing, watch)
-            after(timing.variant)
+            if timing.prepared and timing.prepared.subject.test:
+                timing.accuracies.append(timing.prepared.subject.test())
     for timing in timings:
-        timing.state = watch.summary() if watch else None
+        timing.stopped, timing.state = f"{num_epochs} epochs", watch.summary() if watch else None
     return timings, bench.agreed_slowdown(watch)

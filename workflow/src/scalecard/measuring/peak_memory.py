@@ -5,34 +5,36 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from scalecard.measuring.out_of_memory import guarded
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Variant, Work
 from scalecard.records.record import Record
 
 
-def peak_memory(variants: Iterable[Variant], *, model: str) -> Iterator[Record]:
+def peak_memory(timings: Iterable[Timing], *, model: str) -> Iterator[Record]:
     """One record per variant and device: the most bytes one call needs there beyond what was allocated before it.
 
     Parameters and inputs are allocated before; activations, gradients and buffers are not. Variants without devices are
     left out. On CPUs there is a single skipped record, for the model.
     """
-    for variant in variants:
-        if not variant.devices:
+    for timing in timings:
+        variant = timing.variant
+        if not variant.devices or not timing.prepared:
             continue
         if variant.devices[0].torch.type == "cpu":
             note = "CPU workers share the host's memory: there is no peak per device"
             yield Record.skipped({"model": model}, note, metric="peak_memory", unit="B")
             return
-        yield from guarded(_peaks(variant), variant.case, metric="peak_memory", unit="B")
+        yield from guarded(_peaks(variant, timing.prepared.subject.work), variant.case, metric="peak_memory", unit="B")
 
 
-def _peaks(variant: Variant) -> Iterator[Record]:
+def _peaks(variant: Variant, work: Work) -> Iterator[Record]:
     used = {device.index: device for device in variant.devices}.values()
     before = {}
     for device in used:
         device.synchronize()
         before[device.index] = torch.cuda.memory_allocated(device.torch)
         torch.cuda.reset_peak_memory_stats(device.torch)
-    variant.work()
+    work()
     for device in used:
         device.synchronize()
         peak = float(torch.cuda.max_memory_allocated(device.torch) - before[device.index])

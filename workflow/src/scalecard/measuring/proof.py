@@ -1,6 +1,14 @@
-"""Proven before timed: a parallel strategy must compute what the single device computes."""
+"""Proven before timed: a parallel strategy must compute what a plain PyTorch loop computes.
 
-from collections.abc import Iterable
+Parameters are compared twice. In float64, after several steps, they must be equal but for rounding. As timed, the
+change of one step must be that of the plain loop within a tolerance that is derived: a multiple of how far the plain
+loop in this dtype is from the one in float64 that adds up the same samples in the opposite order.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -8,31 +16,223 @@ from torch import Tensor
 from scalecard.records.record import Check
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
+MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
+ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
+VOID = 0.5  # half of the step: a tolerance this large could not tell a step with half of its gradients
 
 
 class ProofFailed(RuntimeError):
-    """A strategy does not compute what the single device computes: its timing would mean nothing."""
+    """A strategy does not compute what the plain loop computes: its timing would mean nothing."""
 
 
-def proven(name: str, difference: float, tolerance: float) -> Check:
-    """The passed check, or ProofFailed with the measured difference. NaN fails."""
-    check = Check(name=name, difference=difference, tolerance=tolerance)
-    if not check.passed:
-        raise ProofFailed(f"{name}: differs by {difference:.3g}, at most {tolerance:.3g} is allowed; not timed")
-    return check
+class Maximum(Protocol):
+    """What the ranks need to agree on a verdict."""
+
+    def maximum(self, values: Sequence[float]) -> list[float]: ...
 
 
-def same_parameters(name: str, ours: Iterable[Tensor], reference: Iterable[Tensor]) -> Check:
-    """The largest absolute difference between two sets of float64 parameters after the same steps."""
-    return proven(name, max(_largest(a, b) for a, b in zip(ours, reference, strict=True)), TOLERANCE)
+class Trained(Protocol):
+    """What the plain loop leaves; `losses` are those of its first step before and after all of them."""
+
+    @property
+    def before(self) -> Sequence[Tensor]: ...
+
+    @property
+    def after(self) -> Sequence[Tensor]: ...
+
+    @property
+    def buffers(self) -> Sequence[Tensor]: ...
+
+    @property
+    def losses(self) -> tuple[float, float]: ...
+
+    def only(self, parameters: slice, buffers: slice) -> "Trained":
+        """The same of some of the parameters and buffers."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one step of the plain loop adds to every parameter, and how far from it, relatively, a step may be."""
+
+    step: list[Tensor]
+    tolerance: float
+
+    def only(self, parameters: slice, buffers: slice) -> "Change":
+        """The same of some of the parameters."""
+        return Change(self.step[parameters], self.tolerance)
+
+
+def expected(name: str, plain: Callable[[bool], Trained], *, exact: bool) -> "Trained | Change":
+    """What a strategy must do: in float64 what the plain loop does; as timed its change, within its rounding error.
+
+    plain(False) trains as the strategy does, plain(True) on the same values in float64. ProofFailed if equality would
+    prove nothing.
+    """
+    return _telling(name, plain(False)) if exact else change(name, plain(False), plain(True))
+
+
+def steps_like(
+    name: str,
+    work: Callable[[], object],
+    *,
+    times: int,
+    synchronize: Callable[[], None],
+    state: Callable[[], Sequence[Tensor]],
+    expected: "Trained | Change",
+) -> Iterator[Check]:
+    """Call the work, and compare what it made of its state (all parameters first) with what it should have."""
+    before = [tensor.detach().clone() for tensor in state()]
+    for _ in range(times):
+        work()
+        synchronize()
+    if isinstance(expected, Change):
+        yield same_change(name, before, state(), expected)
+    else:
+        yield same_parameters(name, state(), expected)
+
+
+def agreed(checks: Sequence[Check], ranks: Maximum) -> list[Check]:
+    """The checks with the largest difference of any rank; ProofFailed, on every rank, for the first that failed.
+
+    NaN, which a maximum may lose, counts as infinite.
+    """
+    worst = ranks.maximum([_number(check.difference) for check in checks]) if checks else []
+    found = [replace(check, difference=difference) for check, difference in zip(checks, worst, strict=True)]
+    for check in found:
+        if not check.passed:
+            raise ProofFailed(
+                f"{check.name} ({check.dtype}): differs by {check.difference:.3g}, at most {check.tolerance:.3g} is"
+                " allowed; not timed"
+            )
+    return found
+
+
+def _number(difference: float) -> float:
+    return difference if difference == difference else float("inf")
 
 
 def same_values(name: str, ours: Tensor, reference: Tensor) -> Check:
-    """Equal element by element, with tolerance zero. The difference takes memory and is computed only if needed."""
-    a, b = ours.detach().cpu(), reference.detach().cpu()
-    return proven(name, 0.0 if torch.equal(a, b) else _largest(a, b), 0.0)
+    """Equal in shape and element by element, with tolerance zero. Infinite where a value is not finite."""
+    return Check(name=name, dtype=_dtype(ours), difference=_largest([ours], [reference]), tolerance=0.0)
 
 
-def _largest(a: Tensor, b: Tensor) -> float:
-    difference = a.detach().cpu().to(torch.float64) - b.detach().cpu().to(torch.float64)
-    return float(difference.abs().max()) if difference.numel() else 0.0
+def same_parameters(name: str, ours: Iterable[Tensor], trained: Trained) -> Check:
+    """The largest absolute difference of parameters and buffers to the plain loop's after the same float64 steps."""
+    wanted = [*trained.after, *trained.buffers]
+    return Check(name=name, dtype="float64", difference=_largest(list(ours), wanted), tolerance=TOLERANCE)
+
+
+def _telling(name: str, trained: Trained) -> Trained:
+    """ProofFailed if the loop's parameters hardly changed, or its loss did not fall: equality would prove nothing."""
+    moved, (first, last) = _largest(trained.after, trained.before), trained.losses
+    if not MOVED * TOLERANCE < moved < float("inf"):
+        raise ProofFailed(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
+    if not last < first:
+        raise ProofFailed(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
+    return trained
+
+
+def change(name: str, trained: Trained, exact: Trained) -> Change:
+    """The plain loop's step as timed, and the tolerance: from `exact`, the same in float64 and in the opposite order.
+
+    ProofFailed if the two differ so much that a wrong step could hide between them.
+    """
+    step = _change(trained.before, trained.after)
+    error = _distance(step, _change(exact.before, exact.after))
+    tolerance = ROUNDING * max(error, torch.finfo(trained.before[0].dtype).eps)
+    if not tolerance < VOID:
+        raise ProofFailed(f"{name}: void, rounding alone changes a step by {error:.2g} of itself, not timed")
+    return Change([part.float() for part in step], tolerance)
+
+
+def compressed(
+    name: str, trained: Trained, exact: Trained, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype
+) -> Change:
+    """The plain loop's step, and the tolerance if every rank's gradient was rounded to `dtype` and then averaged.
+
+    `shares` are the ranks' gradients. Rounding each, dividing, and adding them up in `dtype` is at most (n + 1) times
+    its unit roundoff of the mean of their absolute values, and below the smallest normal number its spacing.
+    """
+    step, ranks = change(name, trained, exact), len(shares)
+    absolute = [torch.stack([abs(g.cpu().double()) for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
+    mean = [torch.stack([g.cpu().double() for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
+    limits = torch.finfo(dtype)
+    spacing = limits.smallest_normal * limits.eps * sum(g.numel() for g in mean) ** 0.5
+    rounding = (ranks + 1) * (limits.eps / 2 * _norm(absolute) + spacing) / _norm(mean)
+    if not step.tolerance + rounding < VOID:
+        raise ProofFailed(f"{name}: void, compression alone may change a step by {rounding:.2g} of itself, not timed")
+    return Change(step.step, step.tolerance + rounding)
+
+
+def same_change(name: str, before: Sequence[Tensor], after: Sequence[Tensor], expected: Change) -> Check:
+    """How far one step is from the plain loop's, relative to the step: Euclidean norms over all parameters."""
+    count = len(expected.step)
+    difference = _distance(_change(before[:count], after[:count]), expected.step)
+    return Check(name=name, dtype=_dtype(before[0]), difference=difference, tolerance=expected.tolerance)
+
+
+def finite_and_moved(name: str, before: Sequence[Tensor], now: Sequence[Tensor]) -> str:
+    """What is wrong with parameters once timing is over, or ''."""
+    if not all(bool(tensor.isfinite().all()) for tensor in now):
+        return f"{name}: a parameter is no longer finite"
+    return "" if _largest(now, before) > 0 else f"{name}: no parameter changed while it was timed"
+
+
+def same_replicas(replicas: Sequence[Sequence[Tensor]]) -> Check:
+    """The largest difference between the first replica's parameters and any other's, bit for bit."""
+    sums = [checksum(replica) for replica in replicas]
+    difference = max(abs(value - sums[0]) for value in sums)
+    return Check(name="checksums of the replicas", dtype=_dtype(replicas[0][0]), difference=difference, tolerance=0.0)
+
+
+def checksum(tensors: Iterable[Tensor]) -> float:
+    """A whole number that is the same for tensors that are the same bit for bit, exact in a float64."""
+    total = 0
+    for number, tensor in enumerate(tensors, 1):
+        bits = tensor.detach().contiguous().view(torch.uint8).flatten().to(torch.int64)
+        place = torch.arange(1, len(bits) + 1, device=bits.device) % 65_521
+        total += number * int((bits * place).sum())
+    return float(total % (2**53 - 111))
+
+
+def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], exact: Sequence[Tensor]) -> Check:
+    """How far gradients are from the plain ones, relatively; `exact` are those in float64 and in the opposite order."""
+    error, dtype = _distance(_double(plain), _double(exact)), ours[0].dtype
+    floor = TOLERANCE if dtype == torch.float64 else torch.finfo(dtype).eps
+    difference = _distance(_double(ours), _double(plain))
+    return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=max(ROUNDING * error, floor))
+
+
+def _double(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.detach().cpu().double() for tensor in tensors]
+
+
+def _change(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
+    return [b.detach().cpu().double() - a.detach().cpu().double() for a, b in zip(before, after, strict=True)]
+
+
+def _distance(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+    """The norm of the difference over the norm of the reference; infinite if shapes differ or a value is not finite."""
+    if [a.shape for a in ours] != [b.shape for b in reference]:
+        return float("inf")
+    norm, difference = _norm(reference), _norm([a - b for a, b in zip(ours, reference, strict=True)])
+    return _number(difference / norm) if norm else float("inf")
+
+
+def _norm(tensors: Sequence[Tensor]) -> float:
+    return math.sqrt(sum(float(tensor.square().sum()) for tensor in tensors))
+
+
+def _largest(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+    """The largest absolute difference; infinite if shapes differ or a value on either side is not finite."""
+    found = [0.0]
+    for a, b in zip(ours, reference, strict=True):
+        if a.shape != b.shape:
+            return float("inf")
+        a, b = (x.detach().cpu() if x.is_floating_point() else x.detach().cpu().long() for x in (a, b))
+        found.append(float((a - b).abs().max()) if a.numel() else 0.0)
+    return max(found) if all(map(math.isfinite, found)) else float("inf")
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from scalecard import progress
 from scalecard.measuring import out_of_memory, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
+from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
@@ -28,32 +29,35 @@ def time_rounds(
     ranks: Ranks = ALONE,
     clock: Clock = time.perf_counter_ns,
 ) -> list[Timing]:
-    """Time every variant, in the order given; the others are compared with the first one.
+    """Prove, then time every variant, in the order given; the others are compared with the first one.
 
-    A variant that runs out of memory is dropped, its Timing says why, and the others go on. With `ranks` a sample is
+    ProofFailed if one of them is not proven, or does not do the work that it should. A variant that runs out of memory
+    is dropped, its Timing says why, and the others go on; so is one whose parameters are wrong once timing is over. With `ranks` a sample is
     the slowest rank's, and every rank sees the same samples, so all stop in the same round. If only one rank runs out
     of memory, the others wait for it in vain, and it counts as lost, like a killed one. If heat or the power supply
     slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so.
     """
-    assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     bench = Bench(devices, ranks, clock)
-    timings, slowed = _measure(variants, bench, rule)
+    ready = prepared(variants, bench)
+    timings, slowed = _measure(ready, bench, rule)
     if slowed:
         progress.say(f"measuring once more: {slowed}")
-        timings, _ = _measure(variants, bench, rule)
+        timings, _ = _measure(ready, bench, rule)
         for timing in timings:
             timing.measured_again = slowed
+    fail_wrong(timings, bench)
     return timings
 
 
-def _measure(variants: Sequence[Variant], bench: Bench, rule: Rule) -> tuple[list[Timing], str]:
+def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule) -> tuple[list[Timing], str]:
     """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
     rounds_id = uuid.uuid4().hex[:8]
-    timings = [Timing(variant=variant, rounds_id=rounds_id) for variant in variants]
+    timings = [timing.again(rounds_id) for timing in ready]
     for timing in timings:
-        progress.detail(f"warming up {timing.variant.name}")
-        with out_of_memory.caught(on_failure=timing.fail):
-            timing.iterations = bench.warm_up(timing.variant.work, rule)
+        if timing.prepared:
+            progress.detail(f"warming up {timing.variant.name}")
+            with out_of_memory.caught(on_failure=timing.fail):
+                timing.iterations = bench.warm_up(timing.prepared.call, rule)
     with telemetry.watching(bench.ranks.leads) as watch:
         reason = _run_rounds(timings, bench, rule, watch)
     for timing in timings:

@@ -2,49 +2,66 @@
 
 from dataclasses import dataclass, field
 
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.variant import Prepared, Variant
 from scalecard.records.record import Record
 from scalecard.records.telemetry import HardwareState, Telemetry
 
 
 @dataclass(kw_only=True)
 class Timing:
-    """The samples of one variant, one per round: seconds per call until enqueued, and until complete."""
+    """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
+
+    `prepared` is None if it ran out of memory before it could be timed. `accuracies` has one value per epoch.
+    """
 
     variant: Variant
-    rounds_id: str
+    rounds_id: str = ""
+    prepared: Prepared | None = None
     iterations: int = 1
     enqueue: list[float] = field(default_factory=list)
     completion: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
     stopped: str = ""
     failure: str = ""
     joules: float | None = None
     measured_again: str = ""
     state: HardwareState | None = None
 
+    def again(self, rounds_id: str) -> "Timing":
+        """The same variant, as it was prepared, without samples."""
+        return Timing(variant=self.variant, prepared=self.prepared, failure=self.failure, rounds_id=rounds_id)
+
     def fail(self, reason: str) -> None:
-        """Drop the samples: the variant ran out of memory."""
+        """Drop the samples: the variant ran out of memory, or what it computed is wrong."""
         self.failure = reason
         self.enqueue.clear()
         self.completion.clear()
+        self.accuracies.clear()
 
     def record(self, metric: str = "time") -> Record:
-        """The completion times with what was proven, or a failed record if the variant ran out of memory."""
+        """The completion times with what was proven and counted, or a failed record."""
         return self._record(metric, self.completion)
 
     def enqueue_record(self, metric: str = "enqueue_time") -> Record:
         """The enqueue times; what was proven is recorded with the completion times."""
         return self._record(metric, self.enqueue, proven=False)
 
-    def _record(self, metric: str, samples: list[float], *, proven: bool = True) -> Record:
+    def accuracy_record(self) -> Record:
+        """The share of test images that were classified correctly, after each epoch."""
         if self.failure:
+            return Record.failed(self.variant.case, self.failure, metric="accuracy", unit="fraction")
+        return Record(case=self.variant.case, metric="accuracy", unit="fraction", samples=[self.accuracies])
+
+    def _record(self, metric: str, samples: list[float], *, proven: bool = True) -> Record:
+        if self.failure or self.prepared is None:
             return Record.failed(self.variant.case, self.failure, metric=metric)
         return Record(
             case=self.variant.case,
             metric=metric,
             unit="s",
             samples=[samples],
-            checks=list(self.variant.checks) if proven else [],
+            checks=self.prepared.checks if proven else [],
+            work=self.prepared.work if proven else [],
             telemetry=[self.telemetry],
         )
 

@@ -12,7 +12,7 @@ import jsonschema
 from jsonschema.exceptions import best_match, relevance
 
 from scalecard.records.atomic import write_atomically
-from scalecard.records.record import SCHEMA_VERSION, Check, Record, Result
+from scalecard.records.record import SCHEMA_VERSION, Check, Count, Record, Result
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "result.schema.json"
@@ -69,8 +69,8 @@ def as_json(result: Result, indent: int | None = None) -> str:
             raise ValueError(f"{result.experiment}: samples of {record.metric} at {record.case} must be finite")
     data = dataclasses.asdict(result)
     for written, record in zip(data["records"], result.records, strict=True):
-        for check, proven in zip(written["checks"], record.checks, strict=True):
-            check["passed"] = proven.passed
+        for entry, proven in zip([*written["checks"], *written["work"]], [*record.checks, *record.work], strict=True):
+            entry["passed"] = proven.passed
         written["uncertainty"] = _uncertainty(record)
     return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))
 
@@ -114,9 +114,15 @@ def _shortened(message: str, limit: int = 200) -> str:
 
 def _record(data: dict[str, Any]) -> Record:
     data.pop("uncertainty")
-    checks = [Check(name=c["name"], difference=c["difference"], tolerance=c["tolerance"]) for c in data.pop("checks")]
+    checks = [Check(**_without_verdict(check)) for check in data.pop("checks")]
+    work = [Count(**_without_verdict(count)) for count in data.pop("work")]
     telemetry = [_telemetry(entry) for entry in data.pop("telemetry")]
-    return Record(**data, checks=checks, telemetry=telemetry)
+    return Record(**data, checks=checks, work=work, telemetry=telemetry)
+
+
+def _without_verdict(data: dict[str, Any]) -> dict[str, Any]:
+    """`passed` is there for readers of the file; it is computed from the rest."""
+    return {key: value for key, value in data.items() if key != "passed"}
 
 
 def _telemetry(data: dict[str, Any]) -> Telemetry:

@@ -1,4 +1,4 @@
-"""What a measurement leaves behind: Result, Record and Check.
+"""What a measurement leaves behind: Result, Record, Check and Count.
 
 Raw samples are stored, one list per process; everything computed from them is a property.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 from scalecard.records.telemetry import Telemetry
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
@@ -19,9 +19,10 @@ Case = dict[str, Scalar]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was proven about a case before it was timed: `difference` must not exceed `tolerance`."""
+    """What was proven about a case: `difference`, computed in `dtype`, must not exceed `tolerance`."""
 
     name: str
+    dtype: str
     difference: float
     tolerance: float
 
@@ -32,11 +33,25 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Count:
+    """What one call of the timed work was seen to do, and the closed form of what it must do."""
+
+    name: str
+    counted: float
+    expected: float
+
+    @property
+    def passed(self) -> bool:
+        """Counts are exact."""
+        return self.counted == self.expected
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """One case that was measured ('ok'), skipped or failed.
 
     `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
-    list if something was timed, and is empty otherwise.
+    list if something was timed, and is empty otherwise. `work` is what one call does.
     """
 
     case: Case
@@ -46,6 +61,7 @@ class Record:
     status: str = "ok"
     note: str = ""
     checks: list[Check] = field(default_factory=list)
+    work: list[Count] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
 
     @classmethod

@@ -49,9 +49,9 @@ class Split:
         """A copy on a device."""
         return Split(self.images.to(device), self.labels.to(device))
 
-    def batch(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """float32 images in 0..1 and labels, on the split's device."""
-        return self.images[index].float().div_(255), self.labels[index]
+    def batch(self, index: Tensor | slice, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+        """Images in 0..1, rounded to float32, and labels, on the split's device."""
+        return self.images[index].float().div_(255).to(dtype), self.labels[index]
 
     def batches(self, batch_size: int, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches in an order drawn from a CPU generator, or in file order; a smaller last batch is kept."""

@@ -1,18 +1,18 @@
 """DistributedDataParallel with its options, and the steps that take it apart: with, without and only communication."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
-from scalecard.training.datasets import Dataset
+from scalecard.training.datasets import Split
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
 BUCKET_BYTES = 25 * 2**20
@@ -32,11 +32,11 @@ def wrap(model: nn.Module, ctx: RankContext, *, hook: str | None = None, **optio
 
 
 class Stepper:
-    """Repeated SGD steps on one resident batch of `batch_size` samples per rank."""
+    """Repeated SGD steps on one resident batch of `batch_size` samples, every rank's being different."""
 
-    def __init__(self, model: nn.Module, dataset: Dataset, batch_size: int) -> None:
+    def __init__(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
         self.model = model
-        self.images, self.labels = dataset.train.batch(slice(0, batch_size))
+        self.images, self.labels = batch
         self.optimizer = torch.optim.SGD(model.parameters(), lr=LR)
 
     def step(self) -> None:
@@ -49,7 +49,7 @@ class Stepper:
         self._update()
 
     def accumulated_step(self, count: int) -> None:
-        """One step over `count` batches; only the last one's backward synchronises."""
+        """One step over `count` batches, whose gradients add up; only the last one's backward synchronises."""
         for remaining in reversed(range(count)):
             self._backward(synchronise=remaining == 0)
         self._update()
@@ -64,14 +64,34 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def all_reduce_alone(model: nn.Module) -> Callable[[], None]:
-    """All-reduce as many bytes as the gradients have, in buckets of DDP's size, and nothing else."""
-    first = next(model.parameters())
-    flat = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=first.dtype, device=first.device)
-    buckets = flat.split(BUCKET_BYTES // flat.element_size())
+def shard(train: Split, batch_size: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The batch of one rank: ranks take consecutive images, starting over where the data set ends."""
+    index = torch.arange(rank * batch_size, (rank + 1) * batch_size, device=train.labels.device) % len(train)
+    return train.batch(index, dtype)
 
-    def reduce() -> None:
-        for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+
+def num_buckets(parameters: Iterable[Tensor], cap_mib: int | None) -> int:
+    """Of the gradients in backward's order; without a cap DDP's is 25 MiB, and a first bucket is closed after 1 MiB.
+
+    A bucket is closed by the gradient that fills it. Source: torch's Reducer, compute_bucket_assignment_by_size.
+    """
+    caps = [2**20, BUCKET_BYTES] if cap_mib is None else [cap_mib * 2**20]
+    closed, size = 0, 0
+    for parameter in reversed(list(parameters)):
+        size += parameter.nbytes
+        if size >= caps[min(closed, len(caps) - 1)]:
+            closed, size = closed + 1, 0
+    return closed + bool(size)
+
+
+class AllReduceAlone:
+    """All-reduces as many bytes as the gradients have, in buckets of DDP's size, and nothing else."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.flat = torch.zeros(sum(p.numel() for p in model.parameters()), device=device)
+        self.buckets = self.flat.split(BUCKET_BYTES // self.flat.element_size())
+
+    def reduce(self) -> None:
+        """Add up every bucket over the ranks, in place."""
+        for work in [dist.all_reduce(bucket, async_op=True) for bucket in self.buckets]:
             work.wait()
-
-    return reduce

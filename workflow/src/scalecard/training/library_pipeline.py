@@ -6,7 +6,6 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.nn import functional
 
 from scalecard.distributed.context import RankContext
-from scalecard.training.models import freeze_batch_norm
 from scalecard.training.resnet50 import Workload, one_hot_images
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
@@ -22,8 +21,8 @@ class LibraryPipeline:
         stage = PipelineStage(module, ctx.rank, ctx.world_size, ctx.device)
         num_micro = load.batch_size // split_size
         self.schedule = SCHEDULES[schedule](stage, num_micro, loss_fn=functional.mse_loss)
-        dtype = next(module.parameters()).dtype
-        self.images, self.targets = one_hot_images(load, ctx.device, ctx.device, dtype)
+        self.module = module
+        self.images, self.targets = one_hot_images(load, ctx.device, ctx.device)
 
     def step(self) -> None:
         """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
@@ -34,11 +33,6 @@ class LibraryPipeline:
             self.schedule.step(target=self.targets)
         self.optimizer.step()
 
-
-def library_parameters(ctx: RankContext, load: Workload, schedule: str, num_steps: int) -> list[Tensor]:
-    """This rank's float64 parameters after `num_steps` steps of two micro-batches, batch norm in eval mode."""
-    module = freeze_batch_norm(load.stages()[ctx.rank].double())
-    pipeline = LibraryPipeline(ctx, load, schedule, max(1, load.batch_size // 2), module)
-    for _ in range(num_steps):
-        pipeline.step()
-    return list(module.parameters())
+    def state(self) -> list[Tensor]:
+        """This stage's parameters, then its buffers."""
+        return [*self.module.parameters(), *self.module.buffers()]

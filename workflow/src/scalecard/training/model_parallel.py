@@ -47,6 +47,10 @@ class ModelParallel:
         """Every stage's parameters, in the order of the stages."""
         return [p for stage in self.stages for p in stage.parameters()]
 
+    def state(self) -> list[Tensor]:
+        """Every stage's parameters, then every stage's buffers."""
+        return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
+
 
 def run_stage(stage: nn.Module, inputs: Tensor, device: torch.device) -> Tensor:
     """The stage's output on its device, to which the inputs are copied first."""
@@ -74,11 +78,15 @@ class StageAlone:
         self.gradient = torch.ones_like(self.stage(self.inputs)).mul_(1e-3)
 
     def run(self, count: int) -> None:
-        """Forward and backward `count` times; gradients are dropped."""
+        """Forward and backward `count` times; the last gradients stay."""
         for _ in range(count):
             self.device.submit(self._once)
 
     def _once(self) -> None:
-        self.stage(self.inputs).backward(self.gradient)
         self.stage.zero_grad(set_to_none=True)
         self.inputs.grad = None
+        self.stage(self.inputs).backward(self.gradient)
+
+    def gradients(self) -> list[Tensor]:
+        """Of the last backward, one tensor per parameter."""
+        return [p.grad for p in self.stage.parameters() if p.grad is not None]

@@ -1,5 +1,8 @@
 """The textbooks' models: LeNet from raw tensors, the ResNet-18 variant, the toy model, and ResNet-50 cut in two."""
 
+import copy
+import functools
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -72,14 +75,27 @@ def toy_stages(*, seed: int) -> list[nn.Module]:
         return [nn.Sequential(nn.Linear(10, 10), nn.ReLU()), nn.Sequential(nn.Linear(10, 5))]
 
 
-def resnet50_stages(*, seed: int, num_classes: int = 1000) -> list[nn.Module]:
-    """torchvision's ResNet-50 cut after layer2; every layer is registered in one stage only."""
+CUTS = {2: (0, 2, 4), 3: (0, 1, 3, 4), 4: (0, 1, 2, 3, 4)}  # which of four parts make up each stage
+
+
+def resnet50_stages(*, seed: int, num_classes: int = 1000, num_stages: int = 2) -> list[nn.Module]:
+    """torchvision's ResNet-50 cut into 2 (after layer2), 3 or 4 stages; every layer is registered in one stage only."""
+    m = copy.deepcopy(_resnet50(seed, num_classes))
+    parts: list[list[nn.Module]] = [[m.conv1, m.bn1, m.relu, m.maxpool, m.layer1], [m.layer2], [m.layer3]]
+    parts.append([m.layer4, m.avgpool, nn.Flatten(1), m.fc])
+    cuts = CUTS[num_stages]
+    return [
+        nn.Sequential(*(layer for part in parts[start:end] for layer in part))
+        for start, end in zip(cuts, cuts[1:], strict=False)
+    ]
+
+
+@functools.cache
+def _resnet50(seed: int, num_classes: int) -> ResNet:
+    """Drawing 25 million parameters takes longer than copying them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        m = resnet50(num_classes=num_classes)
-    first = nn.Sequential(m.conv1, m.bn1, m.relu, m.maxpool, m.layer1, m.layer2)
-    second = nn.Sequential(m.layer3, m.layer4, m.avgpool, nn.Flatten(1), m.fc)
-    return [first, second]
+        return resnet50(num_classes=num_classes)
 
 
 def freeze_batch_norm(model: nn.Module) -> nn.Module:

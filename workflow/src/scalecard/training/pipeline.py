@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Task, keep_until_copied
-from scalecard.training.model_parallel import ModelParallel, backward, run_stage
+from scalecard.training.model_parallel import ModelParallel, backward
 from scalecard.training.schedules import Schedule
 
 
@@ -78,7 +78,7 @@ def _forward_cut(
 ) -> _Cut:
     received = value.output if isinstance(value, _Cut) else value
     leaf = keep_until_copied(received.detach()).to(device, non_blocking=True).requires_grad_(isinstance(value, _Cut))
-    output = run_stage(stage, leaf, device)
+    output = stage(leaf)
     if targets is not None:
         output = functional.mse_loss(output, targets, reduction="sum") / total
     return _Cut(leaf, output)

@@ -1,27 +1,35 @@
-"""ResNet-50 on random images, for the experiments that cut it: the workload, its inputs, training for the proof."""
+"""ResNet-50 on random images, for the experiments that cut it: the workload, its inputs, and its plain training."""
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scalecard.hardware.devices import Device
-from scalecard.training.model_parallel import ModelParallel
+from scalecard.training import reference
 from scalecard.training.models import freeze_batch_norm, resnet50_stages
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`batch_size` images of image_size x image_size x 3, mean squared error to one-hot labels, SGD."""
+    """`batch_size` images of image_size x image_size x 3, mean squared error to one-hot labels, SGD.
+
+    Ranks have the same model and different images. With `exact`, in float64 and with batch normalisation in eval mode:
+    what equality is proven on. In training mode its statistics depend on how a batch is split, so a split batch
+    computes a different function by definition.
+    """
 
     batch_size: int
     image_size: int
     num_classes: int
     lr: float
     seed: int
+    exact: bool = False
+    rank: int = 0
 
     @classmethod
     def of(cls, spec: Any) -> "Workload":
@@ -31,42 +39,63 @@ class Workload:
     @classmethod
     def of_check(cls, spec: Any) -> "Workload":
         """The small one on which equality is proven: the Spec's check_batch_size and check_image_size."""
-        return cls(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed)
+        return cls(spec.check_batch_size, spec.check_image_size, spec.num_classes, spec.lr, spec.seed, exact=True)
 
-    def stages(self) -> list[nn.Module]:
-        """ResNet-50 cut in two, with the same parameters each time."""
-        return resnet50_stages(seed=self.seed, num_classes=self.num_classes)
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of parameters and images."""
+        return torch.float64 if self.exact else torch.float32
+
+    def stages(self, num_stages: int = 2) -> list[nn.Module]:
+        """ResNet-50 cut into stages, with the same parameters each time."""
+        stages = resnet50_stages(seed=self.seed, num_classes=self.num_classes, num_stages=num_stages)
+        return [freeze_batch_norm(stage.double()) if self.exact else stage for stage in stages]
 
 
-def one_hot_images(
-    load: Workload, first: torch.device, last: torch.device, dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor]:
+def one_hot_images(load: Workload, first: torch.device, last: torch.device) -> tuple[Tensor, Tensor]:
     """Images on the first stage's device, one-hot labels on the last stage's."""
-    generator = torch.Generator().manual_seed(load.seed)
-    images = torch.randn(load.batch_size, 3, load.image_size, load.image_size, generator=generator, dtype=dtype)
+    generator = torch.Generator().manual_seed(load.seed + load.rank)
+    images = torch.randn(load.batch_size, 3, load.image_size, load.image_size, generator=generator)
     labels = torch.randint(load.num_classes, (load.batch_size,), generator=generator)
-    targets = functional.one_hot(labels, load.num_classes).to(dtype)
-    return images.to(first), targets.to(last)
+    targets = functional.one_hot(labels, load.num_classes)
+    return images.to(first, load.dtype), targets.to(last, load.dtype)
 
 
-def trained(
-    load: Workload,
-    devices: Sequence[Device],
-    step: Callable[..., None],
-    num_steps: int,
-    strategy: Callable[..., ModelParallel] = ModelParallel,
-) -> list[Tensor]:
-    """The float64 parameters after step(model, images, targets) `num_steps` times; batch norm in eval mode."""
-    stages = [freeze_batch_norm(stage.double()) for stage in load.stages()]
-    model = strategy(stages, devices, lr=load.lr)
-    images, targets = one_hot_images(load, devices[0].torch, devices[-1].torch, torch.float64)
-    for _ in range(num_steps):
-        step(model, images, targets)
-        for device in devices:
-            device.synchronize()
-    return model.parameters()
+def plain(
+    load: Workload, device: torch.device, sizes: Sequence[int], num_steps: int, exactly: bool = False, ranks: int = 1
+) -> reference.Plain:
+    """The plain loop on one device, each step's batch forwarded in parts of these sizes.
+
+    With `exactly`, on the same values in float64. `ranks` is the number of ranks, each with a batch of its own.
+    """
+    model = nn.Sequential(*load.stages()).to(device)
+    batches = [one_hot_images(replace(load, rank=load.rank + rank), device, device) for rank in range(ranks)]
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    parts = reference.split(images, targets, list(sizes) * ranks)
+    if exactly:
+        model, parts = model.double(), [part.exactly() for part in reversed(parts)]
+    return reference.train(model, [parts] * num_steps, loss=reference.mean_squared_error, lr=load.lr)
 
 
-def reference(load: Workload, device: Device, num_steps: int) -> list[Tensor]:
-    """The single device's parameters, which every strategy must reach."""
-    return trained(load, [device, device], ModelParallel.step, num_steps)
+def step_without_data(load: Workload, stage: int | None = None) -> Callable[[], object]:
+    """The gradient of one plain step, or of one of two stages alone, on tensors without data: to count operations."""
+    if stage is not None:
+        first, second = (module.to("meta") for module in load.stages())
+        images, _ = one_hot_images(load, torch.device("meta"), torch.device("meta"))
+        module, inputs = (second, first(images).detach().requires_grad_()) if stage else (first, images)
+        return lambda: module(inputs).sum().backward()
+    model = nn.Sequential(*load.stages()).to("meta")
+    images, targets = one_hot_images(load, torch.device("meta"), torch.device("meta"))
+    parts = reference.split(images, targets, [load.batch_size])
+    return partial(reference.gradient, model, parts, reference.mean_squared_error)
+
+
+@functools.cache
+def bytes_handed_over(load: Workload, num_stages: int = 2) -> tuple[int, int]:
+    """Bytes of a batch of images, and of all the activations that cross from stage to stage in one forward."""
+    images, _ = one_hot_images(load, torch.device("meta"), torch.device("meta"))
+    value, crossing = images, 0
+    for stage in load.stages(num_stages)[:-1]:
+        value = stage.to("meta")(value)
+        crossing += value.nbytes
+    return images.nbytes, crossing

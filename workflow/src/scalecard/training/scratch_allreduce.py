@@ -54,6 +54,17 @@ def ring(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
         device.submit(_wait, *done)
 
 
+def bytes_received(algorithm: str, num_devices: int, num_values: int) -> tuple[int, int]:
+    """What all devices receive together, and what the busiest one does, for float32 values in one tensor per device."""
+    each, longer = divmod(num_values, num_devices)
+    if algorithm == "naive":
+        busiest = (num_devices - 1) * num_values
+    else:  # device d receives every chunk twice but for chunks d and d + 1, of which the first `longer` have one more
+        chunks = [each + (chunk < longer) for chunk in range(num_devices)]
+        busiest = max(2 * num_values - chunks[d] - chunks[(d + 1) % num_devices] for d in range(num_devices))
+    return 4 * 2 * (num_devices - 1) * num_values, 4 * busiest
+
+
 def _parts(bucket: list[Tensor], chunk: int, num_chunks: int) -> list[Tensor]:
     return [tensor.view(-1).tensor_split(num_chunks)[chunk] for tensor in bucket]
 

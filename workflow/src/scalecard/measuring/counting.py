@@ -1,0 +1,123 @@
+"""What one call of a subject does: operations, bytes, micro-batches and updates, counted on the object that is timed.
+
+The operations are seen by PyTorch's dispatcher, below any code of ours, in the calling thread, in CPU workers and in
+autograd. The optimiser's steps are seen by the version that every in-place change of a parameter counts up.
+
+    FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
+    all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
+    sent bytes                       from this rank to another one
+    copied bytes                     by copies, on any device
+    received bytes                   handed from one device of this process to another, all devices together
+    received by the busiest device   the same, the largest of any device
+    forwards, samples                calls of the first module, and the rows of their inputs
+    updates                          in-place changes of every parameter
+    test FLOPs                       of scoring the test images once
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from scalecard.hardware import devices
+from scalecard.measuring.variant import Subject
+from scalecard.records.record import Count
+
+ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
+SENDS = ("c10d.send.",)
+COPIES = ("aten._to_copy.", "aten.copy_.")
+
+
+class Tally:
+    """Sums by name, from any thread."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = defaultdict(float)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, value: float) -> None:
+        with self._lock:
+            self._sums[name] += value
+
+    def sums(self) -> dict[str, float]:
+        """The sums so far; bytes by receiving device become their total and their largest."""
+        received = [value for name, value in self._sums.items() if name.startswith("to device")]
+        rest = {name: value for name, value in self._sums.items() if not name.startswith("to device")}
+        return {**rest, "received bytes": sum(received), "received by the busiest device": max(received, default=0.0)}
+
+
+class _Operations(TorchDispatchMode):
+    """Adds every operation of one thread to a tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tally = tally
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        name = str(function)
+        if function.overloadpacket in flop_registry:
+            self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
+        elif name.startswith(ALL_REDUCES):
+            self.tally.add("all-reduces", 1)
+            self.tally.add("all-reduced bytes", _bytes(args[0]))
+        elif name.startswith(SENDS):
+            self.tally.add("sent bytes", _bytes(args[0]))
+        elif name.startswith(COPIES):
+            self.tally.add("copied bytes", _bytes(out))
+        return out
+
+
+def _bytes(tensors: Tensor | Iterable[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+
+
+@contextmanager
+def counting(modules: Sequence[torch.nn.Module] = ()) -> Iterator[Tally]:
+    """Count what this thread and the devices' workers do meanwhile."""
+    tally = Tally()
+    first = modules[:1]
+
+    def forward(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        if any(module is one for one in first):
+            tally.add("forwards", 1)
+            tally.add("samples", len(inputs[0]))
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
+    try:
+        with devices.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
+            yield tally
+    finally:
+        hook.remove()
+
+
+def flops(work: Callable[[], object]) -> float:
+    """The FLOPs of one call in this thread."""
+    with counting() as tally:
+        work()
+    return tally.sums().get("FLOPs", 0.0)
+
+
+def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
+    """One call of the work, and one scoring of the test images, beside what is expected of them."""
+    before = subject.versions()
+    with counting(subject.modules) as tally:
+        kept = subject.work()
+        synchronize()
+    del kept
+    seen = tally.sums()
+    updates = {now - then for now, then in zip(subject.versions(), before, strict=True)}
+    seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
+    if subject.test:
+        with counting() as scoring:
+            subject.test()
+        seen["test FLOPs"] = scoring.sums().get("FLOPs", 0.0)
+    return [Count(name=name, counted=seen.get(name, 0.0), expected=value) for name, value in subject.expected.items()]

@@ -1,0 +1,135 @@
+"""Makes variants ready to be timed: proven, built as timed, checked as such, counted; and checks them afterwards."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalecard import progress
+from scalecard.measuring import out_of_memory
+from scalecard.measuring.bench import Bench
+from scalecard.measuring.counting import counted
+from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Prepared, Subject, Variant
+from scalecard.records.record import Check, Count
+
+
+def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
+    """A Timing of every variant, without samples yet; one that runs out of memory has failed.
+
+    ProofFailed, on every rank, if a check failed, if a count is not its closed form, or if nothing was proven.
+    """
+    assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
+    timings = [Timing(variant=variant) for variant in variants]
+    proofs = _Proofs(bench)
+    for timing in timings:
+        with out_of_memory.caught(on_failure=timing.fail):
+            timing.prepared = _prepared(timing.variant, bench, proofs)
+    for timing in timings:
+        if timing.prepared:
+            timing.prepared.begin()
+    return timings
+
+
+class _Proofs:
+    """What one builder makes of one setting is proven once, however many variants share it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self._known: dict[tuple[object, object], list[Check]] = {}
+
+    def of(self, variant: Variant, setting: Any) -> list[Check]:
+        key = (variant.build, setting)
+        if key not in self._known:
+            self._known[key] = agreed([*variant.build(setting).prove()], self.bench.ranks)
+        return self._known[key]
+
+
+def _prepared(variant: Variant, bench: Bench, proofs: _Proofs) -> Prepared:
+    progress.detail(f"proving {variant.name}")
+    checks = [check for setting in variant.proven_at for check in proofs.of(variant, setting)]
+    subject = variant.build(variant.timed_at)
+    with _put_back(subject):
+        checks += agreed([*subject.prove()], bench.ranks)
+        work = counted(subject, bench.synchronize)
+    if not checks:
+        raise ProofFailed(f"{variant.name}: nothing was proven of it, so it is not timed")
+    _refuse_deviations(variant.name, work, bench)
+    initial = [parameter.detach().clone() for parameter in subject.parameters()]
+    return Prepared(variant=variant, subject=subject, checks=_worst(checks), work=work, initial=initial)
+
+
+def _worst(checks: Sequence[Check]) -> list[Check]:
+    """Of the checks with one name, the one with the largest difference."""
+    worst: dict[tuple[str, str, float], Check] = {}
+    for check in checks:
+        key = (check.name, check.dtype, check.tolerance)
+        worst[key] = max(worst.get(key, check), check, key=lambda one: one.difference)
+    return list(worst.values())
+
+
+@contextmanager
+def _put_back(subject: Subject) -> Iterator[None]:
+    """Afterwards the state and the order of images are as before."""
+    saved = [tensor.detach().clone() for tensor in subject.state()]
+    order = subject.order.get_state() if subject.order else None
+    yield
+    with torch.no_grad():
+        for tensor, value in zip(subject.state(), saved, strict=True):
+            tensor.copy_(value)
+    if subject.order and order is not None:
+        subject.order.set_state(order)
+
+
+def _refuse_deviations(name: str, work: Sequence[Count], bench: Bench) -> None:
+    worst = bench.ranks.maximum([float(not count.passed) for count in work]) if work else []
+    for count, wrong in zip(work, worst, strict=True):
+        if wrong:
+            here = f"{count.counted:.15g} counted, {count.expected:.15g} expected"
+            raise ProofFailed(f"{name}: {count.name} in one call: {here}; not timed")
+
+
+def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
+    """Once timing is over, fail every timing whose work left something wrong; the same ones on every rank.
+
+    Parameters must be finite and must have changed, as often as the calls should have changed them; ranks that must
+    agree are compared by a checksum. Variants may share their parameters, and then share the verdict.
+    """
+    bench.synchronize()
+    done = [timing.prepared for timing in timings if timing.prepared]
+    for timing in timings:
+        if timing.prepared:
+            words = _wrong(timing.prepared, done) or _ranks_apart(timing.prepared, bench)
+            (wrong,) = bench.ranks.maximum([float(bool(words))])
+            if wrong and not timing.failure:
+                timing.fail(words or f"{timing.variant.name}: the state of another rank is wrong")
+                progress.say(f"failed: {timing.failure}")
+
+
+def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> str:
+    now = one.subject.parameters()
+    words = finite_and_moved(one.variant.name, one.initial, now) if now else ""
+    if now and not words:
+        sharing = [other for other in everyone if _first(other) is now[0]]
+        expected = sum(other.calls * other.updates for other in sharing)
+        seen = {version - then for version, then in zip(one.subject.versions(), one.versions, strict=True)}
+        if seen != {expected}:
+            words = f"{one.variant.name}: {expected:g} updates of each parameter expected, {sorted(seen)} counted"
+    for check in one.subject.after():
+        if not check.passed:
+            words = words or f"{one.variant.name}: {check.name}: differs by {check.difference:.3g}"
+    return words
+
+
+def _first(one: Prepared) -> Tensor | None:
+    return next(iter(one.subject.parameters()), None)
+
+
+def _ranks_apart(one: Prepared, bench: Bench) -> str:
+    """Whether tensors that must be the same on all ranks are not; every rank takes part."""
+    value = checksum(one.subject.agreeing())
+    high, low = bench.ranks.maximum([value, -value])
+    return "" if high == -low else f"{one.variant.name}: the ranks' parameters are no longer the same"

@@ -1,0 +1,121 @@
+"""The plain loop that every strategy is compared with: forward, loss, gradient, p -= lr * gradient. Nothing else.
+
+It shares the network with what it judges, and no other code: no trainer, no splitting, no loss, no optimiser.
+
+    step = parts, each a share of the step's samples with its weight
+    gradient = sum over parts of weight * gradient of the part's mean loss
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples that are forwarded together; `weight` is their share of the step's samples unless they count more."""
+
+    weight: float
+    inputs: Tensor
+    targets: Tensor
+
+    def exactly(self) -> "Part":
+        """The same samples in float64, in the opposite order."""
+        targets = self.targets.double() if self.targets.is_floating_point() else self.targets
+        return Part(self.weight, self.inputs.double().flip(0), targets.flip(0))
+
+
+Step = Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Parameters before and after, buffers after, and the first step's loss before and after."""
+
+    before: list[Tensor]
+    after: list[Tensor]
+    buffers: list[Tensor]
+    losses: tuple[float, float]
+
+    def only(self, parameters: slice, buffers: slice) -> "Plain":
+        """The same of some of the parameters and buffers."""
+        return Plain(self.before[parameters], self.after[parameters], self.buffers[buffers], self.losses)
+
+
+def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean of (outputs - targets)^2 over all elements."""
+    return (outputs - targets).square().mean()
+
+
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean over rows of -log softmax(scores)[label]; scores (n, classes), labels (n,)."""
+    log_probabilities = scores - scores.logsumexp(dim=1, keepdim=True)
+    return -log_probabilities[torch.arange(len(labels), device=labels.device), labels].mean()
+
+
+def train(
+    model: nn.Module,
+    steps: Sequence[Step],
+    *,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    lr: float,
+) -> Plain:
+    """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order."""
+    parameters = list(model.parameters())
+    before = [p.detach().clone() for p in parameters]
+    first = _loss(model, steps[0], loss)
+    for parts in steps:
+        step = gradient(model, parts, loss)
+        with torch.no_grad():
+            for parameter, slope in zip(parameters, step, strict=True):
+                parameter.sub_(lr * slope)
+    after, buffers = [p.detach().clone() for p in parameters], [b.clone() for b in model.buffers()]
+    return Plain(before, after, buffers, (first, _loss(model, steps[0], loss)))
+
+
+def gradient(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+    """The weighted sum of the parts' gradients, one tensor per parameter."""
+    parameters = list(model.parameters())
+    total = [torch.zeros_like(p) for p in parameters]
+    for part in parts:
+        value = part.weight * loss(model(part.inputs), part.targets)
+        total = [t + g for t, g in zip(total, torch.autograd.grad(value, parameters), strict=True)]
+    return total
+
+
+@torch.no_grad()
+def _loss(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """The step's loss; the buffers stay as they are."""
+    saved = [b.clone() for b in model.buffers()]
+    value = sum(part.weight * float(loss(model(part.inputs), part.targets)) for part in parts)
+    for buffer, then in zip(model.buffers(), saved, strict=True):
+        buffer.copy_(then)
+    return value
+
+
+def epoch(
+    images: Tensor, labels: Tensor, *, batch_size: int, seed: int, dtype: torch.dtype, shares: int = 1
+) -> list[Step]:
+    """The steps of an epoch over uint8 images (n, 1, 28, 28) in the order that the seed draws.
+
+    Each batch is forwarded in equal shares; one that cannot be shared out is left out. Pixels become 0..1 in float32.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    batches = [order[start : start + batch_size] for start in range(0, len(labels), batch_size)]
+    return [
+        split((images[b] / 255).to(dtype), labels[b], [len(b) // shares] * shares)
+        for b in batches
+        if len(b) % shares == 0
+    ]
+
+
+def split(inputs: Tensor, targets: Tensor, sizes: Sequence[int]) -> list[Part]:
+    """The parts of a batch with these sizes, each weighted by its share of the samples."""
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    assert ends[-1] == len(inputs), "the parts make up the batch"
+    return [
+        Part(size / len(inputs), inputs[end - size : end], targets[end - size : end])
+        for size, end in zip(sizes, ends, strict=True)
+    ]
