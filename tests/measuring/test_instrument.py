@@ -140,14 +140,14 @@ def test_each_of_the_two_times_is_the_slowest_ranks() -> None:
 
 
 def late_and_slow(ctx: RankContext) -> tuple[float, float]:
-    """Rank 1 comes 0.3 s late and, once the ranks have met in the work, works for 0.1 s more."""
+    """Rank 1 comes 0.8 s late and, once the ranks have met in the work, works for 0.1 s more."""
     mine = torch.ones(1)
 
     def work() -> None:
         dist.all_reduce(mine)
         time.sleep(0.1 * ctx.rank)
 
-    time.sleep(0.3 * ctx.rank)
+    time.sleep(0.8 * ctx.rank)
     return Bench([ctx], ctx).block(work, 1, compared=True)
 
 
@@ -155,7 +155,7 @@ def late_and_slow(ctx: RankContext) -> tuple[float, float]:
 def test_ranks_agree_on_the_slow_one_and_the_late_one_does_not_count(machine: Machine) -> None:
     first, second = launch(late_and_slow, layout=Layout(2), machine=machine, timeout=timedelta(seconds=30))
     assert first == second
-    assert 0.1 <= first[1] < 0.3
+    assert 0.1 <= first[1] < 0.5
 
 
 def orders(rule: Rule, *, epochs: bool) -> tuple[list[str], list[float]]:
