@@ -1,5 +1,7 @@
-"""CPU workers: asynchronous dispatch, tasks that wait for tasks, errors; and GPUs that cannot be used."""
+"""CPU workers: asynchronous dispatch, tasks that wait for tasks, errors, marks; and GPUs that cannot be used."""
 
+import itertools
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +9,14 @@ from dataclasses import replace
 import pytest
 import torch
 from fake_nvml import GTX, FakeNvml, box
-from scalecard.hardware.devices import copy_engine, device_counts, open_devices, refuse_unusable, threads_each
+from scalecard.hardware.devices import (
+    CudaDevice,
+    copy_engine,
+    device_counts,
+    open_devices,
+    refuse_unusable,
+    threads_each,
+)
 from scalecard.hardware.machine import Machine, probe
 
 
@@ -39,12 +48,70 @@ def test_an_error_of_the_work_comes_out_at_synchronize(machine: Machine) -> None
 
 
 def test_workers_share_the_cores_alike_however_many_are_opened(machine: Machine) -> None:
-    eight = replace(machine, kind="cpu", num_devices=4, cores=8)
-    assert threads_each(eight) == 2
+    threads = torch.get_num_threads() + 1  # so that nobody has them by chance
+    four = replace(machine, kind="cpu", num_devices=4, cores=4 * threads)
     for count in (1, 4):
-        with open_devices(eight, count, first=2) as devices:
+        with open_devices(four, count, first=2) as devices:
             assert [device.index for device in devices] == list(range(2, 2 + count))
-            assert {device.call(torch.get_num_threads) for device in devices} == {2}
+            assert {device.call(torch.get_num_threads) for device in devices} == {threads}
+
+
+@pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 4, 2), (9, 4, 2), (64, 8, 8), (6, 1, 6), (2, 4, 1)])
+def test_a_worker_has_whole_cores_and_at_least_one(machine: Machine, cores: int, workers: int, threads: int) -> None:
+    assert threads_each(replace(machine, kind="cpu", cores=cores, num_devices=workers)) == threads
+
+
+def test_a_worker_marks_when_it_gets_there_and_not_when_it_is_asked(machine: Machine) -> None:
+    """This clock counts how often it was read: before, by the work, after, by the work that follows."""
+    clock = itertools.count(0, 10**9).__next__
+    with open_devices(machine, 1) as (device,):
+        before = device.mark(clock)
+        device.synchronize()
+        goes_on = threading.Event()
+        device.submit(lambda: (goes_on.wait(), clock()))
+        after = device.mark(clock)
+        goes_on.set()
+        device.submit(clock)
+        assert after.seconds_since(before) == 2.0
+
+
+class Event:
+    """An event with the time of its stream, for those who waited for it."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+        self.waited = False
+
+    def record(self, stream: "Stream") -> None:
+        stream.ms += stream.each
+        self.at = stream.ms
+
+    def synchronize(self) -> None:
+        self.waited = True
+
+    def elapsed_time(self, later: "Event") -> float:
+        assert later.waited, "CUDA refuses to give the time of an event that has not come"
+        return later.at - self.at
+
+
+class Stream:
+    """A stream in which `each` milliseconds pass from one recorded event to the next."""
+
+    def __init__(self, each: float) -> None:
+        self.ms, self.each = 0.0, each
+
+
+def test_a_gpu_is_as_late_as_the_latest_of_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, link, new = Stream(7.0), Stream(9.0), Stream(99.0)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: own)
+    gpu = CudaDevice(0)
+    before = gpu.mark(time.perf_counter_ns)
+    assert gpu.mark(time.perf_counter_ns).seconds_since(before) == pytest.approx(0.007)
+    gpu._links[torch.device("cuda:1")] = link
+    before = gpu.mark(time.perf_counter_ns)
+    gpu._links[torch.device("cuda:2")] = new
+    assert gpu.mark(time.perf_counter_ns).seconds_since(before) == pytest.approx(0.009), "one has no earlier mark"
 
 
 def test_another_worker_plays_the_copy_engine_if_there_is_one(machine: Machine) -> None:

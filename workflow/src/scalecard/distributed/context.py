@@ -1,7 +1,7 @@
 """What a rank function gets: its device, its rank, the world size, and what the ranks agree on."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import threads_each
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
 
 @dataclass
@@ -39,6 +40,16 @@ class RankContext:
         """Wait for this rank's GPU; on a CPU work is done when its call returns."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        """The point after everything submitted: on a GPU in the current stream, which waits for NCCL's."""
+        if self.device.type == "cuda":
+            return EventMark([torch.cuda.current_stream(self.device)])
+        now = clock()
+        return ClockMark(lambda: now)
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}"
 
     def new_group(self) -> dist.ProcessGroup:
         """A further process group of all ranks, with the same timeout."""

@@ -66,9 +66,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     counts = device_counts(machine.num_devices)
     case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        build = partial(
-            _subject, spec, devices, dataset, functools.cache(partial(_expected, spec, devices[0], dataset))
-        )
+        wanted = functools.cache(partial(_expected, spec, devices[0], dataset))
+        build = partial(_subject, spec, devices, dataset, wanted)
         variants = [
             Variant(
                 name=f"{count} devices",
@@ -89,7 +88,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:
-    """In float64 by both all-reduces, for several devices also on three and four; and as timed. The last batch is odd."""
+    """In float64 by both all-reduces, several devices also on three and four; and as timed. The last batch is odd."""
     num_images = CHECK_BATCH * spec.check_steps - 4
     many = range(2, min(4, available) + 1) if count > 1 else []
     places = [n for n in sorted({count, *many}) if n <= available]

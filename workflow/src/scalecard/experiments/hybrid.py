@@ -5,8 +5,8 @@ node and over nodes. Every rank has its own batch, so ideally a step takes as lo
 without averaging is timed in the same rounds.
 
 The answer would be wrong if the ranks drifted apart (every rank's parameters are compared with a plain loop's on all
-batches together, in float64 with batch normalisation in eval mode and as timed; afterwards they must be the same bit for
-bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
+batches together, in float64 with batch normalisation in eval mode and as timed; afterwards they must be the same bit
+for bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
 """
 
 from collections.abc import Iterator, Sequence

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
 MAX_PENDING = 64
 
@@ -85,6 +86,10 @@ class Device(ABC):
     def synchronize(self) -> None:
         """Wait for everything submitted; an exception in the work is raised here at the latest."""
 
+    @abstractmethod
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        """The point after everything submitted, in the device's own time: `clock` (nanoseconds), unless it has one."""
+
     def close(self) -> None:
         self.synchronize()
 
@@ -136,6 +141,10 @@ class CudaDevice(Device):
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
 
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        """Events in its stream and in those that copy to it, which are other GPUs'. A second stream has its own."""
+        return EventMark([self._stream, *self._links.values()])
+
 
 def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
     """The same tensor, which the running work copies to its own device, if it is not there yet.
@@ -173,6 +182,9 @@ class CpuDevice(Device):
         pending, self._pending = self._pending, []
         for future in pending:
             future.result()
+
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        return ClockMark(self.submit(clock).result)
 
     def close(self) -> None:
         self._worker.shutdown(cancel_futures=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from scalecard.measuring.own_time import NotSynchronised, OwnTime
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timing import Timing
@@ -63,26 +64,37 @@ class Bench:
     ranks: Ranks = ALONE
     clock: Clock = time.perf_counter_ns
 
-    def block(self, work: Work, iterations: int) -> tuple[float, float]:
-        """Seconds per call until all calls are enqueued, and until every device is done; the slowest rank's."""
+    def block(self, work: Work, iterations: int, *, compared: bool = False) -> tuple[float, float]:
+        """Seconds per call until all calls are enqueued, and until every device is done; the slowest rank's.
+
+        If `compared`, NotSynchronised is raised on every rank if a device's own time says that it was not done.
+        """
         self.synchronize()
         self.ranks.barrier()
+        own = OwnTime(self.devices, self.clock) if compared else None
         start = self.clock()
         for _ in range(iterations):
             kept = work()  # keeps the last result alive until it is complete
         enqueued = self.clock()
+        if own:
+            own.work_submitted()
         self.synchronize()
         end = self.clock()
         del kept
+        if own:
+            self._refuse_overrun(*own.overrun(end))
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
         return enqueue / iterations, completion / iterations
 
     def sample(self, timing: Timing, watch: Watch | None) -> None:
-        """Add one block to a timing. The energy counter is read outside the timed region."""
+        """Add one block to a timing. The energy counter is read outside the timed region.
+
+        The first block is compared with the devices' own time; in every block that would cost a mark per device.
+        """
         counted = watch if watch and not self.ranks.spans_nodes else None  # it sees the GPUs of its own node only
         before = counted.energy() if counted else None
         assert timing.prepared, "only what was prepared is timed"
-        enqueue, completion = self.block(timing.prepared.call, timing.iterations)
+        enqueue, completion = self.block(timing.prepared.call, timing.iterations, compared=not timing.completion)
         after = counted.energy() if counted else None
         timing.enqueue.append(enqueue)
         timing.completion.append(completion)
@@ -103,6 +115,13 @@ class Bench:
         seen = "; ".join(watch.slowdowns) if watch else ""
         (slowed,) = self.ranks.maximum([float(bool(seen))])
         return seen or ("a GPU was slowed down" if slowed else "")
+
+    def _refuse_overrun(self, seconds: float, told: str) -> None:
+        """All ranks refuse if one does, so that none waits for another in vain."""
+        (worst,) = self.ranks.maximum([seconds])
+        if worst > 0:
+            told = told or f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
+            raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
 
     def synchronize(self) -> None:
         """Wait for every device."""

@@ -69,7 +69,8 @@ def as_json(result: Result, indent: int | None = None) -> str:
             raise ValueError(f"{result.experiment}: samples of {record.metric} at {record.case} must be finite")
     data = dataclasses.asdict(result)
     for written, record in zip(data["records"], result.records, strict=True):
-        for entry, proven in zip([*written["checks"], *written["work"]], [*record.checks, *record.work], strict=True):
+        verdicts: list[Check | Count] = [*record.checks, *record.work]
+        for entry, proven in zip([*written["checks"], *written["work"]], verdicts, strict=True):
             entry["passed"] = proven.passed
         written["uncertainty"] = _uncertainty(record)
     return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))

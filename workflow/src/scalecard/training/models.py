@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +87,7 @@ def resnet50_stages(*, seed: int, num_classes: int = 1000, num_stages: int = 2) 
     cuts = CUTS[num_stages]
     return [
         nn.Sequential(*(layer for part in parts[start:end] for layer in part))
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        for start, end in itertools.pairwise(cuts)
     ]
 
 

@@ -1,0 +1,217 @@
+"""Rates, limits and units against numbers that were worked out by hand, each with its source."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import gpu_state, hardware_state, timed
+from fake_nvml import A100, GTX, H100, Board, FakeNvml, box
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import probe
+from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import Telemetry
+from scalecard.report import limits, reference, units
+from scalecard.report.sections import allreduce, copy_cost
+
+OnGpus = Callable[..., Result]
+
+
+@pytest.fixture
+def on_gpus(install_gpus: Callable[..., FakeNvml], make_result: Callable[..., Result]) -> OnGpus:
+    """A result of these boards."""
+
+    def make(boards: list[Board], *records: Record, **facts: Any) -> Result:
+        install_gpus(boards)
+        return make_result(list(records), environment=environment(probe()), **facts)
+
+    return make
+
+
+def all_reduce(devices: int, size: int, seconds: float, **case: Any) -> Record:
+    return timed([seconds] * 6, algorithm="torch.distributed", devices=devices, bytes=size, **case)
+
+
+def copied(direction: str, size: int, seconds: float, *links: tuple[int, int]) -> Record:
+    """A copy, while the GPUs' links had these generations and widths."""
+    case = {"part": "matrix", "direction": direction, "memory": "pinned", "call": "non_blocking", "bytes": size}
+    states = [gpu_state(pcie_gen=generation, pcie_width=width) for generation, width in links]
+    watched = Telemetry(rounds_id="r", state=hardware_state(*states))
+    return replace(timed([seconds] * 6, **case), telemetry=[watched])
+
+
+# nccl-tests, doc/PERFORMANCE.md: busbw = S/t x 2 (n - 1)/n.
+#   2 GPUs:  1 GB in 50 ms: algbw  20, x 2 x 1/2 = 1    ->  20 GB/s
+#   4 GPUs:  1 GB in 10 ms: algbw 100, x 2 x 3/4 = 1.5  -> 150 GB/s
+#   8 GPUs:  1 GB in 10 ms: algbw 100, x 2 x 7/8 = 1.75 -> 175 GB/s
+#   8 GPUs, as a maintainer expects of H100s (nccl-tests, issue 212): algbw 275 -> 481.25, printed as 480
+BUS = [(2, 0.050, 20.0), (4, 0.010, 150.0), (8, 0.010, 175.0), (8, 1 / 275, 481.25)]
+
+
+@pytest.mark.parametrize(("devices", "seconds", "gbs"), BUS)
+def test_bus_bandwidth_is_nccl_tests(devices: int, seconds: float, gbs: float) -> None:
+    assert limits.bus_bandwidth(all_reduce(devices, 1_000_000_000, seconds)) == pytest.approx(gbs)
+
+
+# One way, decimal GB. STREAM (McCalpin) counts a copy's bytes twice, because it reads and writes them; so does a
+# vendor's memory bandwidth. What crosses a link is counted once.
+@pytest.mark.parametrize(
+    ("direction", "size", "seconds", "gbs"),
+    [
+        ("host to device", 1_000_000_000, 0.040, 25.0),
+        ("device to host", 1_000_000_000, 0.040, 25.0),
+        ("device 0 to 1", 1_000_000_000, 0.004, 250.0),
+        ("host to host", 1_000_000_000, 0.100, 10.0),
+        ("within device 0", 1_000_000_000, 0.001, 2000.0),
+        ("host to device", 2**30, 0.040, 26.8435456),  # 1 GiB = 1.073741824 GB
+    ],
+)
+def test_a_copys_rate_counts_bytes_within_a_device_twice(direction: str, size: int, seconds: float, gbs: float) -> None:
+    assert limits.copy_rate(copied(direction, size, seconds)) == pytest.approx(gbs)
+
+
+# A product of n x n matrices is n^2 sums of n products: n^3 multiplications and as many additions.
+#   n = 4000, 50 products: 2 x 64e9 x 50 = 6.4 TFLOP; in 0.5 s 12.8 TFLOP/s (Dive into Deep Learning's workload)
+#   n = 1000, 1 product:   2 GFLOP; in 1 ms 2 TFLOP/s
+@pytest.mark.parametrize(("size", "products", "seconds", "tflops"), [(4000, 50, 0.5, 12.8), (1000, 1, 0.001, 2.0)])
+def test_a_product_has_a_multiplication_and_an_addition_each(
+    size: int, products: int, seconds: float, tflops: float
+) -> None:
+    assert limits.product_rate(timed([seconds] * 6, size=size, products=products)) == pytest.approx(tflops)
+
+
+# PCI-SIG's base specifications, per lane and direction: GT/s x encoding / 8 bits.
+#   1: 2.5 x 8/10 / 8 = 0.25          4: 16 x 128/130 / 8 = 1.96923
+#   2: 5 x 8/10 / 8 = 0.5             5: 32 x 128/130 / 8 = 3.93846
+#   3: 8 x 128/130 / 8 = 0.98462      6: 64 x 242/256 / 8 = 7.5625 (a FLIT of 256 bytes has 8 of CRC and 6 of FEC)
+@pytest.mark.parametrize(
+    ("generation", "lane"), [(1, 0.25), (2, 0.5), (3, 0.98462), (4, 1.96923), (5, 3.93846), (6, 7.5625)]
+)
+def test_a_pcie_lanes_rate_is_its_transfers_less_the_encoding(generation: int, lane: float) -> None:
+    assert limits.pcie_gbs(generation, 1) == pytest.approx(lane, rel=1e-3)
+    assert limits.pcie_gbs(generation, 16) == pytest.approx(16 * lane, rel=1e-3)
+
+
+def test_the_sheets_have_the_rate_of_sixteen_lanes() -> None:
+    """15.75, 31.51 and 63.02 GB/s: sixteen times 0.98462, 1.96923 and 3.93846."""
+    found = {name: reference.gpu_spec(name) for name in (GTX.name, A100.name, H100.name)}
+    assert [spec and spec.pcie_one_way_gbs for spec in found.values()] == [15.75, 31.51, 63.02]
+
+
+# Vendors' sheets, and what they follow from: units x operations per cycle x boost clock, bus width x data rate.
+#   GTX 1080 Ti: 3584 cores x 2 x 1.582 GHz = 11.34; 352 bit x 11 Gbit/s / 8 = 484; no NVLink
+#   A100 40 GB:  108 SMs x 64 x 2 x 1.41 GHz = 19.49; 108 x 4 tensor cores x 256 x 2 x 1.41 = 311.9, half of it in TF32;
+#                5120 bit x 2.43 Gbit/s / 8 = 1555; 12 links x 25 GB/s = 300
+#   H100 SXM:    132 SMs x 128 x 2 x 1.98 GHz = 66.9; 132 x 4 x 512 x 2 x 1.83 = 989.4, half of it in TF32;
+#                5120 bit x 5.2336 Gbit/s / 8 = 3350; 18 links x 25 GB/s = 450
+SHEETS = [
+    (GTX, {"float32": 11.34, "tf32": None, "bfloat16": None}, 484, None),
+    (A100, {"float32": 19.49, "tf32": 155.9, "bfloat16": 311.9}, 1555, 300),
+    (H100, {"float32": 66.9, "tf32": 494.7, "bfloat16": 989.4}, 3350, 450),
+]
+
+
+@pytest.mark.parametrize(("board", "tflops", "memory", "nvlink"), SHEETS)
+def test_peaks_are_dense_and_one_way(
+    on_gpus: OnGpus, board: Board, tflops: dict[str, float | None], memory: float, nvlink: float | None
+) -> None:
+    result = on_gpus(box(board, 2))
+    for dtype, peak in tflops.items():
+        limit = limits.of_products(result, dtype)
+        assert (limit and limit.rate) == (peak and pytest.approx(peak, rel=2e-3)), dtype
+        assert limit is None or limit.least == 0.50
+    within = limits.of_copy(result, copied("within device 0", 10**9, 0.01))
+    assert within
+    assert (within.rate, within.least) == (memory, 0.75)
+    between = limits.of_copy(result, copied("device 0 to 1", 10**9, 0.01))
+    assert (between and between.rate) == nvlink
+
+
+@pytest.mark.parametrize(
+    ("used", "there", "least"),
+    [(8, 8, 0.70), (2, 2, 0.70), (2, 8, 0.10), (2, 4, 0.70 / 3), (4, 8, 0.30)],
+)
+def test_of_nvlink_as_much_is_normal_as_leads_to_the_gpus_that_take_part(
+    on_gpus: OnGpus, used: int, there: int, least: float
+) -> None:
+    """Without a switch a GPU's links are shared out among its peers: to 3 of 7 others lead 3/7, 0.7 x 3/7 = 0.3."""
+    limit = limits.of_all_reduce(on_gpus(box(H100, there)), all_reduce(used, 10**9, 0.01))
+    assert limit
+    assert (limit.rate, limit.least, limit.is_nvlink) == (450, pytest.approx(least), True)
+
+
+def test_a_copy_over_nvlink_uses_two_gpus(on_gpus: OnGpus) -> None:
+    limit = limits.of_copy(on_gpus(box(A100, 8)), copied("device 5 to 6", 10**9, 0.01))
+    assert limit
+    assert (limit.rate, limit.least) == (300, pytest.approx(0.10))
+
+
+def test_without_nvlink_the_slowest_link_that_takes_part_is_the_limit(on_gpus: OnGpus) -> None:
+    """PCIe 3: sixteen lanes carry 15.75 GB/s, eight 7.88 and four 3.94."""
+    result, links = on_gpus(box(GTX, 3)), [(3, 16), (3, 8), (3, 4)]
+    expected = {
+        "host to device": (15.75, 0.75),
+        "device to host": (15.75, 0.75),
+        "device 0 to 1": (7.88, 0.40),
+        "device 2 to 1": (3.94, 0.40),
+    }
+    for direction, (rate, least) in expected.items():
+        limit = limits.of_copy(result, copied(direction, 10**9, 0.1, *links))
+        assert limit
+        assert (limit.rate, limit.least) == (pytest.approx(rate, rel=2e-3), least), direction
+    for used, rate in {2: 7.88, 3: 3.94}.items():
+        seen = copied("", 0, 0.1, *links).telemetry
+        limit = limits.of_all_reduce(result, replace(all_reduce(used, 10**9, 0.1), telemetry=seen))
+        assert limit
+        assert (limit.rate, limit.least) == (pytest.approx(rate, rel=2e-3), 0.40)
+
+
+def test_what_is_not_known_has_no_limit(on_gpus: OnGpus) -> None:
+    result = on_gpus(box(H100, 2))
+    assert limits.of_all_reduce(result, all_reduce(2, 10**9, 0.1, nodes=2)) is None, "the network's rate"
+    assert limits.of_copy(result, copied("host to host", 10**9, 0.1)) is None
+    assert limits.of_copy(result, copied("host to device", 10**9, 0.1)) is None, "no link was seen"
+    assert limits.of_products(on_gpus([]), "float32") is None
+
+
+def test_figures_draw_the_rates_that_are_judged(on_gpus: OnGpus) -> None:
+    """175 GB/s of bus bandwidth and 2000 GB/s within a device, as above."""
+    spec = {"bytes": [10**9], "size": 1, "products": 1}
+    reduced = on_gpus(box(H100, 8), all_reduce(8, 10**9, 0.010), experiment="allreduce", spec=spec)
+    within = copied("within device 0", 10**9, 0.001)
+    moved = on_gpus(box(H100, 8), within, experiment="copy_cost", spec=spec)
+    drawn = [(allreduce.plot([reduced]).axes[0], 175.0), (copy_cost.plot([moved]).axes[1], 2000.0)]
+    for axes, gbs in drawn:
+        assert [y for line in axes.lines for y in line.get_ydata()] == pytest.approx([gbs])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12.34, "12.3 s"),
+        (1.0, "1 s"),
+        (0.999, "999 ms"),
+        (0.0123, "12.3 ms"),
+        (1.5e-6, "1.50 µs"),
+        (3.21e-8, "32.1 ns"),
+    ],
+)
+def test_seconds_have_three_digits_and_the_unit_that_fits(value: float, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((8, "8 B"), (1000, "1000 B"), (1024, "1 KiB"), (4096, "4 KiB"), (1_000_000, "977 KiB"), (2**20, "1 MiB")),
+        *((64 * 2**20, "64 MiB"), (10**9, "954 MiB"), (2**30, "1 GiB"), (3 * 2**29, "1.50 GiB")),
+    ],
+)
+def test_bytes_are_counted_in_binary_units(value: int, text: str) -> None:
+    """IEC 80000-13: 1 KiB = 1024 B. 10^6 / 1024 = 976.6; 10^9 / 1024^2 = 953.7."""
+    assert units.count_bytes(value) == text
+
+
+def test_a_share_is_in_percent() -> None:
+    assert units.percent(0.684) == "68 %"
+    assert units.percent(0.00123, 2) == "0.12 %"

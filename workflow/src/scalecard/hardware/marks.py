@@ -1,0 +1,43 @@
+"""Marks in a device's queue: the device's own record of when it got there, kept apart from the clock that times it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+
+class Mark(ABC):
+    """A point in the work submitted to a device."""
+
+    @abstractmethod
+    def seconds_since(self, earlier: Any) -> float:
+        """Seconds by the device's own clock from an earlier mark of it; waits until the device has passed this one."""
+
+
+class ClockMark(Mark):
+    """`read` gives the nanoseconds that the device's own thread read when it got there, and waits for them."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
+
+    def seconds_since(self, earlier: Any) -> float:
+        assert isinstance(earlier, ClockMark)
+        return (self._read() - earlier._read()) / 1e9
+
+
+class EventMark(Mark):
+    """An event in each of these streams, which may be of several GPUs; each GPU takes the time of its own."""
+
+    def __init__(self, streams: Iterable[torch.cuda.Stream]) -> None:
+        self._events = {stream: torch.cuda.Event(enable_timing=True) for stream in streams}
+        for stream, event in self._events.items():
+            event.record(stream)
+
+    def seconds_since(self, earlier: Any) -> float:
+        """The longest of the streams; one that is new since the earlier mark is left out."""
+        assert isinstance(earlier, EventMark)
+        for event in self._events.values():
+            event.synchronize()
+        both = [stream for stream in self._events if stream in earlier._events]
+        return max(float(earlier._events[stream].elapsed_time(self._events[stream])) for stream in both) / 1e3
