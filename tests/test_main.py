@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from blocks import CONFIG, block
-from builders import repeated
+from builders import repeated, timed
 from fake_nvml import A100, FakeNvml, box
 from projects import ROOT
 from scalecard.hardware.machine import Machine, probe
@@ -101,6 +102,23 @@ def test_compare_gates_a_cron_job(
     scalecard: Command, two_platforms: Path, arguments: tuple[str, ...], status: int
 ) -> None:
     assert scalecard("compare", *arguments).status == status
+
+
+def test_a_gate_does_not_fail_for_what_chance_finds_among_many(
+    scalecard: Command, save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same difference of one noisy case fails a gate alone, and not among a hundred that did not change."""
+    monkeypatch.chdir(tmp_path)
+    for name, middles in (("old", (1.0, 1.01, 1.02)), ("new", (1.075, 1.085, 1.095))):
+        one = timed(*[[middle + 1e-4 * i for i in range(7)] for middle in middles], rounds_id=name, number=-1)
+        seeds = random.Random(name)
+        unchanged = [repeated(seeds.gauss(1, 1e-9), spread=0.02, number=i) for i in range(100)]
+        save_result(f"{name}-alone", one)
+        save_result(f"{name}-among-many", one, *unchanged)
+    status = [
+        scalecard("compare", f"old-{x}", f"new-{x}", "--fail-on", "slower").status for x in ("alone", "among-many")
+    ]
+    assert status == [1, 0]
 
 
 def test_compare_prints_json_and_writes_a_page(scalecard: Command, two_platforms: Path) -> None:

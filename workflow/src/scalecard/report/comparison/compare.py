@@ -1,17 +1,19 @@
 """Is a difference between two machines, drivers or days real? Case by case, from samples, never from means alone.
 
-B is compared with A: 'slower' means that the whole interval of B / A lies above the margin. The interval is the larger
-of two uncertainties, within a process and between fresh processes.
+B is compared with A: 'slower' means that the whole interval of B / A lies above the margin, and that this is no chance
+finding among all cases compared (family.py). The interval is the larger of two uncertainties, within a process and
+between fresh processes.
 """
 
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.report.comparison import family
 from scalecard.report.doubts import doubts
 
 MARGIN = 0.02
@@ -26,7 +28,10 @@ NOT_LABELLED = {"fingerprint", "host", "missing", "machine", "gpus", "topology",
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One case that both sides have. Without a ratio it was not compared, and `reason` says why."""
+    """One case that both sides have. Without a ratio it was not compared, and `reason` says why.
+
+    `verdict` holds among all cases; `alone` is what the case's own interval says. If they differ, `reason` says so.
+    """
 
     experiment: str
     metric: str
@@ -35,7 +40,13 @@ class Row:
     new: Record
     ratio: Ratio | None
     verdict: str
+    alone: str
     reason: str = ""
+
+    @property
+    def tested(self) -> bool:
+        """Whether there is an interval to judge."""
+        return bool(self.ratio and self.ratio.interval)
 
     @functools.cached_property
     def doubts(self) -> list[str]:
@@ -60,6 +71,11 @@ class Comparison:
         return sum(row.verdict == verdict for row in self.rows)
 
     @property
+    def num_tested(self) -> int:
+        """How many cases were judged together."""
+        return sum(row.tested for row in self.rows)
+
+    @property
     def spread_known(self) -> bool:
         """Whether every case was measured in several fresh processes on both sides."""
         return all(len(r.samples) > 1 for row in self.rows if row.ratio for r in (row.old, row.new))
@@ -70,7 +86,7 @@ def compare(
 ) -> Comparison:
     """Compare two platforms' results; `names` distinguishes two with one label. ValueError if they share no case."""
     mine, theirs = ({r.experiment: r for r in results} for results in (old, new))
-    rows = [row for name in mine if name in theirs for row in _rows(mine[name], theirs[name], margin)]
+    rows = _judged([row for name in mine if name in theirs for row in _rows(mine[name], theirs[name], margin)], margin)
     if not rows:
         raise ValueError(f"nothing to compare: {_contents(old)} and {_contents(new)} have no measured case in common")
     a, b = (sum(len(_timed(r)) for r in results) for results in (old, new))
@@ -116,6 +132,7 @@ def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
             continue
         a, b = mine[key], theirs[key]
         ratio = None if refused else b.over(a)
+        verdict = _verdict(ratio, a, b, margin) if ratio else "not compared"
         yield Row(
             experiment=old.experiment,
             metric=a.metric,
@@ -123,17 +140,46 @@ def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
             old=a,
             new=b,
             ratio=ratio,
-            verdict=_verdict(ratio, a, b, margin) if ratio else "not compared",
+            verdict=verdict,
+            alone=verdict,
             reason=refused,
         )
 
 
 def _verdict(ratio: Ratio, old: Record, new: Record, margin: float) -> str:
-    """The verdict at the given margin; with only one process on a side, a difference must be larger to count."""
+    """The verdict of a case by itself; with only one process on a side, a difference must be larger to count."""
     verdict = ratio.verdict_at(margin)
-    if min(len(old.samples), len(new.samples)) > 1 or verdict in ("unclear", "same"):
+    if verdict in ("unclear", "same"):
         return verdict
-    return verdict if ratio.verdict_at(max(margin, MARGIN_OF_ONE_PROCESS)) == verdict else "unclear"
+    return verdict if ratio.verdict_at(max(margin, _assumed(old, new))) == verdict else "unclear"
+
+
+def _assumed(old: Record, new: Record) -> float:
+    """The difference between fresh processes that is assumed if a side had only one."""
+    return MARGIN_OF_ONE_PROCESS if min(len(old.samples), len(new.samples)) == 1 else 0.0
+
+
+def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
+    """The rows with verdicts that hold among all of them; 'same' is what its interval says, and stays."""
+    cases = [
+        family.Tested(
+            old=row.old,
+            new=row.new,
+            ratio=row.ratio.value,
+            alone=row.alone,
+            margin=max(margin, _assumed(row.old, row.new)),
+            assumed=_assumed(row.old, row.new),
+        )
+        for row in rows
+        if row.ratio and row.tested
+    ]
+    held, found = iter(family.upheld(cases)), []
+    reason = f"beyond the margin alone, but not among {len(cases)} cases"
+    for row in rows:
+        upheld = row.tested and next(held)
+        lost = row.alone in ("slower", "faster") and not upheld
+        found.append(replace(row, verdict="unclear", reason=reason) if lost else row)
+    return found
 
 
 def _different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -14,6 +14,10 @@ def case_in_words(row: Row) -> str:
     return ", ".join(metric + [f"{axis.replace('_', ' ')} {value}" for axis, value in row.case.items()])
 
 
+def _case_and_reason(row: Row) -> str:
+    return f"{case_in_words(row)} ({row.reason})" if row.ratio and row.reason else case_in_words(row)
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """One row of every view, in the order of HEAD."""
     interval = row.ratio and row.ratio.interval
@@ -24,7 +28,7 @@ def cells(row: Row) -> tuple[str, ...]:
         units.seconds(row.old.median),
         units.seconds(row.new.median),
         row.experiment,
-        case_in_words(row),
+        _case_and_reason(row),
     )
 
 
@@ -41,6 +45,12 @@ def notes(comparison: Comparison) -> list[str]:
             "Not every case was measured in several fresh processes on both sides. For the others, the spread between"
             f" processes is unknown, and only a difference beyond {units.percent(MARGIN_OF_ONE_PROCESS)} counts. Set"
             " measure.processes to 3 or more to detect smaller ones."
+        )
+    lost = sum(row.alone != row.verdict for row in comparison.rows)
+    if lost:
+        said.append(
+            f"{lost} cases are beyond the margin alone, but not among {comparison.num_tested} cases: of so many, some"
+            " have such an interval by chance. Measure in more processes to learn whether they changed."
         )
     said += [f"{side} was measured with a warning: {warning}." for side, warning in comparison.warnings]
     for side, number in comparison.only.items():
@@ -81,6 +91,7 @@ def _json_row(row: Row) -> dict[str, Any]:
         "metric": row.metric,
         "case": row.case,
         "verdict": row.verdict,
+        "alone": row.alone,
         "ratio": row.ratio and row.ratio.value,
         "interval": [interval.low, interval.high] if interval else None,
         "reason": row.reason,
