@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from scalecard.measuring.variant import Variant, Work
+from scalecard.measuring.variant import Prepared, Subject, Variant, Work
+from scalecard.records.record import Check
 
 
 class SimulatedMachine:
@@ -23,6 +26,23 @@ class SimulatedMachine:
         return run
 
 
+def subject(work: Work, **more: Any) -> Subject:
+    """Work whose only proof is a stand-in."""
+    return Subject(
+        work=work, prove=lambda: [Check(name="stand-in", dtype="float64", difference=0, tolerance=0)], **more
+    )
+
+
 def variants(**works: Work) -> list[Variant]:
     """One variant per work, whose case is its name."""
-    return [Variant(name=name, case={"name": name}, work=work) for name, work in works.items()]
+    return [Variant(name=name, case={"name": name}, build=partial(_build, work)) for name, work in works.items()]
+
+
+def ready(work: Work, **more: Any) -> Prepared:
+    """Work as it is when timing begins."""
+    (variant,) = variants(work=work)
+    return Prepared(variant=variant, subject=subject(work, **more), checks=[], work=[], initial=[])
+
+
+def _build(work: Work, _at: None) -> Subject:
+    return subject(work)

@@ -26,7 +26,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,9 +38,9 @@ from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.merge import merged
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Check, Record, Result
 from scalecard.report.comparison.compare import Row
 from scalecard.report.comparison.compare import compare as compare_results
 
@@ -75,7 +75,21 @@ def variant(number: int, num_cases: int, percent: int) -> Variant:
     """The only place that knows how a variant is made."""
     algorithm = ALGORITHMS[number // 10 % len(ALGORITHMS)]
     size = size_in_bytes(number, num_cases) * (100 + percent) // 100
-    return Variant(name=f"case {number}", case={"number": number}, work=partial(work, algorithm, size))
+
+    def prove() -> list[Check]:
+        """A digest of all the bytes, in pieces, must be that of the call that is timed."""
+        pieces = hashlib.new(algorithm)
+        for start in range(0, size, 2**16):
+            pieces.update(DATA[start : min(size, start + 2**16)])
+        difference = float(pieces.digest() != work(algorithm, size))
+        return [Check(name="digest of all the bytes", dtype="uint8", difference=difference, tolerance=0.0)]
+
+    build = partial(_subject, partial(work, algorithm, size), prove)
+    return Variant(name=f"case {number}", case={"number": number}, build=build)
+
+
+def _subject(call: Callable[[], object], prove: Callable[[], list[Check]], _at: None) -> Subject:
+    return Subject(work=call, prove=prove)
 
 
 def work_in_a_fresh_process(num_cases: int, planted: bool) -> Process:

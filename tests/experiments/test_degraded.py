@@ -39,7 +39,7 @@ def test_with_one_device_what_needs_two_is_skipped_with_a_reason(machine: Machin
 
 
 def test_a_size_that_does_not_fit_fails_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def integers(size: int, seed: int, *, rank: int) -> torch.Tensor:
+    def integers(size: int, seed: int, number: int) -> torch.Tensor:
         if size > 4096:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate a lot")
         return torch.ones(size // 4)
@@ -49,11 +49,11 @@ def test_a_size_that_does_not_fit_fails_alone(machine: Machine, monkeypatch: pyt
     records = run("allreduce", replace(machine, num_devices=2), bytes=[4096, 65536])
     by_size = {size: [r for r in records if r.case["bytes"] == size] for size in (4096, 65536)}
     assert {record.status for record in by_size[4096]} == {"ok"}
-    assert [record.status for record in by_size[65536]] == ["failed"]
+    assert {record.status for record in by_size[65536]} == {"failed"}
     assert "out of memory" in by_size[65536][0].note
 
 
 def test_a_wrong_sum_is_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(allreduce.ALGORITHMS, "naive", lambda devices, buckets: None)
-    with pytest.raises(ProofFailed, match=r"\[1, 1\] \+ \[2, 2\]"):
+    with pytest.raises(ProofFailed, match="sum on each of 2 devices"):
         run("allreduce", replace(machine, num_devices=2))

@@ -10,7 +10,7 @@ import pytest
 from scalecard.measuring.bench import ALONE, Bench
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
-from simulated_clock import SimulatedMachine, variants
+from simulated_clock import SimulatedMachine, ready, variants
 
 
 class Queue:
@@ -30,7 +30,7 @@ class Queue:
 
 def sampled(bench: Bench, watch: Any) -> Timing:
     """The timing of one block of ten calls."""
-    timing = Timing(variant=variants(w=lambda: None)[0], rounds_id="r", iterations=10)
+    timing = Timing(variant=variants(w=lambda: None)[0], prepared=ready(lambda: None), iterations=10)
     bench.sample(timing, watch)
     return timing
 

@@ -4,32 +4,32 @@ from collections.abc import Callable
 
 from fake_nvml import H100, FakeNvml, box
 from scalecard.measuring.epochs import time_epochs
-from simulated_clock import variants
+from scalecard.measuring.variant import Subject, Variant
+from simulated_clock import subject
+
+
+def tested_variants(*names: str) -> list[Variant]:
+    """Each one's accuracy is the number of times that it was tested, of which the first only counts operations."""
+
+    def build(_at: None) -> Subject:
+        tests = iter(range(1, 100))
+        return subject(lambda: None, test=lambda: next(tests))
+
+    return [Variant(name=name, case={"name": name}, build=build) for name in names]
 
 
 def test_every_epoch_is_kept_and_tested() -> None:
-    tested: list[str] = []
-    timings = time_epochs(
-        variants(a=lambda: None, b=lambda: None),
-        num_epochs=4,
-        devices=[],
-        after=lambda variant: tested.append(variant.name),
-    )
+    timings = time_epochs(tested_variants("a", "b"), num_epochs=4, devices=[])
     assert [(timing.variant.name, len(timing.completion)) for timing in timings] == [("a", 4), ("b", 4)]
     assert {timing.telemetry.stopped for timing in timings} == {"4 epochs"}
-    assert sorted(tested) == ["a"] * 4 + ["b"] * 4
+    assert [timing.accuracy_record().samples for timing in timings] == [[[2, 3, 4, 5]], [[2, 3, 4, 5]]]
 
 
 def test_slowed_epochs_are_timed_again_and_not_tested_again(install_gpus: Callable[..., FakeNvml]) -> None:
     boards = box(H100, 1)
     boards[0].reasons = 0x8
     install_gpus(boards)
-    run, tested = list[int](), list[str]()
-    (timing,) = time_epochs(
-        variants(a=lambda: run.append(1)),
-        num_epochs=2,
-        devices=[],
-        after=lambda variant: tested.append(variant.name),
-    )
-    assert (len(run), len(tested), len(timing.completion)) == (4, 2, 2)
+    (timing,) = time_epochs(tested_variants("a"), num_epochs=2, devices=[])
+    assert len(timing.completion) == 2
+    assert timing.accuracies == [2, 3], "of the first epochs"
     assert timing.telemetry.measured_again.startswith("hardware slowdown on GPU 0")

@@ -72,9 +72,7 @@ def test_a_synchronize_that_waits_for_nothing_is_refused(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, rule: Rule, epochs: bool
 ) -> None:
     """What a worker is still doing cannot be complete."""
-    measure = (
-        partial(time_epochs, num_epochs=2, after=lambda variant: None) if epochs else partial(time_rounds, rule=rule)
-    )
+    measure = partial(time_epochs, num_epochs=2) if epochs else partial(time_rounds, rule=rule)
     with open_devices(machine, 2) as devices:
         monkeypatch.setattr(devices[1], "synchronize", lambda: None)
         work = variants(w=lambda: devices[1].submit(time.sleep, 0.1))
@@ -176,7 +174,7 @@ def orders(rule: Rule, *, epochs: bool) -> tuple[list[str], list[float]]:
     if epochs:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("scalecard.measuring.epochs.Bench", partial(Bench, clock=machine.clock))
-            a, b = time_epochs(both, num_epochs=20, devices=[], after=lambda variant: None)
+            a, b = time_epochs(both, num_epochs=20, devices=[])
     else:
         twenty = replace(rule, min_rounds=20, max_rounds=20)
         a, b = time_rounds(both, devices=[], rule=twenty, clock=machine.clock)

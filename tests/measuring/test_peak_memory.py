@@ -1,29 +1,26 @@
 """Peak memory per device, which only the CUDA allocator counts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.variant import Variant
-from simulated_clock import variants
+from scalecard.measuring.timing import Timing
+from simulated_clock import ready, variants
 
 
-@pytest.fixture
-def variant() -> Callable[[Sequence[Device]], Variant]:
-    return lambda devices: replace(variants(w=lambda: None)[0], devices=devices)
+def timing(devices: Sequence[Device]) -> Timing:
+    (variant,) = variants(w=lambda: None)
+    return Timing(variant=replace(variant, devices=devices), prepared=ready(lambda: None))
 
 
-def test_on_a_cpu_it_is_skipped_once_for_the_model(
-    machine: Machine, variant: Callable[[Sequence[Device]], Variant]
-) -> None:
+def test_on_a_cpu_it_is_skipped_once_for_the_model(machine: Machine) -> None:
     with open_devices(replace(machine, kind="cpu"), 2) as devices:
-        (record,) = peak_memory([variant(devices), variant(devices)], model="resnet50")
+        (record,) = peak_memory([timing(devices), timing(devices)], model="resnet50")
     assert (record.status, record.metric, record.unit) == ("skipped", "peak_memory", "B")
     assert record.case == {"model": "resnet50"}
 
 
-def test_a_variant_without_devices_is_left_out(variant: Callable[[Sequence[Device]], Variant]) -> None:
-    assert list(peak_memory([variant([])], model="toy")) == []
+def test_a_variant_without_devices_is_left_out() -> None:
+    assert list(peak_memory([timing([])], model="toy")) == []

@@ -1,21 +1,143 @@
-"""What differs from the single device is refused before it is timed."""
+"""What differs from the plain loop is refused before it is timed, and a proof that proves nothing as well."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
-from scalecard.measuring.proof import ProofFailed, proven, same_parameters, same_values
+from scalecard.measuring.bench import ALONE
+from scalecard.measuring.proof import (
+    Change,
+    ProofFailed,
+    agreed,
+    change,
+    checksum,
+    compressed,
+    expected,
+    same_change,
+    same_gradients,
+    same_parameters,
+    same_replicas,
+    same_values,
+)
+from scalecard.records.record import Check
+from scalecard.training.reference import Plain
+from torch import Tensor
+
+ZEROS, ONES = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+NAN, INFINITE = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(("difference", "told"), [(1e-3, r"parameters: .*0\.001.*1e-10"), (float("nan"), "nan")])
-def test_a_difference_beyond_the_tolerance_is_refused(difference: float, told: str) -> None:
-    with pytest.raises(ProofFailed, match=told):
-        proven("parameters", difference, 1e-10)
+def plain(after: Tensor, before: Tensor = ZEROS, losses: tuple[float, float] = (2.0, 1.0)) -> Plain:
+    return Plain([before], [after], [], losses)
 
 
-def test_values_must_be_equal_and_parameters_nearly() -> None:
-    ours = torch.arange(5.0, dtype=torch.float64)
-    assert same_values("sum", ours, ours.clone()).difference == 0
-    with pytest.raises(ProofFailed, match="sum"):
-        same_values("sum", ours + 1e-12, ours)
-    assert 0 < same_parameters("w", [ours + 1e-12], [ours]).difference < 1e-11
-    with pytest.raises(ProofFailed, match="w"):
-        same_parameters("w", [ours, ours + 1e-6], [ours, ours])
+def with_last(value: float) -> Tensor:
+    return torch.tensor([1.0, 1.0, value], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("difference", [1e-3, NAN, INFINITE])
+def test_a_difference_beyond_the_tolerance_is_refused_on_every_rank(difference: float) -> None:
+    class Ranks:
+        """Another rank saw the difference."""
+
+        def maximum(self, values: Sequence[float]) -> list[float]:
+            return [max(value, difference if difference == difference else INFINITE) for value in values]
+
+    good, bad = (Check(name="w", dtype="float64", difference=d, tolerance=1e-10) for d in (0.0, difference))
+    assert agreed([good], ALONE) == [good]
+    for checks, ranks in (([bad], ALONE), ([good], Ranks())):
+        with pytest.raises(ProofFailed, match=r"w \(float64\): differs by .*1e-10"):
+            agreed(checks, ranks)
+
+
+@pytest.mark.parametrize("wrong", [with_last(1 + 1e-6), with_last(NAN), with_last(INFINITE), ONES[:1], ONES[:2]])
+def test_a_wrong_or_missing_value_fails_wherever_it_stands(wrong: Tensor) -> None:
+    """[z, nan] against [z, z] and (1,) against (3,) once passed."""
+    for ours, reference in ((wrong, ONES), (ONES, wrong)):
+        assert not same_values("sum", ours, reference).passed
+        assert not same_parameters("w", [ONES, ours], Plain([], [ONES, reference], [], (2, 1))).passed
+        with contextlib.suppress(ProofFailed):
+            assert not same_gradients("g", [ours], [reference], [reference]).passed
+        assert not same_change("w", [ours * 0], [ours], Change([reference.float()], 1e-8)).passed
+
+
+def test_bytes_are_compared_as_numbers() -> None:
+    ours, reference = torch.tensor([0], dtype=torch.uint8), torch.tensor([255], dtype=torch.uint8)
+    assert same_values("bytes", ours, reference).difference == 255
+
+
+def test_rounding_passes_for_parameters_and_not_for_values() -> None:
+    assert 0 < same_parameters("w", [ONES + 1e-12], plain(ONES)).difference < 1e-11
+    assert same_parameters("w", [ONES + 1e-12], plain(ONES)).passed
+    assert not same_values("sum", ONES + 1e-12, ONES).passed
+
+
+def test_buffers_are_compared_too() -> None:
+    trained = Plain([ZEROS], [ONES], [ONES], (2, 1))
+    assert same_parameters("w", [ONES, ONES], trained).passed
+    assert not same_parameters("w", [ONES, ZEROS], trained).passed
+
+
+@pytest.mark.parametrize(
+    ("trained", "why"),
+    [
+        (plain(ZEROS), "changed by 0 only"),
+        (plain(ZEROS + 1e-5), "changed by 1e-05 only"),
+        (plain(with_last(NAN)), "changed by inf"),
+        (plain(ONES, losses=(2.0, 2.0)), "loss went from 2 to 2"),
+        (plain(ONES, losses=(2.0, NAN)), "loss"),
+    ],
+)
+def test_a_proof_in_which_nothing_moved_is_void(trained: Plain, why: str) -> None:
+    with pytest.raises(ProofFailed, match=f"void.*{why}"):
+        expected("w", lambda exactly: trained, exact=True)
+
+
+def test_as_timed_the_tolerance_is_three_times_the_plain_loops_rounding() -> None:
+    wanted = expected("w", lambda exactly: plain(ONES if exactly else ONES * 1.01), exact=False)
+    assert isinstance(wanted, Change)
+    assert wanted.tolerance == pytest.approx(0.03)
+    assert same_change("w", [ZEROS], [ONES * 1.01 * 1.029], wanted).passed
+    assert not same_change("w", [ZEROS], [ONES * 1.01 * 1.031], wanted).passed
+    assert not same_change("w", [ZEROS], [ONES / 2], wanted).passed, "half of the gradients"
+
+
+def test_without_rounding_the_tolerance_is_the_dtypes_resolution() -> None:
+    single = plain(ONES.float(), ZEROS.float())
+    assert change("w", single, single).tolerance == pytest.approx(3 * 2**-23)
+
+
+def test_a_tolerance_that_could_hide_half_of_the_gradients_is_void() -> None:
+    with pytest.raises(ProofFailed, match="void, rounding alone"):
+        change("w", plain(ONES * 1.2), plain(ONES))
+
+
+@pytest.mark.parametrize(("dtype", "unit_roundoff"), [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)])
+def test_compression_may_round_every_ranks_gradient_and_no_more(dtype: torch.dtype, unit_roundoff: float) -> None:
+    """Two ranks with equal gradients of 1: (2 + 1) unit roundoffs of the mean; a halved gradient is far beyond."""
+    wanted = compressed("w", plain(ONES), plain(ONES), [[ONES], [ONES]], dtype)
+    assert wanted.tolerance == pytest.approx(3 * unit_roundoff, rel=1e-3)
+    assert same_change("w", [ZEROS], [ONES * (1 + 2 * unit_roundoff)], wanted).passed
+    assert not same_change("w", [ZEROS], [ONES / 2], wanted).passed
+
+
+def test_opposite_gradients_may_lose_more_to_compression() -> None:
+    """Means of absolute values of 1 and of the values of 0.5: twice the tolerance of equal signs."""
+    shares = [[1.5 * ONES], [-0.5 * ONES]]
+    wanted = compressed("w", plain(ONES / 2), plain(ONES / 2), shares, torch.float16)
+    assert wanted.tolerance == pytest.approx(2 * 3 * 2**-11, rel=1e-3)
+
+
+@pytest.mark.parametrize("change_of", [lambda t: t + 1e-7, lambda t: t.flip(0), lambda t: t * 0])
+def test_a_checksum_sees_any_bit_and_any_order(change_of: Any) -> None:
+    tensor = torch.tensor([0.5, 1.0, 1.5])
+    assert checksum([tensor, ONES]) == checksum([tensor.clone(), ONES.clone()])
+    assert checksum([change_of(tensor), ONES]) != checksum([tensor, ONES])
+    assert checksum([ONES, tensor]) != checksum([tensor, ONES])
+
+
+def test_replicas_must_be_the_same_bit_for_bit() -> None:
+    assert same_replicas([[ONES], [ONES.clone()]]).passed
+    assert not same_replicas([[ONES], [ONES], [ONES + 1e-15]]).passed

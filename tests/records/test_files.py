@@ -13,7 +13,7 @@ from fake_nvml import A100, box
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
-from scalecard.records.record import Check, Record, Result
+from scalecard.records.record import Check, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 
 OK = Record(
@@ -21,7 +21,8 @@ OK = Record(
     metric="time",
     unit="s",
     samples=[[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]],
-    checks=[Check(name="sum", difference=0.0, tolerance=0.0)],
+    checks=[Check(name="sum", dtype="float64", difference=0.0, tolerance=0.0)],
+    work=[Count(name="FLOPs", counted=2000, expected=2000)],
     telemetry=[Telemetry(rounds_id="a", stopped="30 rounds"), Telemetry(rounds_id="b")],
 )
 WATCHED = Telemetry(
@@ -122,7 +123,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        replace(OK, checks=[Check(name="x", difference=1, tolerance=0)]),
+        replace(OK, checks=[Check(name="x", dtype="float64", difference=1, tolerance=0)]),
         replace(OK, samples=[[float("nan")]]),
         replace(OK, samples=[[1.0, 2.0], [float("nan"), 1.0]], telemetry=[]),
         replace(SKIPPED, status="maybe"),

@@ -23,7 +23,7 @@ def test_records_without_telemetry_are_not_paired() -> None:
 
 @pytest.mark.parametrize(("difference", "passed"), [(0.0, True), (1e-10, True), (1e-9, False), (float("nan"), False)])
 def test_a_check_passes_up_to_its_tolerance(difference: float, passed: bool) -> None:
-    assert Check(name="sum", difference=difference, tolerance=1e-10).passed == passed
+    assert Check(name="sum", dtype="float64", difference=difference, tolerance=1e-10).passed == passed
 
 
 def test_an_absent_axis_counts_as_none(make_result: Callable[..., Result]) -> None:

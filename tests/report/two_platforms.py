@@ -9,7 +9,7 @@ from scalecard.report import figures, sections
 from scalecard.report.render import render
 
 SAMPLES = [0.10, 0.11, 0.12, 0.11, 0.10, 0.13, 0.11]
-CHECKS = [Check(name="parameters after 3 steps", difference=1e-17, tolerance=1e-10)]
+CHECKS = [Check(name="parameters after 3 steps", dtype="float64", difference=1e-17, tolerance=1e-10)]
 SYNTHETIC = "the data set is synthetic"
 SKIPPED = "needs 2 devices"
 

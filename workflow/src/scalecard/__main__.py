@@ -117,6 +117,7 @@ def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
     from scalecard.jobs.machine_file import read_machine
     from scalecard.jobs.plan import place
+    from scalecard.measuring.own_time import NotSynchronised
     from scalecard.measuring.proof import ProofFailed
     from scalecard.run import run
 
@@ -131,7 +132,7 @@ def _run(args: argparse.Namespace) -> None:
     progress.set_place(place(args.name))
     try:
         run(args.name, args.spec, found, args.output.parent.name, args.output, strict=args.strict)
-    except ProofFailed as error:
+    except (NotSynchronised, ProofFailed) as error:
         raise ValueError(f"{args.name}: {error}") from error
 
 

@@ -198,6 +198,8 @@ def checksum(tensors: Iterable[Tensor]) -> float:
 def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], exact: Sequence[Tensor]) -> Check:
     """How far gradients are from the plain ones, relatively; `exact` are those in float64 and in the opposite order."""
     error, dtype = _distance(_double(plain), _double(exact)), ours[0].dtype
+    if not ROUNDING * error < VOID:
+        raise ProofFailed(f"{name}: void, rounding alone changes gradients by {error:.2g} of themselves, not timed")
     floor = TOLERANCE if dtype == torch.float64 else torch.finfo(dtype).eps
     difference = _distance(_double(ours), _double(plain))
     return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=max(ROUNDING * error, floor))

@@ -4,6 +4,7 @@ Raw samples are stored, one list per process; everything computed from them is a
 """
 
 import functools
+import math
 import statistics
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +29,8 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """NaN does not pass."""
-        return self.difference <= self.tolerance
+        """What is not finite does not pass."""
+        return math.isfinite(self.difference) and self.difference <= self.tolerance
 
 
 @dataclass(frozen=True, kw_only=True)

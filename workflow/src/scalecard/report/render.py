@@ -127,7 +127,7 @@ def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
         "states": [(s.platform, s.state) for s in own if s.state],
         "one_process": [s.platform for s in own if s.in_one_process],
         "absent": [row for s in own for row in s.absent],
-        "checks": [row for s in own for row in s.checks],
+        "proofs": [proof for s in own for proof in s.proofs],
         "published": own[0].published,
         "limits": [s.limit for s in own],
         "method": section.method(name),

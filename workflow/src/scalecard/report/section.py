@@ -10,6 +10,7 @@ from scalecard.records.files import as_json
 from scalecard.records.record import Result
 from scalecard.report import hardware_state, judgements, reference, sections, style, tables
 from scalecard.report.judgements import Judgement
+from scalecard.report.proofs import Proof, proofs
 from scalecard.report.sections import Finding
 from scalecard.report.tables import Cell
 
@@ -27,7 +28,7 @@ class Section:
     ours: dict[str, float]
     cells: dict[str, Cell]
     absent: list[dict[str, Any]]
-    checks: list[dict[str, Any]]
+    proofs: list[Proof]
     state: list[tuple[str, str]]
 
     @classmethod
@@ -43,7 +44,7 @@ class Section:
             ours=ours,
             cells=tables.cells(result),
             absent=tables.absent(result),
-            checks=tables.checks(result),
+            proofs=proofs(result),
             state=hardware_state.overview(result),
         )
 

@@ -1,4 +1,4 @@
-"""The tables of a section: what was measured, what was not and why, and what was proven."""
+"""The tables of a section: what was measured, and what was not and why."""
 
 import json
 import statistics
@@ -98,13 +98,3 @@ def absent(result: Result) -> list[dict[str, Any]]:
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()
     ]
-
-
-def checks(result: Result) -> list[dict[str, Any]]:
-    """Every kind of proof with its largest difference."""
-    rows: dict[str, dict[str, Any]] = {}
-    for check in (check for record in result.records for check in record.checks):
-        row = rows.setdefault(check.name, {"difference": 0.0, "count": 0})
-        row["difference"] = max(row["difference"], check.difference)
-        row |= {"tolerance": check.tolerance, "count": row["count"] + 1}
-    return [{"platform": result.platform, "name": name, **row} for name, row in rows.items()]

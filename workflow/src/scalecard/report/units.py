@@ -18,6 +18,14 @@ def count_bytes(value: object) -> str:
     return f"{value:g} B"
 
 
+def count_flops(value: float) -> str:
+    """Operations with a decimal prefix: '7.98 GFLOP'."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= scale:
+            return f"{_digits(value / scale)} {prefix}FLOP"
+    return f"{value:g} FLOP"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share of one as '68 %', with a space as SI writes it."""
     return f"{100 * share:.{digits}f} %"

@@ -1,0 +1,86 @@
+"""Work is counted below our code: in this thread, in CPU workers and in autograd."""
+
+import pytest
+import torch
+from scalecard.hardware.devices import keep_until_copied, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import counted, counting, flops
+from scalecard.measuring.variant import Subject, Work
+from torch import nn
+
+
+def counts(work: Work, **more: object) -> dict[str, float]:
+    names = ("FLOPs", "updates", "forwards", "samples", "copied bytes", "received bytes", "test FLOPs")
+    subject = Subject(work=work, prove=tuple, expected=dict.fromkeys(names, 0), **more)  # type: ignore[arg-type]
+    return {count.name: count.counted for count in counted(subject, lambda: None)}
+
+
+def test_a_product_is_two_n_cubed_wherever_it_runs(machine: Machine) -> None:
+    x = torch.ones(10, 10)
+    assert flops(lambda: x @ x) == 2 * 10**3
+    with open_devices(machine, 2) as devices, counting() as tally:
+        for device in devices:
+            device.submit(torch.mm, x, x)
+        for device in devices:
+            device.synchronize()
+    assert tally.sums()["FLOPs"] == 2 * 2 * 10**3
+
+
+def test_a_linear_layers_step_is_counted_forward_and_backward() -> None:
+    """Outputs (5, 7) of inputs (5, 3): 2 * 5 * 3 * 7 forward and as much for the weights' gradient."""
+    layer, inputs = nn.Linear(3, 7), torch.ones(5, 3)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def step() -> None:
+        layer(inputs).sum().backward()
+        optimizer.step()
+
+    seen = counts(step, state=lambda: list(layer.parameters()), modules=[layer])
+    assert seen["FLOPs"] == 2 * (2 * 5 * 3 * 7)
+    assert (seen["updates"], seen["forwards"], seen["samples"]) == (1, 1, 5)
+
+
+def test_a_step_that_updates_only_some_parameters_has_no_number_of_updates() -> None:
+    one, other = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+
+    @torch.no_grad()
+    def work() -> None:
+        one.add_(1)
+
+    assert counts(work, state=lambda: [one, other])["updates"] == -1
+
+
+def test_copies_and_what_devices_receive_are_counted_in_bytes(machine: Machine) -> None:
+    x = torch.ones(100)
+    assert counts(lambda: x.to("cpu", copy=True))["copied bytes"] == 400
+    with open_devices(machine, 2) as devices, counting() as tally:
+        devices[0].call(keep_until_copied, x)
+        devices[1].call(keep_until_copied, x[:10])
+    assert tally.sums()["received bytes"] == 440
+    assert tally.sums()["received by the busiest device"] == 400
+
+
+def test_scoring_the_test_images_is_counted_apart() -> None:
+    x = torch.ones(10, 10)
+
+    def test() -> float:
+        return float((x @ x @ x).sum())
+
+    seen = counts(lambda: x @ x, test=test)
+    assert (seen["FLOPs"], seen["test FLOPs"]) == (2000, 4000)
+
+
+def test_counting_ends() -> None:
+    x = torch.ones(10, 10)
+    with counting() as tally:
+        pass
+    x @ x
+    assert tally.sums().get("FLOPs", 0) == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_counting_ends_after_an_error(error: type[BaseException]) -> None:
+    with pytest.raises(error), counting():
+        raise error
+    with counting():
+        pass

@@ -1,0 +1,67 @@
+"""What was proven of every case that was timed, and what one call of it was seen to do."""
+
+from dataclasses import dataclass
+
+from scalecard.records.record import Check, Count, Record, Result
+from scalecard.report import units
+
+COUNTED = {
+    "FLOPs": "{} of arithmetic",
+    "all-reduces": "{} all-reduces",
+    "all-reduced bytes": "sends {} in all-reduces",
+    "sent bytes": "sends {} to another rank",
+    "copied bytes": "copies {}",
+    "received bytes": "devices receive {}",
+    "received by the busiest device": "the busiest device receives {}",
+    "forwards": "{} forward passes",
+    "samples": "{} samples",
+    "updates": "{} updates of every parameter",
+    "test FLOPs": "{} to score the test images",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """One case in words: what was proven of it, and what was counted."""
+
+    platform: str
+    case: str
+    proven: list[str]
+    counted: list[str]
+
+
+def proofs(result: Result) -> list[Proof]:
+    """One per case that was timed; what was skipped or failed has none."""
+    return [
+        Proof(
+            platform=result.platform,
+            case=_case(record),
+            proven=[_proven(check) for check in record.checks],
+            counted=[_counted(count) for count in record.work],
+        )
+        for record in result.records
+        if record.checks or record.work
+    ]
+
+
+def _case(record: Record) -> str:
+    return ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
+
+
+def _proven(check: Check) -> str:
+    found = "exactly equal" if check.difference == 0 else f"differs by {check.difference:.2g}"
+    return f"{check.name}: {check.dtype}, {found} (allowed {check.tolerance:.2g})"
+
+
+def _counted(count: Count) -> str:
+    return COUNTED.get(count.name, f"{count.name}: {{}}").format(_amount(count))
+
+
+def _amount(count: Count) -> str:
+    if count.name.endswith("FLOPs"):
+        return units.count_flops(count.counted)
+    return units.count_bytes(count.counted) if _in_bytes(count.name) else f"{count.counted:g}"
+
+
+def _in_bytes(name: str) -> bool:
+    return "bytes" in name or name.startswith("received")
