@@ -32,7 +32,11 @@ class Verdict:
 
 
 class Campaign:
-    """Copies of the project, one per job. With `room_only` only the tests of the mutant's room are run."""
+    """Copies of the project, one per job.
+
+    With `room_only` only the tests of the mutant's room are run. With `until`, a time of the monotonic clock, what is
+    not finished by then is said to be so, and a test that fails is believed at once.
+    """
 
     def __init__(self, folder: Path, jobs: int, *, room_only: bool = False, until: float | None = None) -> None:
         self._free: SimpleQueue[Sandbox] = SimpleQueue()
@@ -40,6 +44,7 @@ class Campaign:
         with ThreadPoolExecutor(jobs) as pool:
             for sandbox in pool.map(lambda number: Sandbox(folder / str(number)), range(jobs)):
                 self._free.put(sandbox)
+        self._confirm = until is None
         self._proof_seconds: dict[str, float] = {}
 
     def baseline(self, experiments: Iterable[str]) -> list[str]:
@@ -104,7 +109,7 @@ class Campaign:
     def _tests(self, sandbox: Sandbox, mutant: Mutant) -> tuple[str, str]:
         files = sandbox.test_files(mutant, room_only=self._room_only)
         try:
-            failed = sandbox.failing_test(files, max(0.1, min(LONGEST, self._left())))
+            failed = sandbox.failing_test(files, max(0.1, min(LONGEST, self._left())), confirm=self._confirm)
         except OutOfTime:
             return self._late(TESTS, "the tests")
         return (TESTS, failed) if failed else (NEITHER, "")

@@ -35,10 +35,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="scalecard-mutants-", ignore_cleanup_errors=True) as folder:
         campaign = Campaign(Path(folder), args.jobs, room_only=args.tenth or args.room, until=until)
         if args.tenth:
-            print(
-                "a tenth, against the proofs, which `make test` has seen to pass, and the tests of its rooms",
-                flush=True,
-            )
+            print("a tenth, by proofs and tests that are taken to pass without a mutant, as in `make test`", flush=True)
         elif problems := campaign.baseline(entry.experiment for entry in chosen if entry.experiment):
             print("nothing was tried:", *(f"without a mutant {problem}" for problem in problems), sep="\n  ")
             return 1

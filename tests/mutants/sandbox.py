@@ -94,8 +94,8 @@ class Sandbox:
             found = [path for path in found if in_room(path)]
         return [str(path) for path in sorted(found, key=lambda p: (not in_room(p), p.stem != f"test_{stem}", p))]
 
-    def failing_test(self, files: Sequence[str], timeout: float) -> str:
-        """The first of the fast tests that fails twice with the mutant and passes without it, or ''."""
+    def failing_test(self, files: Sequence[str], timeout: float, *, confirm: bool) -> str:
+        """The first test that fails, or ''; to `confirm`, one that fails again, and that passes without the mutant."""
         ignored: list[str] = []
         while True:
             done = self._pytest([*files, *(f"--deselect={test}" for test in ignored)], timeout)
@@ -105,7 +105,7 @@ class Sandbox:
             if not failed:
                 return f"pytest: {done.last_line}"
             test = failed[1]
-            if self._pytest([test], timeout).status and self._passes_unmutated(test, timeout):
+            if not confirm or (self._pytest([test], timeout).status and self._passes_unmutated(test, timeout)):
                 return test
             print(f"does not count, because it also fails without a mutant, or only now and then: {test}", flush=True)
             ignored.append(test)

@@ -4,6 +4,8 @@ import entries
 import pytest
 import tool
 from blocks import SMOKE
+from campaign import NEITHER, PROOF, TESTS, UNFINISHED, Verdict, share, totals
+from sandbox import FAILED
 
 ENTRIES = entries.load()
 
@@ -34,3 +36,19 @@ def test_what_is_named_as_equivalent_is_still_there() -> None:
         assert each.old in map(str.strip, lines), each
         assert each.file in tool.sources()
         assert each.why
+
+
+def test_what_was_not_finished_is_neither_caught_nor_missed() -> None:
+    mutant = ENTRIES[0].mutant()
+    verdicts = [Verdict(mutant, caught, "", 1.0) for caught in (PROOF, TESTS, TESTS, NEITHER, UNFINISHED)]
+    assert share(verdicts) == 0.75
+    assert totals("all", verdicts, 0.98) == (
+        "all: 3 of 4 caught, 75.0% (goal 98%): 1 by proof, 2 by tests, 1 by neither; 1 not finished, the time was over"
+    )
+
+
+@pytest.mark.parametrize("test", ["tests/a/test_b.py", "tests/a/test_b.py::test_c[2 x-naive]"])
+def test_the_test_that_failed_is_found_in_what_pytest_prints(test: str) -> None:
+    found = FAILED.search(f"F\n=== short test summary info ===\nFAILED {test} - assert 1 == 2\n1 failed in 2 s\n")
+    assert found
+    assert found[1] == test
