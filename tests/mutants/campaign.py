@@ -107,12 +107,15 @@ class Campaign:
         return (PROOF, f"{mutant.experiment}: {done.last_line}") if done.status else (NEITHER, "")
 
     def _tests(self, sandbox: Sandbox, mutant: Mutant) -> tuple[str, str]:
-        files = sandbox.test_files(mutant, room_only=self._room_only)
-        try:
-            failed = sandbox.failing_test(files, max(0.1, min(LONGEST, self._left())), confirm=self._confirm)
-        except OutOfTime:
-            return self._late(TESTS, "the tests")
-        return (TESTS, failed) if failed else (NEITHER, "")
+        *room, others = sandbox.test_files(mutant)
+        for files in filter(None, room if self._room_only and any(room) else [*room, others]):
+            try:
+                failed = sandbox.failing_test(files, max(0.1, min(LONGEST, self._left())), confirm=self._confirm)
+            except OutOfTime:
+                return self._late(TESTS, "the tests")
+            if failed:
+                return TESTS, failed
+        return NEITHER, ""
 
     def _late(self, caught: str, what: str) -> tuple[str, str]:
         """A mutant that hangs is caught, unless it was our own time that was over."""

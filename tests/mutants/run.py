@@ -22,7 +22,7 @@ import tool
 from campaign import NEITHER, PROOF, TESTS, UNFINISHED, Campaign, Verdict, share, totals
 
 GOAL, GOAL_OF_TOOL = 0.98, 0.90
-TENTH_SECONDS = 170.0  # CI gives it three minutes
+TENTH_SECONDS = 165.0  # CI gives it three minutes, in all
 
 
 def main() -> int:
