@@ -42,8 +42,9 @@ class Campaign:
         self._free: SimpleQueue[Sandbox] = SimpleQueue()
         self._jobs, self._room_only, self.until = jobs, room_only, until
         with ThreadPoolExecutor(jobs) as pool:
-            for sandbox in pool.map(lambda number: Sandbox(folder / str(number)), range(jobs)):
-                self._free.put(sandbox)
+            self._sandboxes = list(pool.map(lambda number: Sandbox(folder / str(number)), range(jobs)))
+        for sandbox in self._sandboxes:
+            self._free.put(sandbox)
         self._confirm = until is None
         self._proof_seconds: dict[str, float] = {}
 
@@ -57,8 +58,14 @@ class Campaign:
     def verdicts(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
         """The verdict on each mutant, as they come."""
         with ThreadPoolExecutor(self._jobs) as pool:
-            for future in as_completed([pool.submit(self._judge, mutant) for mutant in mutants]):
-                yield future.result()
+            try:
+                for future in as_completed([pool.submit(self._judge, mutant) for mutant in mutants]):
+                    yield future.result()
+            except BaseException:  # e.g. Ctrl-C: nothing goes on, and nobody waits for it
+                pool.shutdown(wait=False, cancel_futures=True)
+                for sandbox in self._sandboxes:
+                    sandbox.stop()
+                raise
 
     @contextmanager
     def _sandbox(self) -> Iterator[Sandbox]:

@@ -9,6 +9,7 @@ Result      one line per mutant, the totals, and exit status 1 if a goal is miss
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ TENTH_SECONDS = 165.0  # CI gives it three minutes, in all
 
 def main() -> int:
     """Run what was asked for; 1 if a goal is missed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it, too, ends what is running
     started, args = time.monotonic(), _arguments()
     chosen = [entry for entry in entries.load() if args.only in f"{entry.file} {entry.wrong}"]
     if args.tenth:

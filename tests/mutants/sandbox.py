@@ -47,6 +47,8 @@ class Sandbox:
     def __init__(self, folder: Path) -> None:
         self.root, self._temporary = folder / "project", folder / "tmp"
         self._temporary.mkdir(parents=True)
+        self._running: subprocess.Popen[bytes] | None = None
+        self._stopped = False
         self._held: Mutant | None = None
         self._passed: dict[str, bool] = {}  # whether a test passes without a mutant
         copy_project(self.root)
@@ -120,6 +122,12 @@ class Sandbox:
         options = ["-x", "--tb=no", "-rfE", "--timeout=120", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", FAST]
         return self._run([sys.executable, "-m", "pytest", *options, *arguments], self.root, timeout)
 
+    def stop(self) -> None:
+        """End what is running, and start nothing more."""
+        self._stopped = True
+        if self._running:
+            _end(self._running)
+
     def _run(self, command: Sequence[str], folder: Path, timeout: float) -> Done:
         """Run in a session of its own, so that nothing it started outlives it; OutOfTime after `timeout` seconds."""
         paths = [str(self.root / "workflow" / "src"), str(self.root / "tests")]
@@ -129,8 +137,10 @@ class Sandbox:
             "PYTHONNOUSERSITE": "1",
             "TMPDIR": str(self._temporary),
         }
+        if self._stopped:
+            raise OutOfTime
         with tempfile.TemporaryFile("w+") as out:
-            process = subprocess.Popen(
+            process = self._running = subprocess.Popen(
                 command, cwd=folder, stdout=out, stderr=out, env=environment, start_new_session=True
             )
             try:
