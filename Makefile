@@ -9,7 +9,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(
   MPLCONFIGDIR="$${MPLCONFIGDIR:-$(CACHE)/matplotlib}" PYTHONNOUSERSITE=1
 PIP := $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: all test test-fast check slurm generic kubernetes bench lock clean
+.PHONY: all test test-fast mutants check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -31,6 +31,11 @@ $(VENV)/testing: $(VENV)/package force
 	  $(PIP) --require-hashes --requirement tests/requirements.lock && \
 	  cp tests/requirements.lock $@; }
 
+$(VENV)/mutating: $(VENV)/testing force
+	@cmp -s tests/mutants/requirements.lock $@ || { \
+	  $(PIP) --require-hashes --requirement tests/mutants/requirements.lock && \
+	  cp tests/mutants/requirements.lock $@; }
+
 test: $(VENV)/testing
 	$(RUN) pytest
 
@@ -38,6 +43,10 @@ test: $(VENV)/testing
 # of them measures this machine.
 test-fast: $(VENV)/testing
 	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not workflow and not cluster and not container and not browser"
+
+# Whether wrong answers are caught, planted ones and those that a tool makes; hours. ARGS=--tenth takes three minutes.
+mutants: $(VENV)/mutating
+	$(RUN) python tests/mutants/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .
@@ -56,9 +65,9 @@ slurm generic kubernetes: $(VENV)/package
 bench: $(VENV)/testing
 	$(RUN) python tests/benchmarks/bench.py
 
-# Needs uv. Recomputes every version and hash from the requirements.in files; the others follow docker's, the first.
+# Needs uv. Recomputes every version and hash from the requirements.in files; the later ones follow docker's, the first.
 lock:
-	for folder in docker profiles/slurm profiles/generic profiles/kubernetes tests; do \
+	for folder in docker profiles/slurm profiles/generic profiles/kubernetes tests tests/mutants; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url $$folder/requirements.in --output-file $$folder/requirements.lock || exit; done
 

@@ -1,0 +1,54 @@
+"""The planted wrong answers can still be planted: the list does not rot. Whether they are caught: `make mutants`."""
+
+import entries
+import pytest
+import tool
+from blocks import SMOKE
+from campaign import NEITHER, PROOF, TESTS, UNFINISHED, Verdict, share, totals
+from sandbox import FAILED
+
+ENTRIES = entries.load()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.wrong)
+def test_it_applies_at_one_place_and_compiles(entry: entries.Entry) -> None:
+    mutant = entry.mutant()
+    compile(mutant.code, entry.file, "exec")
+    assert entry.experiment is None or entry.experiment in SMOKE["experiments"]
+    assert (entries.ROOT / "tests" / mutant.tests).is_dir()
+    assert entry.wrong.endswith("."), "a sentence"
+
+
+def test_each_sentence_says_something_else() -> None:
+    assert len({entry.wrong for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_after_some_commits_every_one_has_been_in_a_tenth() -> None:
+    chosen = [entries.tenth(ENTRIES, f"{commit:040x}") for commit in range(200)]
+    assert {len(each) for each in chosen} == {-(-len(ENTRIES) // 10)}
+    assert {entry for each in chosen for entry in each} == set(ENTRIES)
+    assert entries.tenth(ENTRIES, "a") == entries.tenth(ENTRIES, "a")
+
+
+def test_what_is_named_as_equivalent_is_still_there() -> None:
+    for each in tool.equivalents():
+        lines = (entries.ROOT / entries.PACKAGE / each.file).read_text().splitlines()
+        assert each.old in map(str.strip, lines), each
+        assert each.file in tool.sources()
+        assert each.why
+
+
+def test_what_was_not_finished_is_neither_caught_nor_missed() -> None:
+    mutant = ENTRIES[0].mutant()
+    verdicts = [Verdict(mutant, caught, "", 1.0) for caught in (PROOF, TESTS, TESTS, NEITHER, UNFINISHED)]
+    assert share(verdicts) == 0.75
+    assert totals("all", verdicts, 0.98) == (
+        "all: 3 of 4 caught, 75.0% (goal 98%): 1 by proof, 2 by tests, 1 by neither; 1 not finished, the time was over"
+    )
+
+
+@pytest.mark.parametrize("test", ["tests/a/test_b.py", "tests/a/test_b.py::test_c[2 x-naive]"])
+def test_the_test_that_failed_is_found_in_what_pytest_prints(test: str) -> None:
+    found = FAILED.search(f"F\n=== short test summary info ===\nFAILED {test} - assert 1 == 2\n1 failed in 2 s\n")
+    assert found
+    assert found[1] == test
