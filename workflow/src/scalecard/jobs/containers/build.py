@@ -130,6 +130,7 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> N
         _run(["apptainer", "build", str(made), f"docker://{image}"])
     elif builder:
         archive = made.with_suffix(".tar")
+        _fetch_base(builder, arguments["BASE_IMAGE"])
         _run(_build(builder, "scalecard:sif", arguments))
         save = ["--format", "docker-archive"] if builder == "podman" else []
         _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
