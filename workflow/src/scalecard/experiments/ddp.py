@@ -10,6 +10,7 @@ over its own batch), if they sent less than they must (the bytes are counted), o
 (a sample is the slowest rank's).
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +88,29 @@ class Setting:
         return torch.float64 if self.exact else torch.float32
 
 
+class Plainly:
+    """What the plain loop does for one model, computed once for all options."""
+
+    def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
+        self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
+        self.expected = functools.cache(self._expected)
+
+    def _expected(
+        self, at: Setting, ranks: tuple[int, ...], count: int, times: int, hook: str | None
+    ) -> Trained | Change:
+        """After these ranks' batches `count` times per step; with a hook, its rounding of gradients is allowed too."""
+        spec, device = self.spec, self.ctx.device
+        parts = [reference.Part(1 / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
+        plainly = partial(
+            classifiers.plain, self.model, [parts * count] * times, seed=spec.seed, device=device, lr=LR, exact=at.exact
+        )
+        if not hook:
+            return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+        network = classifiers.network(self.model, seed=spec.seed, device=device, exact=at.exact)
+        shares = [reference.gradient(network, [part], reference.cross_entropy) for part in parts]
+        return compressed(self.model, plainly(), plainly(exactly=True), shares, HOOK_DTYPES[hook])
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Scaling over 1..N ranks and over nodes; the options at the largest number of ranks of each; accuracy."""
     with nodes.first_node_first("images"):
@@ -104,16 +128,17 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Datas
     dataset, records = shared.to(ctx.device), list[Record]()
     for model in spec.models:
         case: Case = {"model": model, **ctx.layout.case}
-        records += guarded(_scaling(ctx, spec, model, dataset), case, metric="step_time")
+        plainly = Plainly(ctx, spec, model, dataset.train)
+        records += guarded(_scaling(ctx, spec, model, plainly), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            records += guarded(_options(ctx, spec, model, dataset), case, metric="step_time")
+            records += guarded(_options(ctx, spec, model, plainly), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"model": model, **ctx.layout.case}
         records += guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
     return records
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Iterator[Record]:
+def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iterator[Record]:
     """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
@@ -121,13 +146,13 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset
     for name, size in sizes.items():
         case: Case = {"model": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
         option = Option(name, wrapped=name != "plain")
-        variants.append(_variant(ctx, spec, model, dataset, option, case, size))
+        variants.append(_variant(ctx, spec, plainly, option, case, size))
     progress.doing(f"{model}: scaling on {ctx.layout}")
     for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
         yield timing.record("step_time")
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Iterator[Record]:
+def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
     options = [Option("default"), Option("no_sync", synchronised=False)]
@@ -138,7 +163,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset
     variants = []
     for option in options:
         case: Case = {"model": model, **ctx.layout.case, "option": option.name, "batch_size": share * ctx.world_size}
-        variants.append(_variant(ctx, spec, model, dataset, option, {**case, "steps": option.count}, share))
+        variants.append(_variant(ctx, spec, plainly, option, {**case, "steps": option.count}, share))
     case = {"model": model, **ctx.layout.case, "option": "all-reduce alone", "batch_size": share * ctx.world_size}
     build = partial(_communication, ctx, spec, model)
     variants.insert(2, Variant(name="all-reduce alone", case={**case, "steps": 1}, build=build))
@@ -147,16 +172,15 @@ def _options(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset
         yield timing.record("step_time")
 
 
-def _variant(
-    ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, option: Option, case: Case, batch_size: int
-) -> Variant:
-    build = partial(_step, ctx, spec, model, dataset.train, option)
+def _variant(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, case: Case, batch_size: int) -> Variant:
+    build = partial(_step, ctx, spec, plainly, option)
     small = Setting(CHECK_BATCH, exact=True)
     return Variant(name=option.name, case=case, build=build, proven_at=[small], timed_at=Setting(batch_size))
 
 
-def _step(ctx: RankContext, spec: Spec, model: str, train: datasets.Split, option: Option, at: Setting) -> Subject:
+def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
+    model, train = plainly.model, plainly.train
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
     options = {} if option.bucket_mib is None else {"bucket_cap_mb": option.bucket_mib}
     options |= {option.switch: True} if option.switch else {}
@@ -166,8 +190,7 @@ def _step(ctx: RankContext, spec: Spec, model: str, train: datasets.Split, optio
     )
     work = partial(stepper.accumulated_step, option.count) if option.synchronised else stepper.step_without_sync
     times = spec.check_steps if at.exact and not option.hook else 1
-    ranks = range(ctx.world_size) if option.synchronised and option.wrapped else [ctx.rank]
-    parts = [reference.Part(1 / len(ranks), *shard(train, at.batch_size, rank, at.dtype)) for rank in ranks]
+    ranks = tuple(range(ctx.world_size)) if option.synchronised and option.wrapped else (ctx.rank,)
     what = f"parameters after {times} steps, batch norm in eval mode" if at.exact else "change in one step"
     values = sum(p.numel() for p in module.parameters())
     sends = option.wrapped and option.synchronised
@@ -176,7 +199,7 @@ def _step(ctx: RankContext, spec: Spec, model: str, train: datasets.Split, optio
         f"{model}, {option.name}: {what}, {len(ranks)} ranks' batches",
         work,
         lambda: [*module.parameters(), *module.buffers()],
-        partial(_expected, ctx, spec, model, option, at, parts, times),
+        partial(plainly.expected, at, ranks, option.count, times, option.hook),
         times=times,
         devices=[ctx],
         counts={
@@ -190,20 +213,6 @@ def _step(ctx: RankContext, spec: Spec, model: str, train: datasets.Split, optio
         modules=[module],
         agreeing=lambda: module.parameters() if sends else (),
     )
-
-
-def _expected(
-    ctx: RankContext, spec: Spec, model: str, option: Option, at: Setting, parts: list[reference.Part], times: int
-) -> Trained | Change:
-    """What the plain loop does; with a hook, within the rounding of the gradients to its dtype as well."""
-    steps = [parts * option.count] * times
-    plainly = partial(classifiers.plain, model, seed=spec.seed, device=ctx.device, lr=LR, exact=at.exact)
-    name = f"{model}, {option.name}"
-    if not option.hook:
-        return expected(name, lambda exactly: plainly(steps, exactly=exactly), exact=at.exact)
-    network = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
-    shares = [reference.gradient(network, [part], reference.cross_entropy) for part in parts]
-    return compressed(name, plainly(steps), plainly(steps, exactly=True), shares, HOOK_DTYPES[option.hook])
 
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:

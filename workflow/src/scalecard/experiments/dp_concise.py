@@ -10,7 +10,7 @@ left out images (they are counted), or if it were a silent no-op, as it is on a 
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,10 +48,11 @@ class Spec(Common):
 
 @dataclass(frozen=True)
 class Setting:
-    """Where an epoch is built: the number of devices, the batch, the images (None: all), and the precision."""
+    """Where an epoch is built: devices, batch, learning rate, images (None: all), and the precision."""
 
     devices: int
     batch_size: int
+    lr: float
     num_images: int | None = None
     exact: bool = False
 
@@ -66,9 +67,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
+        build = partial(_epoch, spec, devices[0], dataset)
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
-            records = _grid_point(spec, devices, usable, dataset, batch_size, lr)
+            records = _grid_point(spec, devices, usable, build, dataset.name, batch_size, lr)
             yield from guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
@@ -76,7 +78,13 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _grid_point(
-    spec: Spec, devices: list[Device], counts: list[int], dataset: datasets.Dataset, batch_size: int, lr: float
+    spec: Spec,
+    devices: list[Device],
+    counts: list[int],
+    build: Callable[[Setting], Subject],
+    data: str,
+    batch_size: int,
+    lr: float,
 ) -> Iterator[Record]:
     """One batch size and learning rate on every number of devices, in turns."""
     variants = []
@@ -85,10 +93,13 @@ def _grid_point(
         variants.append(
             Variant(
                 name=f"{count} devices",
-                case={"devices": count, "batch_size": batch_size, "lr": lr, "data": dataset.name},
-                build=partial(_epoch, spec, devices[0], dataset, lr),
-                proven_at=[Setting(count, odd, odd * spec.check_steps - 1, exact=True), Setting(count, even, even)],
-                timed_at=Setting(count, batch_size),
+                case={"devices": count, "batch_size": batch_size, "lr": lr, "data": data},
+                build=build,
+                proven_at=[
+                    Setting(count, odd, spec.lrs[0], odd * spec.check_steps - 1, exact=True),
+                    Setting(count, even, spec.lrs[0], even),
+                ],
+                timed_at=Setting(count, batch_size, lr),
             )
         )
     for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices):
@@ -96,11 +107,11 @@ def _grid_point(
         yield timing.accuracy_record()
 
 
-def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, lr: float, at: Setting) -> Subject:
+def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:
     images = dataset.limited(at.num_images, None).to(first.torch)
     module = classifiers.network(MODEL, seed=spec.seed, device=first.torch, exact=at.exact)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
-    trainer = Trainer(wrapped, images, at.batch_size, lr, spec.seed, frozen=at.exact)
+    trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
     forward, whole = map(flops, classifiers.without_data(MODEL))
     seen, steps = len(images.train), trainer.steps()
     counts: dict[str, float] = {"updates": steps, "samples": seen}
@@ -111,7 +122,7 @@ def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, lr: float, at: 
         f"{what} of an epoch, {at.devices} devices",
         partial(first.submit, trainer.epoch),
         lambda: [*module.parameters(), *module.buffers()],
-        partial(_expected, spec, first, images.train, lr, at),
+        partial(_expected, spec, first, images.train, at),
         times=1 if at.num_images else 0,
         devices=[first],
         counts=counts,
@@ -121,10 +132,10 @@ def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, lr: float, at: 
     )
 
 
-def _expected(spec: Spec, first: Device, train: datasets.Split, lr: float, at: Setting) -> Trained | Change:
+def _expected(spec: Spec, first: Device, train: datasets.Split, at: Setting) -> Trained | Change:
     """An epoch of the plain loop; in training mode, devices normalise their own shares."""
     shares = 1 if at.exact else at.devices
     split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
     steps = split(dtype=at.dtype, shares=shares)
-    plainly = partial(classifiers.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=lr, exact=at.exact)
+    plainly = partial(classifiers.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=at.lr, exact=at.exact)
     return expected(MODEL, lambda exactly: plainly(exactly=exactly), exact=at.exact)

@@ -185,7 +185,7 @@ def _variants(
     load, small = Workload.of(spec), Workload.of_check(spec)
     shared = functools.cache(partial(_model, implementation, devices))
     build = partial(_subject, implementation, devices, plainly, shared)
-    stages = [2] if implementation.on_one_device else sorted({2, len(devices)})
+    many = Setting(small, 1, len(devices))
     for size in sizes:
         case: Case = {"implementation": implementation.name, "split_size": size, "batch_size": spec.batch_size}
         case["image_size"] = spec.image_size
@@ -194,7 +194,7 @@ def _variants(
             name=f"{implementation.name} {size}",
             case=case,
             build=build,
-            proven_at=[Setting(small, alike, num_stages) for num_stages in stages],
+            proven_at=[Setting(small, alike), *([many] if len(devices) > 2 and size < spec.batch_size else [])],
             timed_at=Setting(load, size),
             devices=devices[:2],
         )
@@ -248,9 +248,8 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, plainly: Plainly) -> l
         if note:
             records.append(Record.skipped(case, note))
             continue
-        proven_at = [Setting(small, 1), Setting(small, 2)]
-        timed_at = Setting(load, size)
-        variants.append(Variant(name=str(size), case=case, build=build, proven_at=proven_at, timed_at=timed_at))
+        at = Setting(load, size)
+        variants.append(Variant(name=str(size), case=case, build=build, proven_at=[Setting(small, 1)], timed_at=at))
     progress.doing(f"{name}: {len(variants)} split sizes")
     timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx)
     return records + [timing.record() for timing in timings]

@@ -24,33 +24,29 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     timings = [Timing(variant=variant) for variant in variants]
-    proofs = _Proofs(bench)
     for timing in timings:
         with out_of_memory.caught(on_failure=timing.fail):
-            timing.prepared = _prepared(timing.variant, bench, proofs)
+            timing.prepared = _prepared(timing.variant, bench)
     for timing in timings:
         if timing.prepared:
             timing.prepared.begin()
     return timings
 
 
-class _Proofs:
+_proven: dict[tuple[object, object], list[Check]] = {}  # in this process, by builder and setting
+
+
+def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
     """What one builder makes of one setting is proven once, however many variants share it."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self._known: dict[tuple[object, object], list[Check]] = {}
-
-    def of(self, variant: Variant, setting: Any) -> list[Check]:
-        key = (variant.build, setting)
-        if key not in self._known:
-            self._known[key] = agreed([*variant.build(setting).prove()], self.bench.ranks)
-        return self._known[key]
+    key = (variant.build, setting)
+    if key not in _proven:
+        _proven[key] = agreed([*variant.build(setting).prove()], bench.ranks)
+    return _proven[key]
 
 
-def _prepared(variant: Variant, bench: Bench, proofs: _Proofs) -> Prepared:
+def _prepared(variant: Variant, bench: Bench) -> Prepared:
     progress.detail(f"proving {variant.name}")
-    checks = [check for setting in variant.proven_at for check in proofs.of(variant, setting)]
+    checks = [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
     subject = variant.build(variant.timed_at)
     with _put_back(subject):
         checks += agreed([*subject.prove()], bench.ranks)
