@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
-from scalecard.hardware.devices import threads_each
+from scalecard.hardware.devices import float32_is_float32, threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
@@ -78,6 +78,7 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     """Make this process a rank: choose its device, and create the process groups."""
     cuda = machine.kind == "cuda"
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
+    float32_is_float32()
     if cuda:
         torch.cuda.set_device(device)
     else:

@@ -197,6 +197,7 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
     A CPU worker gets the same share of the cores however many are opened, so one worker and two compare fairly.
     """
     count = machine.num_devices if num_devices is None else num_devices
+    float32_is_float32()
     if machine.kind == "cuda":
         opened: list[Device] = [CudaDevice(first + i) for i in range(count)]
     else:
@@ -228,6 +229,11 @@ def refuse_unusable(machine: Machine) -> None:
                 f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
                 " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
             ) from error
+
+
+def float32_is_float32() -> None:
+    """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision."""
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def threads_each(machine: Machine) -> int:

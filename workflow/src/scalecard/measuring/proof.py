@@ -231,8 +231,11 @@ def _largest(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     for a, b in zip(ours, reference, strict=True):
         if a.shape != b.shape:
             return float("inf")
-        a, b = (x.detach().cpu() if x.is_floating_point() else x.detach().cpu().long() for x in (a, b))
-        found.append(float((a - b).abs().max()) if a.numel() else 0.0)
+        a, b = a.detach().cpu(), b.detach().cpu()
+        if not a.is_floating_point():  # a gigabyte of bytes is not widened unless it differs
+            found.append(0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max()))
+        elif a.numel():
+            found.append(float((a - b).abs().max()))
     return max(found) if all(map(math.isfinite, found)) else float("inf")
 
 
