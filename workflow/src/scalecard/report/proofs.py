@@ -6,17 +6,14 @@ from scalecard.records.record import Check, Count, Record, Result
 from scalecard.report import units
 
 COUNTED = {
-    "FLOPs": "{} of arithmetic",
-    "all-reduces": "{} all-reduces",
-    "all-reduced bytes": "sends {} in all-reduces",
-    "sent bytes": "sends {} to another rank",
-    "copied bytes": "copies {}",
-    "received bytes": "devices receive {}",
-    "received by the busiest device": "the busiest device receives {}",
-    "forwards": "{} forward passes",
-    "samples": "{} samples",
-    "updates": "{} updates of every parameter",
-    "test FLOPs": "{} to score the test images",
+    "FLOPs": "arithmetic",
+    "all-reduced bytes": "sent in all-reduces",
+    "sent bytes": "sent to another rank",
+    "copied bytes": "copied",
+    "received bytes": "received by all devices",
+    "forwards": "forward passes",
+    "updates": "updates of every parameter",
+    "test FLOPs": "arithmetic of scoring the test images",
 }
 
 
@@ -54,7 +51,7 @@ def _proven(check: Check) -> str:
 
 
 def _counted(count: Count) -> str:
-    return COUNTED.get(count.name, f"{count.name}: {{}}").format(_amount(count))
+    return f"{COUNTED.get(count.name, count.name)}: {_amount(count)}"
 
 
 def _amount(count: Count) -> str:
