@@ -194,6 +194,9 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
     what = f"parameters after {times} steps, batch norm in eval mode" if at.exact else "change in one step"
     values = sum(p.numel() for p in module.parameters())
     sends = option.wrapped and option.synchronised
+    buckets = {"all-reduces": num_buckets(module.parameters(), option.bucket_mib) if sends else 0}
+    if option.switch == "static_graph":  # DDP forms its buckets a step later than the one that is counted
+        buckets = {}
     _, flop = map(flops, classifiers.without_data(model))
     return training(
         f"{model}, {option.name}: {what}, {len(ranks)} ranks' batches",
@@ -207,7 +210,7 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
             "updates": 1,
             "forwards": option.count,
             "samples": option.count * at.batch_size,
-            "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if sends else 0,
+            **buckets,
             "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if sends else 0,
         },
         modules=[module],
