@@ -51,9 +51,15 @@ class RankContext:
     def __str__(self) -> str:
         return f"rank {self.rank}"
 
-    def new_group(self) -> dist.ProcessGroup:
-        """A further process group of all ranks, with the same timeout."""
-        group = dist.new_group(timeout=self.timeout)
+    def new_group(self, device: torch.device) -> dist.ProcessGroup:
+        """A further process group of all ranks, with the same timeout, for collectives on this device of each rank.
+
+        NCCL's groups are bound to one device per rank, and refuse the others.
+        """
+        cuda = device.type == "cuda"
+        group = dist.new_group(
+            backend="nccl" if cuda else "gloo", timeout=self.timeout, device_id=device if cuda else None
+        )
         assert isinstance(group, dist.ProcessGroup), "every rank is a member"
         return group
 
@@ -75,7 +81,11 @@ class RankContext:
 
 
 def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int) -> RankContext:
-    """Make this process a rank: choose its device, and create the process groups."""
+    """Make this process a rank: choose its device, and create the process groups.
+
+    The default group of a rank with one GPU is NCCL's. A rank with several gets gloo's, and one of NCCL's per device by
+    `new_group`: torch binds an NCCL group to cuda:LOCAL_RANK if nothing else is said, and new groups inherit that.
+    """
     cuda = machine.kind == "cuda"
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
     float32_is_float32()
@@ -83,8 +93,8 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(threads_each(machine))
-    bound = device if cuda and devices_each == 1 else None  # a bound group refuses a rank's other devices
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout, device_id=bound)
+    bound = device if cuda and devices_each == 1 else None
+    dist.init_process_group("nccl" if bound else "gloo", timeout=timeout, device_id=bound)
     control = dist.new_group(backend="gloo", timeout=timeout)
     assert isinstance(control, dist.ProcessGroup), "every rank is a member"
     return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)

@@ -78,7 +78,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
 
 def _steps(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> Iterator[Record]:
     """A step with averaging and the same without; one rank has nothing to average."""
-    groups = [ctx.new_group() for _ in devices]
+    groups = [ctx.new_group(device.torch) for device in devices]
     load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
     variants = []
     for name in ["hybrid", "model parallel"] if ctx.world_size > 1 else ["model parallel"]:
