@@ -1,7 +1,8 @@
 """What overlaps on GPUs, without any: tensors without data on pretended GPUs, whose streams keep simulated time.
 
 The rules are CUDA's and PyTorch's: a stream does one thing after the other, an event is waited for, and a copy between
-GPUs runs on the current stream of its source and waits for that of its target. A product or a copy takes one unit.
+GPUs runs on the current stream of its source and waits for that of its target. A product takes one unit, and so does a
+copy unless a test says how many.
 """
 
 import contextlib
@@ -47,6 +48,8 @@ class Clock(TorchDispatchMode):
         self.default: dict[torch.device, Stream] = {}
         self.current: dict[torch.device, Stream] = {}
         self.streams: list[Stream] = []
+        self.copy = 1.0
+        self.kept_for: list[tuple[torch.device, Stream]] = []  # whose memory is not reused before which stream is done
 
     def stream_of(self, device: torch.device) -> Stream:
         if device not in self.default:
@@ -71,7 +74,7 @@ class Clock(TorchDispatchMode):
             target, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
             used = [self.at(x.device) for x in (source, target) if x.device.type == "cuda"]
             if source.device != target.device:
-                self.run(used, 1)
+                self.run(used, self.copy)
         elif name in WORK:
             self.run([self.at(out.device)], 1)
         elif ends:
@@ -104,7 +107,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: clock.at(torch.device(device)))
     monkeypatch.setattr(torch.cuda, "stream", clock.use)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: clock.kept_for.append((x.device, stream)))
     with FakeTensorMode(), clock:
         yield clock
 
@@ -155,31 +158,68 @@ def test_data_parallel_devices_compute_at_once(clock: Clock, monkeypatch: pytest
     assert spent == {torch.device("cuda:0"): 2, **{d.torch: 1 for d in devices[1:]}}
 
 
+class Stage(nn.Module):
+    """As many products as it is told."""
+
+    def __init__(self, products: int) -> None:
+        super().__init__()
+        self.products = products
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.products):
+            torch.mm(x.detach(), x.detach())
+        return x * 1.0
+
+
+def pipeline(strategy: type[Any], *products: int) -> Any:
+    """One stage per GPU, without parameters."""
+    model = strategy.__new__(strategy)
+    model.devices, model.stages = gpus(len(products)), [Stage(count) for count in products]
+    return model
+
+
+def test_a_stage_receives_while_it_computes(clock: Clock) -> None:
+    """Four micro-batches are ready after 1, 2, 3 and 4 units, each takes 3 to copy and 3 in the second stage."""
+    clock.copy = 3
+    model = pipeline(ModelParallel, 1, 3)
+    x = torch.zeros(8, 2, device="cuda:0")
+    assert clock.taken(lambda: model.forward(x[:2])) == 1 + 3 + 3, "a stage waits for what it computes with"
+    assert clock.taken(lambda: [model.forward(micro) for micro in x.split(2)]) == 1 + 4 * 3 + 3
+
+
+def test_the_memory_of_what_arrives_is_kept_for_who_computes_with_it(clock: Clock) -> None:
+    model = pipeline(ModelParallel, 1, 1)
+    model.forward(torch.zeros(2, 2, device="cuda:0"))
+    second = model.devices[1].torch
+    assert (second, clock.default[second]) in clock.kept_for
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("copy", [1, 5])
 @pytest.mark.parametrize("num_micro", [2, 4, 8])
 def test_a_pipeline_takes_the_schedules_ticks(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, schedule: str, num_micro: int
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, schedule: str, copy: int, num_micro: int
 ) -> None:
+    """Besides, GPipe waits for the first copy there and the last one back, and 1F1B for one per micro-batch."""
+
     def backward(output: torch.Tensor, gradient: torch.Tensor | None) -> None:
         for _ in range(20):
             torch.mm(torch.zeros(2, 2, device=output.device), torch.zeros(2, 2, device=output.device))
-
-    class Stage(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            for _ in range(10):
-                torch.mm(x.detach(), x.detach())
-            return x * 1.0
+        node = output.grad_fn
+        while node and not hasattr(node, "variable"):
+            node = node.next_functions[0][0]
+        if node:
+            node.variable.grad = torch.zeros_like(node.variable)
 
     monkeypatch.setattr(torch.autograd, "backward", backward)
     monkeypatch.setattr(ModelParallel, "update", lambda self, *after: None)
-    devices = gpus(2)
-    model = ScheduledPipeline.__new__(ScheduledPipeline)
-    model.devices, model.stages = devices, [Stage(), Stage()]
-    x = torch.zeros(2 * num_micro, 2, device=devices[0].torch)
-    y = torch.zeros(2 * num_micro, 2, device=devices[1].torch)
+    clock.copy = copy
+    model = pipeline(ScheduledPipeline, 10, 10)
+    x = torch.zeros(2 * num_micro, 2, device="cuda:0")
+    y = torch.zeros(2 * num_micro, 2, device="cuda:1")
     taken = clock.taken(lambda: model.pipelined_step(x, y, split_size=2, schedule=SCHEDULES[schedule]))
-    ideal = (num_micro + 1) * (10 + 20)
-    assert ideal <= taken <= ideal + 2 * num_micro, "besides copies of one unit"
+    exposed = {"gpipe": 2, "1f1b": num_micro}[schedule]
+    assert taken == (num_micro + 1) * (10 + 20) + exposed * copy
 
 
 def test_the_copy_engine_copies_while_the_device_computes(clock: Clock) -> None:

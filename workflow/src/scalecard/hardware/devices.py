@@ -36,7 +36,7 @@ class Observer:
 
 
 _observers: list[Observer] = []
-_running = threading.local()  # .index: the device whose work this thread runs
+_running = threading.local()  # .device: whose work this thread runs
 
 
 @contextlib.contextmanager
@@ -82,6 +82,10 @@ class Device(ABC):
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
         """Run work(*args) on this device, after what was submitted before; arguments may be Tasks."""
 
+    def receive(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor here, for the work that runs: itself, or a copy."""
+        return keep_until_copied(tensor).to(self.torch, non_blocking=True)
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for everything submitted; an exception in the work is raised here at the latest."""
@@ -106,15 +110,22 @@ class Device(ABC):
 class CudaDevice(Device):
     """A GPU's default stream or, with `beside`, a further stream of the same GPU.
 
-    PyTorch copies between GPUs on the current stream of the source. On the default stream a copy queues behind later
-    work, so nothing overlaps. A Task's copy therefore uses a stream per GPU pair that waits only for that Task; other
-    copies use the source's default stream.
+    PyTorch copies between GPUs on the current stream of the source, which first waits for that of the target. On
+    default streams a copy queues behind later work of the source and earlier work of the target, so nothing overlaps.
+    A Task's copy therefore uses a stream per GPU pair at each end. The source's waits only for that Task; the target's,
+    where `received` takes in what was copied, for nothing. Other copies use the source's default stream.
+
+        source    | F0 | F1 | F2 |
+        link           | c0 | c1 | c2 |         waits for the Task
+        arrivals       | c0 | c1 | c2 |         owns the copy's memory
+        target              | F0 | F1 | F2 |    waits for its copy
     """
 
     def __init__(self, index: int, *, beside: bool = False) -> None:
         super().__init__(index, torch.device("cuda", index))
         self._stream = torch.cuda.Stream(self.torch) if beside else torch.cuda.default_stream(self.torch)
         self._links: dict[torch.device, torch.cuda.Stream] = {}
+        self._arrivals: dict[torch.device, torch.cuda.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
         with contextlib.ExitStack() as streams:
@@ -122,7 +133,7 @@ class CudaDevice(Device):
                 if isinstance(task, Task) and task.queued:
                     self._wait_for(*task.queued, streams)
             streams.enter_context(torch.cuda.stream(self._stream))
-            _running.index = self.index
+            _running.device = self
             value = work(*_values(args))
             return Task(value, queued=(self._stream, self._stream.record_event()))
 
@@ -134,9 +145,21 @@ class CudaDevice(Device):
         if stream.device != self.torch:
             if stream.device not in self._links:
                 self._links[stream.device] = torch.cuda.Stream(stream.device)
+                self._arrivals[stream.device] = torch.cuda.Stream(self.torch)
             link = self._links[stream.device]
             link.wait_event(done)
             streams.enter_context(torch.cuda.stream(link))
+
+    def receive(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copied by the pair's own streams if a Task has come from that GPU; this stream waits, and keeps the copy."""
+        beside = self._arrivals.get(tensor.device)
+        if beside is None:
+            return super().receive(tensor)
+        with torch.cuda.stream(beside):
+            copied = super().receive(tensor)
+        self._stream.wait_event(beside.record_event())
+        copied.record_stream(self._stream)
+        return copied
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
@@ -146,13 +169,19 @@ class CudaDevice(Device):
         return EventMark([self._stream, *self._links.values()])
 
 
+def received(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor on the device that runs this work, copied beside what it computes if a Task brought it."""
+    device: Device = _running.device
+    return device.receive(tensor)
+
+
 def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
     """The same tensor, which the running work copies to its own device, if it is not there yet.
 
     The allocator does not reuse its memory before the current stream, which copies it, is done.
     """
     for observer in _observers:
-        observer.received(f"to device {_running.index}", tensor.nbytes)
+        observer.received(f"to {_running.device}", tensor.nbytes)
     if tensor.is_cuda:
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
     return tensor
@@ -174,7 +203,7 @@ class CpuDevice(Device):
         return Task(future=future)
 
     def _run(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        _running.index = self.index
+        _running.device = self
         with _observers[0].around() if _observers else contextlib.nullcontext():
             return work(*_values(args))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scalecard.hardware.devices import Device, Task, keep_until_copied
+from scalecard.hardware.devices import Device, Task, received
 
 
 class ModelParallel:
@@ -29,7 +29,7 @@ class ModelParallel:
         """The output, on the last device, as a Task."""
         value: Tensor | Task = inputs
         for device, stage in zip(self.devices, self.stages, strict=True):
-            value = device.submit(run_stage, stage, value, device.torch)
+            value = device.submit(run_stage, stage, value)
         assert isinstance(value, Task)
         return value
 
@@ -52,9 +52,9 @@ class ModelParallel:
         return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
 
 
-def run_stage(stage: nn.Module, inputs: Tensor, device: torch.device) -> Tensor:
-    """The stage's output on its device, to which the inputs are copied first."""
-    output: Tensor = stage(keep_until_copied(inputs).to(device, non_blocking=True))
+def run_stage(stage: nn.Module, inputs: Tensor) -> Tensor:
+    """The stage's output on the device that runs this, to which the inputs are copied first."""
+    output: Tensor = stage(received(inputs))
     return output
 
 

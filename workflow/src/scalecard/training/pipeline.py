@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scalecard.hardware.devices import Task, keep_until_copied
+from scalecard.hardware.devices import Task, received
 from scalecard.training.model_parallel import ModelParallel, backward
 from scalecard.training.schedules import Schedule
 
@@ -63,9 +63,8 @@ class ScheduledPipeline(ModelParallel):
     def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tensor, targets: Tensor, total: int) -> None:
         last = s == len(self.stages) - 1
         value = flight.cuts[s - 1, m] if s else inputs
-        device = self.devices[s]
         goal = targets if last else None
-        flight.cuts[s, m] = device.submit(_forward_cut, self.stages[s], value, goal, total, device.torch)
+        flight.cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal, total)
 
     def _backward(self, flight: _InFlight, s: int, m: int, *_unused: object) -> None:
         last = s == len(self.stages) - 1
@@ -73,11 +72,9 @@ class ScheduledPipeline(ModelParallel):
         flight.gradients[s, m] = self.devices[s].submit(_backward_cut, flight.cuts.pop((s, m)), gradient)
 
 
-def _forward_cut(
-    stage: nn.Module, value: "_Cut | Tensor", targets: Tensor | None, total: int, device: torch.device
-) -> _Cut:
-    received = value.output if isinstance(value, _Cut) else value
-    leaf = keep_until_copied(received.detach()).to(device, non_blocking=True).requires_grad_(isinstance(value, _Cut))
+def _forward_cut(stage: nn.Module, value: "_Cut | Tensor", targets: Tensor | None, total: int) -> _Cut:
+    made = value.output if isinstance(value, _Cut) else value
+    leaf = received(made.detach()).requires_grad_(isinstance(value, _Cut))
     output = stage(leaf)
     if targets is not None:
         output = functional.mse_loss(output, targets, reduction="sum") / total
@@ -86,6 +83,6 @@ def _forward_cut(
 
 def _backward_cut(cut: _Cut, gradient: Tensor | None) -> Tensor | None:
     if gradient is not None:
-        gradient = keep_until_copied(gradient).to(cut.output.device, non_blocking=True)
+        gradient = received(gradient)
     torch.autograd.backward(cut.output, gradient)
     return cut.leaf.grad
