@@ -121,7 +121,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
-    monkeypatch.setattr("scalecard.hardware.devices.refuse_unusable", lambda machine: None)
+    monkeypatch.setattr("scalecard.hardware.usable.refuse_unusable", lambda machine: None)
 
     def run_and_load(name: str, *, strict: bool = False, **changes: Any) -> Result:
         found = probe()

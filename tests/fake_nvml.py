@@ -5,13 +5,14 @@ Answers are those that nvidia-smi prints on such boards: a GTX 1080 Ti has no EC
 """
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 
 GIB = 2**30
+Handle = int | tuple[int, int]
 
 
 @dataclass
@@ -32,11 +33,19 @@ class Board:
     utilisation: int = 0
     processes: list[tuple[int, int]] = field(default_factory=list)  # (pid, bytes)
     uuid: str = ""
+    slices: "list[Board] | None" = None  # None: it has no MIG mode
 
 
 H100 = Board("NVIDIA H100 80GB HBM3", 80 * GIB, (5, 5), nvlinks=18, power_limit=700_000)
 A100 = Board("NVIDIA A100-SXM4-40GB", 40 * GIB, (4, 4), nvlinks=12, clock=1410)
 GTX = Board("NVIDIA GeForce GTX 1080 Ti", 11 * GIB, (3, 3), power_limit=250_000, clock=1911, ecc=None, energy=False)
+
+
+def cut(board: Board, *profiles: str) -> Board:
+    """The board in MIG mode, with a slice of an eighth of its memory per profile."""
+    names = [f"{board.name} MIG {profile}" for profile in profiles]
+    parts = [Board(name, board.memory // 8, uuid=f"MIG-{index}-{board.uuid}") for index, name in enumerate(names)]
+    return replace(board, slices=parts)
 
 
 def box(board: Board, count: int) -> list[Board]:
@@ -47,15 +56,23 @@ def box(board: Board, count: int) -> list[Board]:
 
 
 class FakeNvml:
-    """`boards` may be changed while it is in use. `fail_after` questions about boards, every further one fails."""
+    """`boards` may be changed while it is in use; None is a card that has fallen off the bus.
 
-    def __init__(self, boards: list[Board], driver: str = "570.86.10", fail_after: int | None = None) -> None:
-        self.boards, self.driver, self.left, self.millijoules = boards, driver, fail_after, 0
+    `fail_after` questions about boards, every further one fails. `broken` is the error with which the driver answers.
+    A handle is a card's index or, for a slice, its card's and its own.
+    """
+
+    def __init__(
+        self, boards: list[Any], driver: str = "580.65.06", fail_after: int | None = None, broken: int | None = None
+    ) -> None:
+        self.boards, self.driver, self.left, self.broken, self.millijoules = boards, driver, fail_after, broken, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pynvml, name)
 
     def nvmlInit(self) -> None:
+        if self.broken:
+            raise pynvml.NVMLError(self.broken)
         if not self.boards:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
@@ -65,27 +82,56 @@ class FakeNvml:
     def nvmlSystemGetDriverVersion(self) -> str:
         return self.driver
 
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        return 13000 if int(self.driver.split(".")[0]) >= 580 else 12080
+
     def nvmlDeviceGetCount(self) -> int:
         return len(self.boards)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
-        return [board.uuid for board in self.boards].index(uuid)
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Handle:
+        for index, board in enumerate(self.boards):
+            if board and board.uuid == uuid:
+                return index
+            for part, own in enumerate(board.slices or [] if board else []):
+                if own.uuid == uuid:
+                    return index, part
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
-    def nvmlDeviceGetName(self, handle: int) -> str:
-        return self.boards[handle].name
+    def nvmlDeviceGetName(self, handle: Handle) -> str:
+        return self._at(handle).name
 
-    def nvmlDeviceGetUUID(self, handle: int) -> str:
-        return self.boards[handle].uuid
+    def nvmlDeviceGetUUID(self, handle: Handle) -> str:
+        return self._at(handle).uuid
 
-    def _board(self, handle: int) -> Board:
+    def nvmlDeviceGetMigMode(self, handle: Handle) -> list[int]:
+        slices = self._at(handle).slices
+        if slices is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return [1, 1]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Handle) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> Handle:
+        if index >= len(self._at(handle).slices or []):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return handle, index
+
+    def _at(self, handle: Handle) -> Board:
+        board = self.boards[handle if isinstance(handle, int) else handle[0]]
+        if not board:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return board if isinstance(handle, int) else (board.slices or [])[handle[1]]
+
+    def _board(self, handle: Handle) -> Board:
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-        return self.boards[handle]
+        return self._at(handle)
 
     @staticmethod
     def _supported(value: Any) -> Any:

@@ -80,6 +80,21 @@ def test_run_refuses_another_machine_with_the_facts(
     assert told in done.err
 
 
+def test_run_refuses_a_machine_that_has_lost_a_gpu(
+    scalecard: Command, install_gpus: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install_gpus(box(A100, 4))
+    path = tmp_path / "machine.json"
+    assert scalecard("probe", "--output", path).status == 0
+    install_gpus(box(A100, 3))
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
+    block_ = block("async_timing", "quick")
+    done = scalecard("run", "async_timing", "--spec", block_, "--machine", path, "--output", tmp_path / "a.json")
+    assert done.status == 2
+    assert "lists only 3" in done.err
+    assert "describes" not in done.err, "the cause is told, and not that it is another machine"
+
+
 def test_run_refuses_a_bad_block_before_it_measures(scalecard: Command, machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(asdict(machine)))

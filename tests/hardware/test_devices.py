@@ -1,23 +1,20 @@
-"""CPU workers: asynchronous dispatch, tasks that wait for tasks, errors, marks; and GPUs that cannot be used."""
+"""CPU workers: asynchronous dispatch, tasks that wait for tasks, errors, marks."""
 
 import itertools
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from fake_nvml import GTX, FakeNvml, box
 from scalecard.hardware.devices import (
     CudaDevice,
     copy_engine,
     device_counts,
     open_devices,
-    refuse_unusable,
     threads_each,
 )
-from scalecard.hardware.machine import Machine, probe
+from scalecard.hardware.machine import Machine
 
 
 def test_cpu_workers_overlap_and_dispatch_does_not_wait(machine: Machine) -> None:
@@ -123,10 +120,3 @@ def test_another_worker_plays_the_copy_engine_if_there_is_one(machine: Machine) 
 @pytest.mark.parametrize(("n", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
 def test_device_counts_are_the_powers_of_two_and_all(n: int, counts: list[int]) -> None:
     assert device_counts(n) == counts
-
-
-def test_gpus_that_this_pytorch_cannot_use_are_refused_by_name(install_gpus: Callable[..., FakeNvml]) -> None:
-    install_gpus(box(GTX, 2))
-    many = replace(probe(), gpus=[GTX.name] * 99)  # more than any machine has
-    with pytest.raises(ValueError, match=rf"^GPU \d+ \({GTX.name}, driver 570\.86\.10\): PyTorch"):
-        refuse_unusable(many)

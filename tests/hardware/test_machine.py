@@ -75,7 +75,7 @@ def test_nodes_of_one_kind_are_alike_and_another_kind_is_not(install_gpus: Insta
     assert probe().fingerprint != label.fingerprint
     assert probe().as_specific_as(label).fingerprint == label.fingerprint
     assert probe().as_specific_as(probe()) == probe()
-    install_gpus(box(A100, 4), driver="580.1")
+    install_gpus(box(A100, 4), driver="590.1")
     other = probe().as_specific_as(label)
     assert other.fingerprint != label.fingerprint
-    assert differences(label, other) == "driver 570.86.10, now 580.1"
+    assert differences(label, other) == "driver 580.65.06, now 590.1"

@@ -28,6 +28,18 @@ def problems(**changes: Any) -> list[str]:
     return [line.strip() for line in str(error.value).splitlines()[1:]]
 
 
+def test_a_lost_gpu_stops_the_workflow_where_it_measures(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_gpus(box(H100, 3))
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
+    with pytest.raises(InvalidConfig, match="lists only 3"):
+        resolve(CONFIG, check=True)
+    elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
+    monkeypatch.setattr(config, "_check_blocks", lambda scales: None)
+    assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
+
+
 @pytest.mark.parametrize(("gpus", "scale"), [(2, "full"), (0, "quick")])
 def test_auto_is_this_machine(install_gpus: Install, gpus: int, scale: str) -> None:
     install_gpus(box(H100, gpus))

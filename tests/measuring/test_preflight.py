@@ -49,6 +49,14 @@ def test_a_cpu_is_busy_from_a_third_of_its_cores(
     assert [f"{busy:.1f} of 8 cores" in text for text in found] == [True] * told
 
 
+def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_gpus([])
+    monkeypatch.setattr("scalecard.hardware.gpu_problems.notes", lambda: ["an AMD GPU is here"])
+    assert preflight.check(8, strict=True) == ["an AMD GPU is here"]
+
+
 def test_an_idle_machine_passes(install_gpus: Install) -> None:
     install_gpus(box(H100, 2))
     assert preflight.check(8, strict=True) == []

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from scalecard.hardware import host, machine
+from scalecard.hardware import gpu_problems, host, machine
 
 
 def main() -> int:
@@ -80,6 +80,7 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
 def _probe(args: argparse.Namespace) -> None:
     found = machine.probe()
     if args.output:
+        gpu_problems.refuse()
         from scalecard.jobs.machine_file import write_machine
 
         write_machine(args.output, found.any_node())
@@ -122,6 +123,7 @@ def _run(args: argparse.Namespace) -> None:
     from scalecard.run import run
 
     expected = read_machine(args.machine)
+    gpu_problems.refuse()
     found = machine.probe().as_specific_as(expected)
     if found.fingerprint != expected.fingerprint:
         raise ValueError(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from scalecard import experiments, progress
 from scalecard.distributed import nodes
-from scalecard.hardware import devices, network, nvml, processes
+from scalecard.hardware import network, nvml, processes, usable
 from scalecard.hardware.environment import environment
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
@@ -52,7 +52,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
     with machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         if machine.gpus:
-            _in_a_fresh_process(name, devices.refuse_unusable, machine)  # so that this one keeps no CUDA context
+            _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
         outcomes = list(_outcomes(name, spec, machine))
         finished = _now()

@@ -245,21 +245,6 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
     return devices[-1] if len(devices) > 1 else None
 
 
-def refuse_unusable(machine: Machine) -> None:
-    """ValueError if PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or a slice."""
-    for index, name in enumerate(machine.gpus[: machine.num_devices]):
-        try:
-            torch.ones(1, device=f"cuda:{index}").add_(1).item()
-        except (RuntimeError, AssertionError) as error:
-            why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
-            built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
-            raise ValueError(
-                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__}, built for {built},"
-                f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
-                " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
-            ) from error
-
-
 def float32_is_float32() -> None:
     """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision."""
     torch.backends.cudnn.allow_tf32 = False

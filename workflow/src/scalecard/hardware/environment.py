@@ -22,9 +22,9 @@ ENGLISH = {"LC_ALL": "C"}
 PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision",),
-    "cuda": ("nvidia-cuda-runtime", "cuda-toolkit"),
-    "cudnn": ("nvidia-cudnn-cu13",),
-    "nccl": ("nvidia-nccl-cu13",),
+    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-toolkit"),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
 }
 
 
@@ -45,7 +45,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
-        **{name: missing.ask(name, _version_of, packages) for name, packages in PACKAGES.items()},
+        **{name: missing.ask(name, version_of, packages) for name, packages in PACKAGES.items()},
         "lock": machine.software,
         "container": missing.ask("container", _image),
         "container_engine": _engine(),
@@ -75,7 +75,7 @@ def has_changes() -> bool:
     return bool(git("status", "--porcelain", "--untracked-files=no"))
 
 
-def _version_of(packages: tuple[str, ...]) -> str:
+def version_of(packages: tuple[str, ...]) -> str:
     """The version of the first package that is installed."""
     for package in packages:
         try:

@@ -96,11 +96,16 @@ def differences(then: Machine, now: Machine) -> str:
 
 
 def _short(name: str) -> str:
-    """The distinctive word of a device's name: 'NVIDIA GeForce RTX 4090' -> 'rtx4090', 'AMD EPYC 7R13' -> 'epyc'."""
+    """The distinctive word of a device's name: 'NVIDIA GeForce RTX 4090' -> 'rtx4090', 'AMD EPYC 7R13' -> 'epyc'.
+
+    A slice of a GPU says so: 'NVIDIA A100-SXM4-40GB MIG 1g.5gb' -> 'a100mig1g5gb'.
+    """
+    name, _, part = name.partition(" MIG ")
     words = re.sub(r"\(\w+\)|NVIDIA|GeForce|Tesla|AMD|Intel|Processor|CPU", " ", name).split()
     if words[:1] in (["RTX"], ["GTX"], ["Xeon"]) and len(words) > 1:
         words = ["".join(words[:2])]
-    return re.sub(r"[^a-z0-9]+", "", (words or ["cpu"])[0].split("-")[0].lower()) or "cpu"
+    short = (words or ["cpu"])[0].split("-")[0] + (f"mig{part}" if part else "")
+    return re.sub(r"[^a-z0-9]+", "", short.lower()) or "cpu"
 
 
 def _digest(data: str | bytes) -> str:

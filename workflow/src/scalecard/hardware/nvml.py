@@ -64,15 +64,42 @@ def _started(missing: Missing) -> bool:
 def _visible(missing: Missing) -> list[Gpu]:
     """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID.
 
-    As in CUDA, the first invalid name hides those after it; a slice of a GPU (MIG) has its own UUID.
+    As in CUDA, the first invalid name hides those after it; a slice of a GPU (MIG) has its own UUID. CUDA uses the only
+    slice there is even if its card is named; gpu_problems.py refuses what is not clear.
     """
-    uuids = [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := missing.ask(f"gpus.{i}", _uuid, i))]
+    uuids = listed(missing)
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None:
         named = (_named(name.strip(), uuids) for name in wanted.split(","))
         uuids = list(itertools.takewhile(bool, named))
-    gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids)
+    gpus = ((uuid, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in _or_their_slice(uuids))
     return [Gpu(pynvml.nvmlDeviceGetName(handle), uuid, handle) for uuid, handle in gpus]
+
+
+def listed(missing: Missing | None = None) -> list[str]:
+    """The UUIDs of the cards that answer, whatever CUDA_VISIBLE_DEVICES says, inside a session."""
+    ask = (missing or Missing()).ask
+    return [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := ask(f"gpus.{i}", _uuid, i))]
+
+
+def slices(handle: Any) -> list[str] | None:
+    """The UUIDs of the slices of a card in MIG mode; None if it is not, or is a slice itself."""
+    mode = Missing().ask("MIG mode", pynvml.nvmlDeviceGetMigMode, handle)
+    if not mode or not mode[0]:
+        return None
+    found = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        part = Missing().ask("slice", pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)  # there may be gaps
+        if part is not None:
+            found.append(str(pynvml.nvmlDeviceGetUUID(part)))
+    return found
+
+
+def _or_their_slice(uuids: list[str]) -> list[str]:
+    """The only slice, if all of these are cards in MIG mode and there is no other; else themselves."""
+    parts = [slices(pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid in uuids]
+    every = [uuid for own in parts for uuid in own or []]
+    return every if len(every) == 1 and None not in parts else uuids
 
 
 def _uuid(index: int) -> str:
@@ -98,6 +125,18 @@ def driver_version() -> str | None:
     """The driver's version, or None if there is no GPU."""
     with session() as gpus:
         return str(Missing().ask("driver", pynvml.nvmlSystemGetDriverVersion)) if gpus else None
+
+
+def cuda_version() -> int | None:
+    """The newest major version of CUDA that the driver supports, inside a session; None if it does not say."""
+    version = Missing().ask("cuda", pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    return None if version is None else version // 1000
+
+
+def memory_bytes(gpu: Gpu) -> int | None:
+    """All of its memory, inside a session."""
+    memory = Missing().ask("memory", pynvml.nvmlDeviceGetMemoryInfo, gpu.handle)
+    return memory and int(memory.total)
 
 
 def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:

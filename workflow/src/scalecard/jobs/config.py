@@ -17,6 +17,7 @@ from typing import Any
 import jsonschema
 import yaml
 
+from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs.source_code import SOURCES, spec_fields
 from scalecard.measuring.spec import did_you_mean
@@ -30,7 +31,7 @@ DEFAULT_MINUTES = 60
 
 
 class InvalidConfig(ValueError):
-    """The configuration cannot be used: one line per problem, with key, value and what is accepted."""
+    """The configuration cannot be used, or not here: one line per problem, with key, value and what is accepted."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     """Settings from the merged configuration; InvalidConfig lists every problem. `check` runs the Specs' checks."""
     _refuse(list(_schema_problems(config)) or list(_cluster_problems(config)))
     machine = probe()
+    if check and config["cluster"] == "none" and (found := gpu_problems.problems()):
+        raise InvalidConfig("\n".join(found))
     _refuse(_device_problems(config, machine))
     scale = config["scale"]
     if scale == "auto":

@@ -1,6 +1,6 @@
 """Is anybody else using this machine? If so, that is a warning or, with `strict`, an error before measuring."""
 
-from scalecard.hardware import host, nvml, processes
+from scalecard.hardware import gpu_problems, host, nvml, processes
 
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
 BUSY_CPU = 1 / 3  # of the cores
@@ -38,8 +38,8 @@ def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
 
 
 def check(cores: int, *, strict: bool) -> list[str]:
-    """Return the disturbances; raise Disturbed if there are any and `strict` is set."""
+    """Return the disturbances, and why a GPU is not used; raise Disturbed if anything disturbs and `strict` is set."""
     found = disturbances(cores)
     if found and strict:
         raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
-    return found
+    return [*found, *gpu_problems.notes()]

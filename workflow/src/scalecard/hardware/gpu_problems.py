@@ -1,0 +1,131 @@
+"""What is wrong with this machine's GPUs, found before anything is measured: lost, cut into slices, an old driver.
+
+No torch here: the workflow asks on every start. What PyTorch itself sees is compared in usable.py.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scalecard.hardware import nvml
+from scalecard.hardware.environment import PACKAGES, version_of
+from scalecard.hardware.missing import Missing
+
+DEVICES = Path("/dev")
+PCI = Path("/sys/bus/pci/devices")
+NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every kind of display controller
+HIDE_ALL = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES with which no GPU is wanted; Slurm sets the last
+OLDEST_DRIVER = {12: 525, 13: 580}  # by CUDA's major version
+ON_THE_CPU = "set CUDA_VISIBLE_DEVICES=-1 to measure the CPU"
+
+
+def problems() -> list[str]:
+    """One line per problem, with what to do; empty if all is well, or if CUDA_VISIBLE_DEVICES hides every GPU."""
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is not None and wanted.split(",")[0].strip() in HIDE_ALL:
+        return []
+    missing = Missing()
+    with nvml.session(missing) as gpus:
+        listed = nvml.listed() if gpus or "gpus" not in missing.reasons else []
+        found = [*(_lost(listed, missing) if wanted is None else _not_there(wanted, gpus)), *_cut(gpus)]
+        return found + (_old_driver() if gpus else [])
+
+
+def refuse() -> None:
+    """ValueError with every problem, if there are any."""
+    if found := problems():
+        raise ValueError("\n".join(found))
+
+
+def notes() -> list[str]:
+    """Why the CPU is measured on a machine that has a GPU; empty if it has none, or if its GPUs are measured."""
+    if nvml.visible_gpus():
+        return []
+    found = []
+    if cards := _on_pci():
+        found.append(f"{_gpus(cards)} on the PCI bus, but none that the NVIDIA driver lists: the CPU is measured")
+    if (DEVICES / "kfd").exists():
+        found.append("an AMD GPU is here (/dev/kfd), but only NVIDIA GPUs are measured yet: the CPU is measured")
+    return found
+
+
+def _gpus(count: int) -> str:
+    return f"{count} NVIDIA GPU{'s are' if count > 1 else ' is'}"
+
+
+def _on_pci() -> int:
+    """How many NVIDIA GPUs the kernel sees, in a container the host's as well. Their sound devices do not count."""
+
+    def read(card: Path, name: str) -> str:
+        try:
+            return (card / name).read_text().strip()
+        except OSError:
+            return ""
+
+    cards = PCI.iterdir() if PCI.exists() else []
+    return sum(read(card, "vendor") == NVIDIA and read(card, "class").startswith(DISPLAY) for card in cards)
+
+
+def _usable_nodes() -> int:
+    """Device files of GPUs that this process may open: a scheduler's control group forbids those of other jobs."""
+    nodes = (path for path in DEVICES.glob("nvidia[0-9]*") if re.fullmatch(r"nvidia\d+", path.name))
+    return sum(os.access(node, os.R_OK | os.W_OK) for node in nodes)
+
+
+def _lost(listed: Sequence[str], missing: Missing) -> Iterator[str]:
+    """GPUs that the kernel or Slurm gives to this process, and that NVML does not list."""
+    slurm = os.environ.get("SLURM_GPUS_ON_NODE", "")
+    given = {"/dev/nvidia* has": _usable_nodes(), "SLURM_GPUS_ON_NODE is": int(slurm) if slurm.isdigit() else 0}
+    for who, count in given.items():
+        if count <= len(listed):
+            continue
+        if not listed:
+            reason = missing.reasons.get("gpus", "the NVIDIA driver lists none").rstrip(".")
+            yield f"{who} {count}, but {reason}. Repair the driver (does `nvidia-smi` answer?), or {ON_THE_CPU}"
+        else:
+            yield (
+                f"{who} {count}, but the driver lists only {len(listed)}: a GPU is lost (see `nvidia-smi` and `dmesg`)."
+                " Reset or restart, or set CUDA_VISIBLE_DEVICES to those to measure"
+            )
+        return
+
+
+def _not_there(wanted: str, gpus: Sequence[nvml.Gpu]) -> Iterator[str]:
+    """The first name in CUDA_VISIBLE_DEVICES that is no GPU; CUDA drops it and all after it without a word."""
+    names = [name.strip() for name in wanted.split(",")]
+    if len(gpus) < len(names) and names[len(gpus)] not in HIDE_ALL:
+        yield f"CUDA_VISIBLE_DEVICES = {wanted}: the driver lists no GPU '{names[len(gpus)]}'"
+
+
+def _cut(gpus: Sequence[nvml.Gpu]) -> Iterator[str]:
+    """Cards in MIG mode, if it is not clear what CUDA would use: it uses one slice, and no whole card beside it."""
+    slices = {index: own for index, gpu in enumerate(gpus) if (own := nvml.slices(gpu.handle)) is not None}
+    if not slices:
+        return
+    which = ", ".join(f"GPU {index} ({gpus[index].name})" for index in slices)
+    named = [uuid for own in slices.values() for uuid in own]
+    whole = [gpu.uuid for index, gpu in enumerate(gpus) if index not in slices]
+    one = [f"one of its slices: {', '.join(named)}"] if named else []
+    rest = [f"whole GPUs: {','.join(whole)}"] if whole else []
+    advice = (
+        f"set CUDA_VISIBLE_DEVICES to {', or to '.join(one + rest)}" if one + rest else f"make one, or {ON_THE_CPU}"
+    )
+    yield f"{which}: MIG mode, with {len(named)} slices, of which CUDA uses only one; {advice}"
+
+
+def _old_driver() -> list[str]:
+    """The driver must support the CUDA version that the installed PyTorch brings; unknown if it brings none."""
+    try:
+        needed = int(version_of(PACKAGES["cuda"]).split(".")[0])
+    except OSError:
+        return []
+    supported = nvml.cuda_version()
+    if supported is None or supported >= needed:
+        return []
+    oldest = f" (driver {OLDEST_DRIVER[needed]} or newer)" if needed in OLDEST_DRIVER else ""
+    return [
+        f"driver {nvml.driver_version()} supports CUDA {supported}, but the locked PyTorch needs CUDA {needed}{oldest}:"
+        f" update the driver, lock a PyTorch built for CUDA {supported} (docker/requirements.in, then `make lock`), or"
+        f" {ON_THE_CPU}"
+    ]

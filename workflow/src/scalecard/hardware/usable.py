@@ -1,0 +1,41 @@
+"""Whether PyTorch can compute on the GPUs that the driver lists, and whether it means the same ones."""
+
+import torch
+
+from scalecard.hardware import nvml
+from scalecard.hardware.machine import Machine
+
+LEAST_SHARE = 0.8  # of the memory that the driver lists; it keeps a few percent for itself
+
+
+def refuse_unusable(machine: Machine) -> None:
+    """ValueError if PyTorch cannot compute on a GPU that the driver lists: an old card or driver, or none at all."""
+    for index, name in enumerate(machine.gpus[: machine.num_devices]):
+        try:
+            torch.ones(1, device=f"cuda:{index}").add_(1).item()
+        except (RuntimeError, AssertionError) as error:
+            why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
+            built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
+            raise ValueError(
+                f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__}, built for {built},"
+                f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
+                " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
+            ) from error
+    _refuse_others(machine)
+
+
+def _refuse_others(machine: Machine) -> None:
+    """ValueError if CUDA enumerates other GPUs than NVML, or only a slice of a card."""
+    with nvml.session() as gpus:
+        sizes = [nvml.memory_bytes(gpu) for gpu in gpus]
+    for index, (name, size) in enumerate(zip(machine.gpus[: machine.num_devices], sizes, strict=False)):
+        seen = torch.cuda.get_device_properties(index)
+        same_name = name.startswith(seen.name) or seen.name.startswith(name)
+        if same_name and seen.total_memory >= LEAST_SHARE * (size or 0):
+            continue
+        gib = [f"{(count or 0) / 2**30:.0f} GiB" for count in (size, seen.total_memory)]
+        raise ValueError(
+            f"GPU {index}: the driver lists {name} with {gib[0]}, but PyTorch would use {seen.name} with {gib[1]}: a"
+            " slice of the card (MIG), or GPUs in another order. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, and"
+            " CUDA_VISIBLE_DEVICES to the UUIDs of what to measure (`nvidia-smi -L`)"
+        )
