@@ -99,16 +99,17 @@ def _subject(seed: int, algorithm: str, devices: Sequence[Device], at: Setting) 
     used = devices[: at.devices]
     buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
     total, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
+    work = partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])
     return Subject(
-        work=(work := partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])),
-        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed), str(at.devices) + " devices"),
+        work=work,
+        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed)),
         expected={"received bytes": total, "received by the busiest device": busiest},
         state=lambda: buckets,
     )
 
 
 def _sums(
-    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor], where: str
+    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor]
 ) -> Iterator[Check]:
     """The call that is timed, on different whole numbers each time, and every bucket compared with their sum."""
     for turn in range(_turns(buckets[0].nbytes)):
@@ -120,7 +121,7 @@ def _sums(
             device.synchronize()
         total = torch.stack(mine).sum(0)
         for bucket in buckets:
-            yield same_values(f"sum on each of {where}, element by element", bucket, total)
+            yield same_values(f"sum on each of {len(devices)} devices, element by element", bucket, total)
 
 
 def _turns(size: int) -> int:

@@ -95,20 +95,24 @@ class Plainly:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
         self.expected = functools.cache(self._expected)
 
-    def _expected(
-        self, at: Setting, ranks: tuple[int, ...], count: int, times: int, hook: str | None
-    ) -> Trained | Change:
-        """After these ranks' batches `count` times per step; with a hook, its rounding of gradients is allowed too."""
+    def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
+        """After steps over these ranks' batches, each of which counts `count` times."""
         spec, device = self.spec, self.ctx.device
-        parts = [reference.Part(1 / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
-        plainly = partial(
-            classifiers.plain, self.model, [parts * count] * times, seed=spec.seed, device=device, lr=LR, exact=at.exact
-        )
-        if not hook:
-            return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
-        network = classifiers.network(self.model, seed=spec.seed, device=device, exact=at.exact)
+        steps = [self._parts(at, ranks, count)] * times
+        plainly = partial(classifiers.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
+        return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+
+    def compressed(self, at: Setting, ranks: tuple[int, ...], hook: str) -> Change:
+        """The same after one step as timed, whose tolerance allows for the hook's rounding of gradients."""
+        step = self.expected(at, ranks, 1, 1)
+        assert isinstance(step, Change), "a hook is checked as timed"
+        network = classifiers.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
+        parts = self._parts(at, ranks, 1)
         shares = [reference.gradient(network, [part], reference.cross_entropy) for part in parts]
-        return compressed(self.model, plainly(), plainly(exactly=True), shares, HOOK_DTYPES[hook])
+        return compressed(self.model, step, shares, HOOK_DTYPES[hook])
+
+    def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
+        return [reference.Part(count / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -174,8 +178,8 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iter
 
 def _variant(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, case: Case, batch_size: int) -> Variant:
     build = partial(_step, ctx, spec, plainly, option)
-    small = Setting(CHECK_BATCH, exact=True)
-    return Variant(name=option.name, case=case, build=build, proven_at=[small], timed_at=Setting(batch_size))
+    small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
+    return Variant(name=option.name, case=case, build=build, proven_at=small, timed_at=Setting(batch_size))
 
 
 def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
@@ -189,31 +193,32 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
         shard(train, at.batch_size, ctx.rank, at.dtype),
     )
     work = partial(stepper.accumulated_step, option.count) if option.synchronised else stepper.step_without_sync
-    times = spec.check_steps if at.exact and not option.hook else 1
+    times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.synchronised and option.wrapped else (ctx.rank,)
-    what = f"parameters after {times} steps, batch norm in eval mode" if at.exact else "change in one step"
     values = sum(p.numel() for p in module.parameters())
     sends = option.wrapped and option.synchronised
-    buckets = {"all-reduces": num_buckets(module.parameters(), option.bucket_mib) if sends else 0}
-    if option.switch == "static_graph":  # DDP forms its buckets a step later than the one that is counted
-        buckets = {}
     _, flop = map(flops, classifiers.without_data(model))
     return training(
-        f"{model}, {option.name}: {what}, {len(ranks)} ranks' batches",
+        f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
         work,
         lambda: [*module.parameters(), *module.buffers()],
-        partial(plainly.expected, at, ranks, option.count, times, option.hook),
+        partial(plainly.compressed, at, ranks, option.hook)
+        if option.hook
+        else partial(plainly.expected, at, ranks, option.count, times),
         times=times,
+        steps=times,
         devices=[ctx],
         counts={
             "FLOPs": option.count * at.batch_size * flop,
             "updates": 1,
             "forwards": option.count,
             "samples": option.count * at.batch_size,
-            **buckets,
+            "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if sends else 0,
             "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if sends else 0,
         },
-        modules=[module],
+        module=module,
+        settling=option.switch
+        == "static_graph",  # DDP forms its buckets after the second step then, else after the first
         agreeing=lambda: module.parameters() if sends else (),
     )
 
@@ -260,23 +265,23 @@ def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, 
     images, ranks = dataset.limited(at.num_images, None), ctx.world_size
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
     trainer = Trainer(wrap(module, ctx), images, at.batch_size, spec.lr, spec.seed, ctx.rank, ranks, frozen=at.exact)
-    steps = trainer.steps()
+    batches = reference.batches(len(images.train), at.batch_size, ranks)
     split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
     plainly = partial(classifiers.plain, model, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=at.exact)
 
     def wanted() -> Trained | Change:
-        batches = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
-        return expected(model, lambda exactly: plainly(batches, exactly=exactly), exact=at.exact)
+        steps = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
+        return expected(model, lambda exactly: plainly(steps, exactly=exactly), exact=at.exact)
 
     forward, whole = map(flops, classifiers.without_data(model))
-    seen = _samples(len(images.train), at.batch_size, ranks) // ranks
-    what = f"parameters after {steps} steps, batch norm in eval mode" if at.exact else f"change in {steps} steps"
+    seen, steps = sum(map(len, batches)) // ranks, len(batches)
     return training(
-        f"{model}: {what} of an epoch, {ranks} ranks",
+        f"{model}, an epoch on {progress.counted(ranks, 'rank')}",
         trainer.epoch,
         lambda: [*module.parameters(), *module.buffers()],
         wanted,
         times=1 if at.num_images else 0,
+        steps=steps,
         devices=[ctx],
         counts={
             "FLOPs": seen * whole,
@@ -285,14 +290,8 @@ def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, 
             "all-reduced bytes": steps * sum(p.nbytes for p in module.parameters()),
             "test FLOPs": len(images.test) * forward,
         },
-        modules=[module],
+        module=module,
         order=trainer.order,
         test=trainer.accuracy,
         agreeing=module.parameters,
     )
-
-
-def _samples(num_images: int, batch_size: int, ranks: int) -> int:
-    """Images in the batches that the ranks can share out equally."""
-    whole, rest = divmod(num_images, batch_size)
-    return whole * batch_size * (batch_size % ranks == 0) + rest * (rest % ranks == 0)

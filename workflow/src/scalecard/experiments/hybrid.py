@@ -103,20 +103,21 @@ def _subject(
     times, ranks = check_steps if load.exact else 1, ctx.world_size if groups else 1
     everyone = replace(load, rank=0) if groups else load
     plainly = partial(plain, everyone, devices[0].torch, [load.batch_size], times, ranks=ranks)
-    what = f"parameters after {times} steps, batch norm in eval mode" if load.exact else "change in one step"
+    where = f"batches of {progress.counted(ranks, 'rank')}"
     images, crossing = bytes_handed_over(load)
     counts: dict[str, float] = {"FLOPs": flops(step_without_data(load)), "updates": 1, "samples": load.batch_size}
     counts["received bytes"] = images + crossing
     counts["all-reduces"] = len(groups)
     counts["all-reduced bytes"] = sum(p.nbytes for p in model.parameters()) if groups else 0
     return training(
-        f"{what}, {ranks} ranks' batches",
+        where,
         partial(model.step, *one_hot_images(load, devices[0].torch, devices[-1].torch)),
         model.state,
-        partial(expected, what, plainly, exact=load.exact),
+        partial(expected, where, plainly, exact=load.exact),
         times=times,
+        steps=times,
         devices=devices,
         counts=counts,
-        modules=model.stages,
+        module=model.stages[0],
         agreeing=model.parameters if groups else tuple,
     )
