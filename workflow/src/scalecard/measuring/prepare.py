@@ -34,6 +34,14 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     return timings
 
 
+def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
+    """What is proven of every variant, by its name, at the settings at which it is not timed."""
+    return {
+        variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+        for variant in variants
+    }
+
+
 # By builder, as long as there is one, and setting.
 _proven: WeakKeyDictionary[Callable[[Any], Subject], dict[Any, list[Check]]] = WeakKeyDictionary()
 
@@ -48,7 +56,7 @@ def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
 
 def _prepared(variant: Variant, bench: Bench) -> Prepared:
     progress.detail(f"proving {variant.name}")
-    checks = [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+    checks = [*variant.proven, *proofs([variant], bench)[variant.name]]
     subject = variant.build(variant.timed_at)
     with _put_back(subject):
         checks += agreed([*subject.prove()], bench.ranks)

@@ -57,8 +57,8 @@ class Variant:
     """The case that its records carry, and how its work is built.
 
     `name` is for the terminal and is unique among the variants of one measurement. `build` makes a Subject of a
-    setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `devices` are those that the work
-    uses; they are given if its peak memory is measured too.
+    setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `proven` is what was proven of it
+    before, on more ranks. `devices` are those that the work uses; they are given if its peak memory is measured too.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Variant:
     build: Callable[[Any], Subject]
     timed_at: Any = None
     proven_at: Sequence[Any] = ()
+    proven: Sequence[Check] = ()
     devices: Sequence[Device] = ()
 
 
