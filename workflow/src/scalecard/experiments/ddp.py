@@ -156,7 +156,7 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
         option = Option(name, wrapped=name != "plain")
         variants.append(_variant(ctx, spec, plainly, option, case, size))
     progress.doing(f"{model}: scaling on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
 
 
@@ -172,7 +172,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
     variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
     progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
 
 

@@ -102,7 +102,7 @@ def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -
 
 def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: list[Device]) -> Iterator[Record]:
     progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record()
 
 

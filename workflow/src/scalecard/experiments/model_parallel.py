@@ -119,7 +119,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
                 Variant(name=name, case={**case, "strategy": name}, build=build, proven_at=[small], timed_at=load)
             )
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
-    timings = time_rounds(variants, devices=devices, rule=spec.measure)
+    timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         yield timing.record()
     yield from peak_memory(timings, model="resnet50")

@@ -168,7 +168,7 @@ def _in_process(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         for variant in _variants(spec, devices, implementation, sizes, plainly)
     ]
     progress.doing(f"{len(variants)} variants, proven one by one, then timed in rounds")
-    timings = time_rounds(variants, devices=devices[:2], rule=spec.measure)
+    timings = time_rounds(variants, devices=devices[:2], rule=spec.measure, energy=True)
     for timing in timings:
         yield timing.record()
     yield from peak_memory(timings, model="resnet50")
@@ -248,7 +248,7 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, plainly: Plainly) -> l
         at = Setting(load, size)
         variants.append(Variant(name=str(size), case=case, build=build, proven_at=[Setting(small, 1)], timed_at=at))
     progress.doing(f"{name}: {len(variants)} split sizes")
-    timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx)
+    timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True)
     return records + [timing.record() for timing in timings]
 
 
