@@ -41,7 +41,7 @@ def variants(**works: Work) -> list[Variant]:
 def ready(work: Work, **more: Any) -> Prepared:
     """Work as it is when timing begins."""
     (variant,) = variants(work=work)
-    return Prepared(variant=variant, subject=subject(work, **more), checks=[], work=[], initial=[])
+    return Prepared(variant=variant, subject=subject(work, **more), checks=[], work=[], initial=0)
 
 
 def _build(work: Work, _at: None) -> Subject:

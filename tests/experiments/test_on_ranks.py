@@ -1,11 +1,15 @@
 """Experiments on ranks, with a small network in the place of ResNet-50: what is proven, and the cases recorded."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from blocks import smoke_block
 from scalecard import experiments
+from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks
 from scalecard.records.record import Record
 from scalecard.training import resnet50
 from small_network import small_stages
@@ -19,10 +23,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
 
 
-def run(name: str, machine: Machine, num_devices: int, lr: float = 0.1) -> list[Record]:
+def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:
     """The small network moves little at ResNet-50's learning rate."""
-    spec = experiments.build(name, smoke_block(name, check_steps=2, lr=lr))
+    spec = experiments.build(name, smoke_block(name, **(changes or {"check_steps": 2, "lr": 0.1})))
     return list(experiments.load(name).run(spec, replace(machine, num_devices=num_devices, cores=num_devices)))
+
+
+def proven_on(record: Record) -> set[int]:
+    """The numbers of ranks that the checks' names say."""
+    return {int(number) for check in record.checks for number in re.findall(r"(\d+) ranks?\b", check.name)}
 
 
 def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine) -> None:
@@ -30,6 +39,7 @@ def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine)
     (averaged,) = [record for record in records if record.case["strategy"] == "hybrid"]
     assert (averaged.case["ranks"], averaged.case["devices"]) == (2, 4)
     assert {check.dtype for check in averaged.checks} == {"float64", "float32"}
+    assert proven_on(averaged) == {2, 3}
     assert {count.name: count.counted for count in averaged.work}["all-reduces"] == 2
     assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}
 
@@ -62,3 +72,28 @@ def test_ddp_times_every_option_beside_the_default_and_proves_it(machine: Machin
     options = [record for record in steps if "option" in record.case]
     assert {"default", "no_sync", "all-reduce alone", "bucket 1 MiB"} < {record.case["option"] for record in options}
     assert len({record.telemetry[0].rounds_id for record in options}) == 1
+    for record in options:
+        assert 3 in proven_on(record) or record.case["option"] in ("no_sync", "all-reduce alone"), record.case
+
+
+def test_the_librarys_all_reduce_is_proven_on_more_ranks_than_are_timed(machine: Machine) -> None:
+    records = [
+        record
+        for record in run("allreduce", machine, 2, bytes=[4096])
+        if record.case["algorithm"] == "torch.distributed"
+    ]
+    assert records
+    assert {number for record in records for number in proven_on(record)} == {2, 3}
+
+
+def test_gpus_and_more_ranks_need_no_further_proof(machine: Machine) -> None:
+    for timed, one in [
+        ([Layout(1)], machine),
+        ([Layout(2), Layout(4)], machine),
+        ([Layout(2)], replace(machine, kind="cuda")),
+    ]:
+        assert proven_on_more_ranks(_never, timed=timed, machine=one) == {}
+
+
+def _never(*_args: object) -> Proofs:
+    raise AssertionError("launched")

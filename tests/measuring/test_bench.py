@@ -4,13 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from scalecard.measuring.bench import ALONE, Bench
+from scalecard.measuring.bench import Bench
 from scalecard.measuring.rule import Rule
-from scalecard.measuring.timing import Timing
-from simulated_clock import SimulatedMachine, ready, variants
+from simulated_clock import SimulatedMachine
 
 
 class Queue:
@@ -28,13 +26,6 @@ class Queue:
         self.queued = 0.0
 
 
-def sampled(bench: Bench, watch: Any) -> Timing:
-    """The timing of one block of ten calls."""
-    timing = Timing(variant=variants(w=lambda: None)[0], prepared=ready(lambda: None), iterations=10)
-    bench.sample(timing, watch)
-    return timing
-
-
 def test_a_sleep_takes_as_long_as_it_lasts() -> None:
     _, completion = Bench([]).block(lambda: time.sleep(0.005), 3)
     assert 0.005 <= completion < 0.05
@@ -49,7 +40,7 @@ def test_warm_up_calls_until_the_work_is_warm_and_a_block_is_as_long_as_asked(ru
 
     bench = Bench([], clock=machine.clock)
     assert bench.warm_up(work, replace(rule, warmup_seconds=3.0005, block_seconds=0.02)) == 20
-    assert len(calls) == 4
+    assert len(calls) == 4 + 20, "and a block, to see how long it is"
 
 
 def test_every_device_is_waited_for_and_enqueueing_is_told_apart() -> None:
@@ -76,14 +67,11 @@ def test_a_sample_is_the_slowest_ranks() -> None:
     assert Bench([], ranks).block(lambda: None, 1) == (7.0, 7.0)
 
 
-@pytest.mark.parametrize(("over_nodes", "per_call"), [(False, 0.5), (True, None)])
-def test_energy_is_counted_per_call_and_only_where_all_gpus_are_seen(over_nodes: bool, per_call: float | None) -> None:
-    counter = iter([100.0, 105.0])
-    ranks = SimpleNamespace(leads=True, spans_nodes=over_nodes, barrier=ALONE.barrier, maximum=ALONE.maximum)
-    timing = sampled(Bench([], ranks), SimpleNamespace(energy=lambda: next(counter)))
-    assert timing.telemetry.joules == per_call
-
-
-def test_without_an_energy_counter_there_is_no_energy() -> None:
-    assert sampled(Bench([]), SimpleNamespace(energy=lambda: None)).telemetry.joules is None
-    assert sampled(Bench([]), None).telemetry.joules is None
+def test_a_block_is_as_long_as_asked_though_single_calls_are_waited_for(rule: Rule) -> None:
+    """A call takes 1 ms and waiting 9 ms, which ten calls together need only once."""
+    machine = SimulatedMachine()
+    device = SimpleNamespace(synchronize=machine.work(0.009))
+    bench = Bench([device], clock=machine.clock)
+    calls = bench.warm_up(machine.work(0.001), replace(rule, warmup_seconds=0, block_seconds=0.1))
+    _, seconds = bench.block(machine.work(0.001), calls)
+    assert calls * seconds == pytest.approx(0.1, rel=0.2)

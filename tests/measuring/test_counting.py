@@ -35,7 +35,7 @@ def test_a_linear_layers_step_is_counted_forward_and_backward() -> None:
         layer(inputs).sum().backward()
         optimizer.step()
 
-    seen = counts(step, state=lambda: list(layer.parameters()), modules=[layer])
+    seen = counts(step, state=lambda: list(layer.parameters()), module=layer)
     assert seen["FLOPs"] == 2 * (2 * 5 * 3 * 7)
     assert (seen["updates"], seen["forwards"], seen["samples"]) == (1, 1, 5)
 
@@ -80,7 +80,10 @@ def test_counting_ends() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_counting_ends_after_an_error(error: type[BaseException]) -> None:
+    x = torch.ones(10, 10)
     with pytest.raises(error), counting():
         raise error
-    with counting():
+    with counting() as tally:
         pass
+    x @ x
+    assert tally.sums().get("FLOPs", 0) == 0

@@ -8,7 +8,7 @@ from scalecard.measuring.variant import Subject, Variant
 from simulated_clock import subject
 
 
-def tested_variants(*names: str) -> list[Variant]:
+def scored_variants(*names: str) -> list[Variant]:
     """Each one's accuracy is the number of times that it was tested, of which the first only counts operations."""
 
     def build(_at: None) -> Subject:
@@ -19,7 +19,7 @@ def tested_variants(*names: str) -> list[Variant]:
 
 
 def test_every_epoch_is_kept_and_tested() -> None:
-    timings = time_epochs(tested_variants("a", "b"), num_epochs=4, devices=[])
+    timings = time_epochs(scored_variants("a", "b"), num_epochs=4, devices=[])
     assert [(timing.variant.name, len(timing.completion)) for timing in timings] == [("a", 4), ("b", 4)]
     assert {timing.telemetry.stopped for timing in timings} == {"4 epochs"}
     assert [timing.accuracy_record().samples for timing in timings] == [[[2, 3, 4, 5]], [[2, 3, 4, 5]]]
@@ -29,7 +29,7 @@ def test_slowed_epochs_are_timed_again_and_not_tested_again(install_gpus: Callab
     boards = box(H100, 1)
     boards[0].reasons = 0x8
     install_gpus(boards)
-    (timing,) = time_epochs(tested_variants("a"), num_epochs=2, devices=[])
+    (timing,) = time_epochs(scored_variants("a"), num_epochs=2, devices=[])
     assert len(timing.completion) == 2
     assert timing.accuracies == [2, 3], "of the first epochs"
     assert timing.telemetry.measured_again.startswith("hardware slowdown on GPU 0")

@@ -117,7 +117,7 @@ def test_a_tolerance_that_could_hide_half_of_the_gradients_is_void() -> None:
 @pytest.mark.parametrize(("dtype", "unit_roundoff"), [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)])
 def test_compression_may_round_every_ranks_gradient_and_no_more(dtype: torch.dtype, unit_roundoff: float) -> None:
     """Two ranks with equal gradients of 1: (2 + 1) unit roundoffs of the mean; a halved gradient is far beyond."""
-    wanted = compressed("w", plain(ONES), plain(ONES), [[ONES], [ONES]], dtype)
+    wanted = compressed("w", change("w", plain(ONES), plain(ONES)), [[ONES], [ONES]], dtype)
     assert wanted.tolerance == pytest.approx(3 * unit_roundoff, rel=1e-3)
     assert same_change("w", [ZEROS], [ONES * (1 + 2 * unit_roundoff)], wanted).passed
     assert not same_change("w", [ZEROS], [ONES / 2], wanted).passed
@@ -126,7 +126,7 @@ def test_compression_may_round_every_ranks_gradient_and_no_more(dtype: torch.dty
 def test_opposite_gradients_may_lose_more_to_compression() -> None:
     """Means of absolute values of 1 and of the values of 0.5: twice the tolerance of equal signs."""
     shares = [[1.5 * ONES], [-0.5 * ONES]]
-    wanted = compressed("w", plain(ONES / 2), plain(ONES / 2), shares, torch.float16)
+    wanted = compressed("w", change("w", plain(ONES / 2), plain(ONES / 2)), shares, torch.float16)
     assert wanted.tolerance == pytest.approx(2 * 3 * 2**-11, rel=1e-3)
 
 

@@ -1,6 +1,7 @@
 """The state of the hardware while something is timed, with a fake NVML."""
 
 import os
+import time
 from collections.abc import Callable
 
 import pytest
@@ -71,8 +72,9 @@ def test_an_nvml_that_fails_costs_facts_and_nothing_else(install_gpus: Install, 
     assert timing.joules is None
 
 
-@pytest.mark.parametrize(("board", "joules"), [(H100, 0.1), (GTX, None)])
-def test_energy_where_the_gpu_counts_it(install_gpus: Install, rule: Rule, board: object, joules: float | None) -> None:
+@pytest.mark.parametrize(("board", "counts"), [(H100, True), (GTX, False)])
+def test_energy_where_the_gpu_counts_it(install_gpus: Install, rule: Rule, board: object, counts: bool) -> None:
     install_gpus(box(board, 1))
-    (timing,) = time_rounds(variants(w=lambda: None), devices=[], rule=rule)
-    assert timing.telemetry.joules == (joules and pytest.approx(joules))
+    (timing,) = time_rounds(variants(w=lambda: time.sleep(0.01)), devices=[], rule=rule, energy=True)
+    assert (timing.metered >= 50) == counts
+    assert timing.telemetry.joules == (pytest.approx(0.1 / timing.metered) if counts else None)

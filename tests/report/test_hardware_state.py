@@ -8,6 +8,9 @@ from builders import gpu_state, hardware_state, timed
 from scalecard.records.record import Record, Result
 from scalecard.records.telemetry import HardwareState, Telemetry
 from scalecard.report.hardware_state import energy, overview, remarks
+from scalecard.report.sections import allreduce
+
+ALGORITHMS = ("naive", "ring")
 
 
 def record(*states: HardwareState, **changes: object) -> Record:
@@ -43,6 +46,34 @@ def test_a_slowdown_that_stayed_is_told_from_one_that_went() -> None:
     again, still = remarks(stayed)
     assert again == remarks(went)[0]
     assert "thermal slowdown (hardware)" in still
+
+
+@pytest.mark.parametrize(
+    ("enqueue", "case", "gpus", "bound"),
+    [
+        (0.95, {}, 1, True),
+        (0.5, {}, 1, False),
+        (0.95, {}, 0, False),
+        (0.95, {"call": "blocking"}, 1, False),
+        (None, {}, 1, False),
+    ],
+)
+def test_a_pace_that_the_launching_thread_sets_is_said(
+    enqueue: float | None, case: dict[str, str], gpus: int, bound: bool
+) -> None:
+    state = hardware_state(*[gpu_state()] * gpus)
+    found = remarks(replace(record(state, enqueue=enqueue), case=case))
+    assert [remark.split(",")[0] for remark in found] == ["bound by the launching thread"] * bound
+
+
+@pytest.mark.parametrize("enqueue", [0.5, 0.95])
+def test_a_ring_that_waits_for_its_launches_is_no_verdict(make_result: Callable[..., Result], enqueue: float) -> None:
+    entry = Telemetry(rounds_id="r", enqueue=enqueue, state=hardware_state(gpu_state()))
+    both = [replace(timed([1.0] * 6, algorithm=name, devices=8, bytes=4096), telemetry=[entry]) for name in ALGORITHMS]
+    (compared,) = [
+        found.text for found in allreduce.findings(make_result(both)) if "the naive all-reduce" in found.text
+    ]
+    assert ("no verdict" in compared) == (enqueue > 0.9)
 
 
 def test_processes_with_the_same_remark_say_it_once() -> None:

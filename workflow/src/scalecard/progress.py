@@ -29,6 +29,11 @@ def say(text: str) -> None:
         print(f"[{_State.prefix}] {text}", flush=True, file=sys.stdout)
 
 
+def counted(number: int, noun: str) -> str:
+    """'1 case' or '3 cases'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def set_place(place: str) -> None:
     """Show '2 of 9' after the experiment's name on every line, or nothing if empty."""
     os.environ[PLACE] = place

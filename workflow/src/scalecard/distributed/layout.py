@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from scalecard import progress
 from scalecard.hardware.devices import device_counts
 from scalecard.records.record import Case
 
@@ -20,7 +21,7 @@ class Layout:
         return {**case, "nodes": self.nodes} if self.nodes > 1 else case
 
     def __str__(self) -> str:
-        return f"{self.ranks} rank{'s' * (self.ranks > 1)}" + (f" on {self.nodes} nodes" if self.nodes > 1 else "")
+        return progress.counted(self.ranks, "rank") + (f" on {self.nodes} nodes" if self.nodes > 1 else "")
 
 
 def layouts(num_devices: int, num_nodes: int) -> list[Layout]:

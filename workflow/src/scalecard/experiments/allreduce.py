@@ -9,7 +9,7 @@ compared one by one), or if only a part were sent (the bytes that devices receiv
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -23,13 +23,18 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
 from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices, provable
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.bench import Bench
+from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Sweep
 from scalecard.measuring.variant import Subject, Variant, Work
 from scalecard.records.record import Case, Check, Record
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
+
+UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +56,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     elif nodes.here().leads:
         yield from _within_one_process(spec, machine)
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
+    proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
         lost: Case = {"algorithm": "torch.distributed"}
-        yield from launch_and_record(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
+        yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, case=lost, metric="time")
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case) -> Iterator[Record]:
     """Both algorithms; also proven on three and four devices, with a number of values that they do not divide."""
-    uneven = [Setting(count, 4 * 1021) for count in range(2, min(4, len(devices)) + 1)]
+    uneven = [Setting(count, UNEVEN) for count in range(2, min(4, len(devices)) + 1)]
     variants = [
         Variant(
             name=name,
@@ -99,28 +105,30 @@ def _subject(seed: int, algorithm: str, devices: Sequence[Device], at: Setting) 
     used = devices[: at.devices]
     buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
     total, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
+    work = partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])
     return Subject(
-        work=(work := partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])),
-        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed), str(at.devices) + " devices"),
+        work=work,
+        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed)),
         expected={"received bytes": total, "received by the busiest device": busiest},
         state=lambda: buckets,
     )
 
 
 def _sums(
-    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor], where: str
+    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor]
 ) -> Iterator[Check]:
     """The call that is timed, on different whole numbers each time, and every bucket compared with their sum."""
     for turn in range(_turns(buckets[0].nbytes)):
-        mine = [values(turn * len(buckets) + index) for index in range(len(buckets))]
-        for bucket, value in zip(buckets, mine, strict=True):
+        total = torch.zeros(len(buckets[0]))
+        for index, bucket in enumerate(buckets):
+            value = values(turn * len(buckets) + index)
             bucket.copy_(value)
+            total += value
         work()
         for device in devices:
             device.synchronize()
-        total = torch.stack(mine).sum(0)
         for bucket in buckets:
-            yield same_values(f"sum on each of {where}, element by element", bucket, total)
+            yield same_values(f"sum on each of {len(devices)} devices, element by element", bucket, total)
 
 
 def _turns(size: int) -> int:
@@ -134,20 +142,29 @@ def _integers(size: int, seed: int, number: int) -> Tensor:
     return torch.randint(0, 1000, (size // 4,), generator=generator).float()
 
 
-def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
+def _prove(ctx: RankContext, spec: Spec) -> Proofs:
+    """What is proven on more ranks than are timed."""
+    return proofs([replace(_library(ctx, spec, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
+
+
+def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> list[Record]:
     """torch.distributed's all-reduce, every size."""
     records: list[Record] = []
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
         case: Case = {"algorithm": "torch.distributed", **ctx.layout.case, "bytes": size}
         case["backend"] = dist.get_backend()
-        records += guarded(_library(ctx, spec, case, size), case)
+        variants = with_proofs([_library(ctx, spec, case, size)], proven)
+        records += guarded(_time(ctx, spec, variants), case)
     return records
 
 
-def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Iterator[Record]:
-    variant = Variant(name="all_reduce", case=case, build=partial(_on_ranks, ctx, spec.seed), timed_at=size)
-    for timing in time_rounds([variant], devices=[ctx], rule=spec.measure, ranks=ctx):
+def _time(ctx: RankContext, spec: Spec, variants: Sequence[Variant]) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
         yield timing.record()
+
+
+def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Variant:
+    return Variant(name="all_reduce", case=case, build=partial(_on_ranks, ctx, spec.seed), timed_at=size)
 
 
 def _on_ranks(ctx: RankContext, seed: int, size: int) -> Subject:
@@ -156,12 +173,17 @@ def _on_ranks(ctx: RankContext, seed: int, size: int) -> Subject:
     work = partial(dist.all_reduce, bucket)
 
     def prove() -> Iterator[Check]:
+        name = f"sum on each of {ctx.world_size} ranks, element by element"
         for turn in range(_turns(size)):
-            values = [_integers(size, seed, turn * ctx.world_size + rank) for rank in range(ctx.world_size)]
-            bucket.copy_(values[ctx.rank])
+            total = torch.zeros(size // 4)
+            for rank in range(ctx.world_size):  # one after the other: together they may not fit into the host's memory
+                values = _integers(size, seed, turn * ctx.world_size + rank)
+                total += values
+                if rank == ctx.rank:
+                    bucket.copy_(values)
             work()
             ctx.synchronize()
-            yield same_values("sum on every rank, element by element", bucket, torch.stack(values).sum(0))
+            yield same_values(name, bucket, total)
 
     return Subject(
         work=work,

@@ -12,7 +12,7 @@ over its own batch), if they sent less than they must (the bytes are counted), o
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,9 +27,12 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected, same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
@@ -37,7 +40,7 @@ from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
 from scalecard.training import classifiers, datasets, reference
-from scalecard.training.ddp import LR, AllReduceAlone, Stepper, num_buckets, shard, wrap
+from scalecard.training.ddp import LR, AllReduceAlone, Option, Stepper, every_option, num_buckets, shard, wrap
 from scalecard.training.trainer import Trainer
 
 Model = Literal["lenet", "resnet18"]
@@ -63,19 +66,6 @@ class Spec(Common):
 
 
 @dataclass(frozen=True)
-class Option:
-    """One way to take a step: `count` batches, or wrapped by DDP with a bucket size, a hook or another option."""
-
-    name: str
-    count: int = 1
-    bucket_mib: int | None = None
-    hook: str | None = None
-    wrapped: bool = True
-    synchronised: bool = True
-    switch: str | None = None
-
-
-@dataclass(frozen=True)
 class Setting:
     """Where a step or an epoch is built: samples per rank and step, for an epoch the images, and the precision."""
 
@@ -95,20 +85,24 @@ class Plainly:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
         self.expected = functools.cache(self._expected)
 
-    def _expected(
-        self, at: Setting, ranks: tuple[int, ...], count: int, times: int, hook: str | None
-    ) -> Trained | Change:
-        """After these ranks' batches `count` times per step; with a hook, its rounding of gradients is allowed too."""
+    def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
+        """After steps over these ranks' batches, each of which counts `count` times."""
         spec, device = self.spec, self.ctx.device
-        parts = [reference.Part(1 / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
-        plainly = partial(
-            classifiers.plain, self.model, [parts * count] * times, seed=spec.seed, device=device, lr=LR, exact=at.exact
-        )
-        if not hook:
-            return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
-        network = classifiers.network(self.model, seed=spec.seed, device=device, exact=at.exact)
+        steps = [self._parts(at, ranks, count)] * times
+        plainly = partial(classifiers.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
+        return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+
+    def compressed(self, at: Setting, ranks: tuple[int, ...], hook: str) -> Change:
+        """The same after one step as timed, whose tolerance allows for the hook's rounding of gradients."""
+        step = self.expected(at, ranks, 1, 1)
+        assert isinstance(step, Change), "a hook is checked as timed"
+        network = classifiers.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
+        parts = self._parts(at, ranks, 1)
         shares = [reference.gradient(network, [part], reference.cross_entropy) for part in parts]
-        return compressed(self.model, plainly(), plainly(exactly=True), shares, HOOK_DTYPES[hook])
+        return compressed(self.model, step, shares, HOOK_DTYPES[hook])
+
+    def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
+        return [reference.Part(count / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -116,29 +110,43 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with nodes.first_node_first("images"):
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
+    proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
         yield from launch_and_record(
-            *(_rank, spec, machine, dataset), layout=layout, machine=machine, case={}, metric="step_time"
+            *(_rank, spec, machine, dataset, proven), layout=layout, machine=machine, case={}, metric="step_time"
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset) -> list[Record]:
+def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
+    """What is proven on more ranks than are timed: every option and an epoch, with the smaller model."""
+    plainly = Plainly(ctx, spec, "lenet", dataset.train)
+    options = [Option("strong"), Option("weak"), *every_option(spec.buckets_mib, spec.hooks, spec.accumulation)]
+    steps = [_variant(ctx, spec, plainly, option, {}, CHECK_BATCH) for option in options]
+    steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
+    others = [
+        replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None]),
+        _epochs(ctx, spec, "lenet", dataset),
+    ]
+    return proofs([*steps, *others], Bench([ctx], ctx))
+
+
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> list[Record]:
     dataset, records = shared.to(ctx.device), list[Record]()
     for model in spec.models:
         case: Case = {"model": model, **ctx.layout.case}
         plainly = Plainly(ctx, spec, model, dataset.train)
-        records += guarded(_scaling(ctx, spec, model, plainly), case, metric="step_time")
+        records += guarded(_scaling(ctx, spec, model, plainly, proven), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            records += guarded(_options(ctx, spec, model, plainly), case, metric="step_time")
+            records += guarded(_options(ctx, spec, model, plainly, proven), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"model": model, **ctx.layout.case}
-        records += guarded(_accuracy(ctx, spec, model, dataset), case, metric="epoch_time")
+        records += guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
     return records
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iterator[Record]:
+def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:
     """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
@@ -148,74 +156,68 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iter
         option = Option(name, wrapped=name != "plain")
         variants.append(_variant(ctx, spec, plainly, option, case, size))
     progress.doing(f"{model}: scaling on {ctx.layout}")
-    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly) -> Iterator[Record]:
+def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
-    options = [Option("default"), Option("no_sync", synchronised=False)]
-    options += [Option(f"bucket {cap} MiB", bucket_mib=cap) for cap in spec.buckets_mib if cap is not None]
-    options += [Option(switch, switch=switch) for switch in ("gradient_as_bucket_view", "static_graph")]
-    options += [Option(f"{hook} hook", hook=hook) for hook in spec.hooks]
-    options += [Option(f"accumulate {count}", count=count) for count in spec.accumulation if count > 1]
+    case: Case = {"model": model, **ctx.layout.case}
+    whole = {"batch_size": share * ctx.world_size}
     variants = []
-    for option in options:
-        case: Case = {"model": model, **ctx.layout.case, "option": option.name, "batch_size": share * ctx.world_size}
-        variants.append(_variant(ctx, spec, plainly, option, {**case, "steps": option.count}, share))
-    case = {"model": model, **ctx.layout.case, "option": "all-reduce alone", "batch_size": share * ctx.world_size}
-    build = partial(_communication, ctx, spec, model)
-    variants.insert(2, Variant(name="all-reduce alone", case={**case, "steps": 1}, build=build))
+    for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
+        own: Case = {**case, "option": option.name, **whole, "steps": option.count}
+        variants.append(_variant(ctx, spec, plainly, option, own, share))
+    own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
+    variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
     progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
-    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
 
 
 def _variant(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, case: Case, batch_size: int) -> Variant:
     build = partial(_step, ctx, spec, plainly, option)
-    small = Setting(CHECK_BATCH, exact=True)
-    return Variant(name=option.name, case=case, build=build, proven_at=[small], timed_at=Setting(batch_size))
+    small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
+    return Variant(name=option.name, case=case, build=build, proven_at=small, timed_at=Setting(batch_size))
 
 
 def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
     model, train = plainly.model, plainly.train
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
-    options = {} if option.bucket_mib is None else {"bucket_cap_mb": option.bucket_mib}
-    options |= {option.switch: True} if option.switch else {}
-    stepper = Stepper(
-        wrap(module, ctx, hook=option.hook, **options) if option.wrapped else module,
-        shard(train, at.batch_size, ctx.rank, at.dtype),
-    )
-    work = partial(stepper.accumulated_step, option.count) if option.synchronised else stepper.step_without_sync
-    times = spec.check_steps if at.exact and not option.hook else 1
-    ranks = tuple(range(ctx.world_size)) if option.synchronised and option.wrapped else (ctx.rank,)
-    what = f"parameters after {times} steps, batch norm in eval mode" if at.exact else "change in one step"
+    stepper = Stepper(module, ctx, option, shard(train, at.batch_size, ctx.rank, at.dtype))
+    times = spec.check_steps if at.exact else 1
+    ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())
-    sends = option.wrapped and option.synchronised
-    buckets = {"all-reduces": num_buckets(module.parameters(), option.bucket_mib) if sends else 0}
-    if option.switch == "static_graph":  # DDP forms its buckets a step later than the one that is counted
-        buckets = {}
     _, flop = map(flops, classifiers.without_data(model))
     return training(
-        f"{model}, {option.name}: {what}, {len(ranks)} ranks' batches",
-        work,
+        f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
+        stepper.step,
         lambda: [*module.parameters(), *module.buffers()],
-        partial(plainly.expected, at, ranks, option.count, times, option.hook),
+        partial(plainly.compressed, at, ranks, option.hook)
+        if option.hook
+        else partial(plainly.expected, at, ranks, option.count, times),
         times=times,
+        steps=times,
         devices=[ctx],
         counts={
             "FLOPs": option.count * at.batch_size * flop,
             "updates": 1,
             "forwards": option.count,
             "samples": option.count * at.batch_size,
-            **buckets,
-            "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if sends else 0,
+            "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if option.sends else 0,
+            "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if option.sends else 0,
         },
-        modules=[module],
-        agreeing=lambda: module.parameters() if sends else (),
+        module=module,
+        settling=option.switch
+        == "static_graph",  # DDP forms its buckets after the second step then, else after the first
+        agreeing=lambda: module.parameters() if option.sends else (),
     )
+
+
+def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> Variant:
+    return Variant(name="all-reduce alone", case=case, build=partial(_communication, ctx, spec, model))
 
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
@@ -224,11 +226,12 @@ def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subje
     alone = AllReduceAlone(module, ctx.device)
 
     def prove() -> Iterator[Check]:
-        values = [torch.arange(len(alone.flat), dtype=torch.float32) % 251 + rank for rank in range(ctx.world_size)]
-        alone.flat.copy_(values[ctx.rank])
+        ranks, values = ctx.world_size, torch.arange(len(alone.flat), dtype=torch.float32) % 251
+        alone.flat.copy_(values + ctx.rank)
         alone.reduce()
         ctx.synchronize()
-        yield same_values(f"{model}, all-reduce alone: sum, element by element", alone.flat, torch.stack(values).sum(0))
+        total = ranks * values + sum(range(ranks))
+        yield same_values(f"{model}, all-reduce alone: sum, element by element", alone.flat, total)
 
     def state() -> list[Tensor]:
         return [alone.flat]
@@ -237,22 +240,26 @@ def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subje
     return Subject(work=alone.reduce, prove=prove, expected=counts, state=state, agreeing=state)
 
 
-def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Iterator[Record]:
+def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
     """Test accuracy after every epoch, and the seconds that each epoch took."""
+    variants = with_proofs([_epochs(ctx, spec, model, dataset)], proven)
+    (timing,) = time_epochs(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
+    yield timing.record("epoch_time")
+    yield timing.accuracy_record()
+
+
+def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:
     case: Case = {"model": model, **ctx.layout.case, "data": dataset.name}
     case |= {"batch_size": spec.accuracy_batch_size, "lr": spec.lr}
     batch, ranks = CHECK_BATCH * ctx.world_size, ctx.world_size
     small = [Setting(batch, batch * spec.check_steps - ranks, exact=True), Setting(batch, batch)]
-    variant = Variant(
-        name=f"{model} on {ctx.layout}",
+    return Variant(
+        name=model,
         case=case,
         build=partial(_epoch, ctx, spec, model, dataset),
         proven_at=small,
         timed_at=Setting(spec.accuracy_batch_size),
     )
-    (timing,) = time_epochs([variant], num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
-    yield timing.record("epoch_time")
-    yield timing.accuracy_record()
 
 
 def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, at: Setting) -> Subject:
@@ -260,23 +267,23 @@ def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, 
     images, ranks = dataset.limited(at.num_images, None), ctx.world_size
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
     trainer = Trainer(wrap(module, ctx), images, at.batch_size, spec.lr, spec.seed, ctx.rank, ranks, frozen=at.exact)
-    steps = trainer.steps()
+    batches = reference.batches(len(images.train), at.batch_size, ranks)
     split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
     plainly = partial(classifiers.plain, model, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=at.exact)
 
     def wanted() -> Trained | Change:
-        batches = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
-        return expected(model, lambda exactly: plainly(batches, exactly=exactly), exact=at.exact)
+        steps = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
+        return expected(model, lambda exactly: plainly(steps, exactly=exactly), exact=at.exact)
 
     forward, whole = map(flops, classifiers.without_data(model))
-    seen = _samples(len(images.train), at.batch_size, ranks) // ranks
-    what = f"parameters after {steps} steps, batch norm in eval mode" if at.exact else f"change in {steps} steps"
+    seen, steps = sum(map(len, batches)) // ranks, len(batches)
     return training(
-        f"{model}: {what} of an epoch, {ranks} ranks",
+        f"{model}, an epoch on {progress.counted(ranks, 'rank')}",
         trainer.epoch,
         lambda: [*module.parameters(), *module.buffers()],
         wanted,
         times=1 if at.num_images else 0,
+        steps=steps,
         devices=[ctx],
         counts={
             "FLOPs": seen * whole,
@@ -285,14 +292,8 @@ def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, 
             "all-reduced bytes": steps * sum(p.nbytes for p in module.parameters()),
             "test FLOPs": len(images.test) * forward,
         },
-        modules=[module],
+        module=module,
         order=trainer.order,
         test=trainer.accuracy,
         agreeing=module.parameters,
     )
-
-
-def _samples(num_images: int, batch_size: int, ranks: int) -> int:
-    """Images in the batches that the ranks can share out equally."""
-    whole, rest = divmod(num_images, batch_size)
-    return whole * batch_size * (batch_size % ranks == 0) + rest * (rest % ranks == 0)

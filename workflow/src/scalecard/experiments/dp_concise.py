@@ -113,20 +113,20 @@ def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) ->
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
     trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
     forward, whole = map(flops, classifiers.without_data(MODEL))
-    seen, steps = len(images.train), trainer.steps()
+    seen, steps = len(images.train), len(reference.batches(len(images.train), at.batch_size))
     counts: dict[str, float] = {"updates": steps, "samples": seen}
     if at.devices == 1:  # DataParallel's threads are not seen
         counts |= {"FLOPs": seen * whole, "test FLOPs": len(images.test) * forward}
-    what = f"parameters after {steps} steps, batch norm in eval mode" if at.exact else f"change in {steps} steps"
     return training(
-        f"{what} of an epoch, {at.devices} devices",
+        f"an epoch on {progress.counted(at.devices, 'device')}",
         partial(first.submit, trainer.epoch),
         lambda: [*module.parameters(), *module.buffers()],
         partial(_expected, spec, first, images.train, at),
         times=1 if at.num_images else 0,
+        steps=steps,
         devices=[first],
         counts=counts,
-        modules=[wrapped],
+        module=wrapped,
         order=trainer.order,
         test=partial(first.call, trainer.accuracy),
     )

@@ -139,18 +139,18 @@ def _subject(
     used = devices[: at.devices]
     run = _Run(spec, used, dataset, at)
     num_images, num_tests = len(run.dataset.train), len(run.dataset.test)
-    steps = -(-num_images // at.batch_size)
+    steps = len(reference.batches(num_images, at.batch_size))
     values = sum(parameter.numel() for parameter in run.model.replicas[0])
     reduced, _ = bytes_received(at.algorithm, at.devices, values)
     image = 28 * 28 * at.dtype.itemsize + 8  # with its label
     forward, whole = map(flops, classifiers.without_data("lenet"))
-    what = f"parameters after {steps} steps" if at.exact else f"change in {steps} steps"
     return training(
-        f"{what}, {at.devices} devices, {at.algorithm} all-reduce",
+        f"an epoch on {progress.counted(at.devices, 'device')}, {at.algorithm} all-reduce",
         run.epoch,
         lambda: [parameter for replica in run.model.replicas for parameter in replica],
         partial(wanted, at.batch_size, num_images, at.exact),
         times=1 if at.num_images else 0,
+        steps=steps,
         devices=used,
         counts={
             "FLOPs": num_images * whole,

@@ -21,8 +21,11 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import flops
+from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import expected
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
@@ -57,9 +60,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}")
     if ranks_per_node == 0:
         return
-    for layout in progress.cases(layouts(ranks_per_node, spec.nodes), label=lambda layout: f"hybrid, {layout}"):
+    wanted = layouts(ranks_per_node, spec.nodes)
+    proven = proven_on_more_ranks(_prove, spec, machine, timed=wanted, machine=machine, devices_each=DEVICES_EACH)
+    for layout in progress.cases(wanted, label=lambda layout: f"hybrid, {layout}"):
         yield from launch_and_record(
-            *(_rank, spec, machine),
+            *(_rank, spec, machine, proven),
             layout=layout,
             machine=machine,
             case={"devices": layout.ranks * DEVICES_EACH, "ranks": layout.ranks},
@@ -68,15 +73,21 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         )
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
+def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
+    """What is proven on more ranks than are timed."""
+    with open_devices(machine, DEVICES_EACH) as devices:
+        return proofs(_variants(ctx, spec, devices, {}), Bench(devices, ctx))
+
+
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> list[Record]:
     case: Case = {"model": "resnet50", **ctx.layout.case, "ranks": ctx.world_size}
     case |= {"devices": ctx.world_size * DEVICES_EACH, "image_size": spec.image_size}
     case["batch_size"] = spec.batch_size * ctx.world_size
     with open_devices(machine, DEVICES_EACH, first=ctx.device.index or 0) as devices:
-        return list(guarded(_steps(ctx, spec, devices, case), case))
+        return list(guarded(_steps(ctx, spec, with_proofs(_variants(ctx, spec, devices, case), proven), devices), case))
 
 
-def _steps(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> Iterator[Record]:
+def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without; one rank has nothing to average."""
     groups = [ctx.new_group(device.torch) for device in devices]
     load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
@@ -86,8 +97,12 @@ def _steps(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> I
         build = partial(_subject, ctx, devices, averaged, spec.check_steps)
         own: Case = {**case, "strategy": name}
         variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=load))
+    return variants
+
+
+def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: list[Device]) -> Iterator[Record]:
     progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx):
+    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record()
 
 
@@ -103,20 +118,21 @@ def _subject(
     times, ranks = check_steps if load.exact else 1, ctx.world_size if groups else 1
     everyone = replace(load, rank=0) if groups else load
     plainly = partial(plain, everyone, devices[0].torch, [load.batch_size], times, ranks=ranks)
-    what = f"parameters after {times} steps, batch norm in eval mode" if load.exact else "change in one step"
+    where = f"batches of {progress.counted(ranks, 'rank')}"
     images, crossing = bytes_handed_over(load)
     counts: dict[str, float] = {"FLOPs": flops(step_without_data(load)), "updates": 1, "samples": load.batch_size}
     counts["received bytes"] = images + crossing
     counts["all-reduces"] = len(groups)
     counts["all-reduced bytes"] = sum(p.nbytes for p in model.parameters()) if groups else 0
     return training(
-        f"{what}, {ranks} ranks' batches",
+        where,
         partial(model.step, *one_hot_images(load, devices[0].torch, devices[-1].torch)),
         model.state,
-        partial(expected, what, plainly, exact=load.exact),
+        partial(expected, where, plainly, exact=load.exact),
         times=times,
+        steps=times,
         devices=devices,
         counts=counts,
-        modules=model.stages,
+        module=model.stages[0],
         agreeing=model.parameters if groups else tuple,
     )

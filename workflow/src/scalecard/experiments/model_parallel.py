@@ -82,10 +82,17 @@ def _toy_subject(spec: Spec, used: list[Device], exact: bool) -> Subject:
         network, parts = (network.double(), [part.exactly() for part in parts]) if exactly else (network, parts)
         return reference.train(network, [parts] * times, loss=reference.mean_squared_error, lr=spec.lr)
 
-    what = f"parameters after {times} steps" if exact else "change in one step"
-    work, wanted = partial(model.step, inputs, targets), partial(expected, what, plainly, exact=exact)
-    counts = {"updates": 1, "forwards": 1, "samples": len(inputs)}
-    return training(what, work, model.state, wanted, times=times, devices=used, counts=counts, modules=model.stages)
+    return training(
+        "the toy",
+        partial(model.step, inputs, targets),
+        model.state,
+        partial(expected, "the toy", plainly, exact=exact),
+        times=times,
+        steps=times,
+        devices=used,
+        counts={"updates": 1, "forwards": 1, "samples": len(inputs)},
+        module=model.stages[0],
+    )
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -112,7 +119,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
                 Variant(name=name, case={**case, "strategy": name}, build=build, proven_at=[small], timed_at=load)
             )
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
-    timings = time_rounds(variants, devices=devices, rule=spec.measure)
+    timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         yield timing.record()
     yield from peak_memory(timings, model="resnet50")
@@ -124,14 +131,14 @@ def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
     model = ModelParallel(load.stages(), used, lr=load.lr)
     inputs = one_hot_images(load, used[0].torch, used[-1].torch)
     plainly = partial(plain, load, used[0].torch, [load.batch_size], batches * times)
-    what = f"parameters after {times} steps, batch norm in eval mode" if load.exact else f"change in {batches} steps"
     images, crossing = bytes_handed_over(load)
     return training(
-        what,
+        "ResNet-50",
         partial(_train, model, *inputs, batches),
         model.state,
-        partial(expected, what, plainly, exact=load.exact),
+        partial(expected, "ResNet-50", plainly, exact=load.exact),
         times=times,
+        steps=batches * times,
         devices=used,
         counts={
             "FLOPs": batches * flops(step_without_data(load)),
@@ -140,7 +147,7 @@ def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
             "samples": batches * load.batch_size,
             "received bytes": batches * (images + crossing),
         },
-        modules=model.stages,
+        module=model.stages[0],
     )
 
 
@@ -164,7 +171,7 @@ def _stage_alone(batches: int, stage: int, device: Device, load: Workload) -> Su
         yield same_gradients("gradients of the stage", alone.gradients(), plainly(False), plainly(True))
 
     counts = {"FLOPs": batches * flops(step_without_data(load, stage)), "forwards": batches}
-    return Subject(work=partial(alone.run, batches), prove=prove, expected=counts, modules=[alone.stage])
+    return Subject(work=partial(alone.run, batches), prove=prove, expected=counts, module=alone.stage)
 
 
 def _strategies(devices: list[Device]) -> dict[str, list[Device]]:

@@ -74,6 +74,9 @@ class Setting:
         whole, rest = divmod(self.load.batch_size, self.split_size)
         return [self.split_size] * whole + [rest] * bool(rest)
 
+    def __str__(self) -> str:
+        return f"{progress.counted(len(self.sizes), 'micro-batch')} through {self.num_stages} stages"
+
     def counts(self) -> dict[str, float]:
         """What one step must do."""
         return {"FLOPs": _flops(self.load), "updates": 1, "forwards": len(self.sizes), "samples": self.load.batch_size}
@@ -103,13 +106,6 @@ class Plainly:
 
     def times(self, load: Workload) -> int:
         return self.check_steps if load.exact else 1
-
-    def what(self, setting: Setting) -> str:
-        """What is proven, in words."""
-        if not setting.load.exact:
-            return "change in one step, against the same micro-batches"
-        steps = f"parameters after {self.check_steps} steps"
-        return f"{steps}, {len(setting.sizes)} micro-batches, {setting.num_stages} stages, batch norm in eval mode"
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,7 @@ def _in_process(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         for variant in _variants(spec, devices, implementation, sizes, plainly)
     ]
     progress.doing(f"{len(variants)} variants, proven one by one, then timed in rounds")
-    timings = time_rounds(variants, devices=devices[:2], rule=spec.measure)
+    timings = time_rounds(variants, devices=devices[:2], rule=spec.measure, energy=True)
     for timing in timings:
         yield timing.record()
     yield from peak_memory(timings, model="resnet50")
@@ -218,14 +214,15 @@ def _subject(
     inputs = one_hot_images(load, model.devices[0].torch, model.devices[-1].torch)
     images, crossing = bytes_handed_over(load, setting.num_stages)
     return training(
-        f"{implementation.name}: {plainly.what(setting)}",
+        f"{implementation.name}, {setting}",
         partial(implementation.step_at(setting.split_size), model, *inputs),
         model.state,
         plainly.at(setting),
         times=plainly.times(load),
+        steps=plainly.times(load),
         devices=model.devices,
         counts={**setting.counts(), "received bytes": images + implementation.crossings * crossing},
-        modules=model.stages,
+        module=model.stages[0],
     )
 
 
@@ -251,7 +248,7 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, plainly: Plainly) -> l
         at = Setting(load, size)
         variants.append(Variant(name=str(size), case=case, build=build, proven_at=[Setting(small, 1)], timed_at=at))
     progress.doing(f"{name}: {len(variants)} split sizes")
-    timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx)
+    timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True)
     return records + [timing.record() for timing in timings]
 
 
@@ -266,14 +263,15 @@ def _library_subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: 
     _, crossing = bytes_handed_over(load)
     counts = {**setting.counts(), "FLOPs": _flops(load, ctx.rank), "sent bytes": crossing}
     return training(
-        f"torch {schedule}: {plainly.what(setting)}, every rank's stage",
+        f"torch {schedule}, {setting}",
         pipeline.step,
         pipeline.state,
         lambda: plainly.at(setting)().only(*mine),
         times=plainly.times(load),
+        steps=plainly.times(load),
         devices=[ctx],
         counts=counts,
-        modules=[module],
+        module=module,
     )
 
 

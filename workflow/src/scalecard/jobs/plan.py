@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from scalecard import progress
 from scalecard.records.atomic import write_atomically
 
 PLAN = Path(".snakemake/scalecard-plan.json")
@@ -59,7 +60,7 @@ def announce(jobs: Iterable[PlannedJob], experiments: Sequence[str], *, scale: s
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
-    print(f"\n{len(planned)} experiment{'s' * (len(planned) > 1)} to measure on {folder.name}, {scale} scale:")
+    print(f"\n{progress.counted(len(planned), 'experiment')} to measure on {folder.name}, {scale} scale:")
     typical, known = _typical_seconds(scale), []
     for name in planned:
         last = last_seconds(folder / f"{name}.json")

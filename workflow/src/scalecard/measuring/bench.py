@@ -16,6 +16,7 @@ from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Work
 
 Clock = Callable[[], int]
+CLOSE, ADJUSTMENTS = 0.8, 3  # of the block's length that is asked for, and how often it is sought at most
 
 
 class Synchronised(Protocol):
@@ -86,20 +87,16 @@ class Bench:
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
         return enqueue / iterations, completion / iterations
 
-    def sample(self, timing: Timing, watch: Watch | None) -> None:
-        """Add one block to a timing. The energy counter is read outside the timed region.
+    def sample(self, timing: Timing) -> float:
+        """Add one block to a timing, and return its seconds.
 
         The first block is compared with the devices' own time; in every block that would cost a mark per device.
         """
-        counted = watch if watch and not self.ranks.spans_nodes else None  # it sees the GPUs of its own node only
-        before = counted.energy() if counted else None
         assert timing.prepared, "only what was prepared is timed"
         enqueue, completion = self.block(timing.prepared.call, timing.iterations, compared=not timing.completion)
-        after = counted.energy() if counted else None
         timing.enqueue.append(enqueue)
         timing.completion.append(completion)
-        if before is not None and after is not None:
-            timing.joules = (timing.joules or 0.0) + after - before
+        return completion * timing.iterations
 
     def warm_up(self, work: Work, rule: Rule) -> int:
         """Call the work until it is warm, and return how many calls make a block."""
@@ -108,7 +105,14 @@ class Bench:
             _, seconds = self.block(work, 1)
             spent, last = spent + seconds, min(last, seconds)
             if spent >= rule.warmup_seconds:
-                return max(1, round(rule.block_seconds / last)) if last > 0 else 1
+                break
+        calls = _calls(rule, last)
+        for _ in range(ADJUSTMENTS if calls > 1 else 0):  # a call among many takes less than one that is waited for
+            _, seconds = self.block(work, calls)
+            if calls * seconds >= CLOSE * rule.block_seconds:
+                break
+            calls = _calls(rule, seconds)
+        return calls
 
     def agreed_slowdown(self, watch: Watch | None) -> str:
         """What slowed a GPU down, on every rank if the leading one saw it; else ''."""
@@ -127,3 +131,7 @@ class Bench:
         """Wait for every device."""
         for device in self.devices:
             device.synchronize()
+
+
+def _calls(rule: Rule, seconds: float) -> int:
+    return max(1, round(rule.block_seconds / seconds)) if seconds > 0 else 1

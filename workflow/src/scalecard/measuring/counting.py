@@ -9,14 +9,14 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     copied bytes                     by copies, on any device
     received bytes                   handed from one device of this process to another, all devices together
     received by the busiest device   the same, the largest of any device
-    forwards, samples                calls of the first module, and the rows of their inputs
+    forwards, samples                calls of the subject's module, and the rows of their inputs
     updates                          in-place changes of every parameter
     test FLOPs                       of scoring the test images once
 """
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,13 +81,12 @@ def _bytes(tensors: Tensor | Iterable[Tensor]) -> int:
 
 
 @contextmanager
-def counting(modules: Sequence[torch.nn.Module] = ()) -> Iterator[Tally]:
+def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     """Count what this thread and the devices' workers do meanwhile."""
     tally = Tally()
-    first = modules[:1]
 
     def forward(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-        if any(module is one for one in first):
+        if module is counted_module:
             tally.add("forwards", 1)
             tally.add("samples", len(inputs[0]))
 
@@ -109,7 +108,7 @@ def flops(work: Callable[[], object]) -> float:
 def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     """One call of the work, and one scoring of the test images, beside what is expected of them."""
     before = subject.versions()
-    with counting(subject.modules) as tally:
+    with counting(subject.module) as tally:
         kept = subject.work()
         synchronize()
     del kept

@@ -3,10 +3,12 @@
 import random
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 from scalecard import progress
 from scalecard.measuring import telemetry
 from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
+from scalecard.measuring.energy import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
@@ -17,8 +19,9 @@ def time_epochs(
 ) -> list[Timing]:
     """Prove every variant, then time every epoch of it, dropping none; they take turns in shuffled order.
 
-    The accuracy is taken after each epoch, untimed. If a GPU was slowed down meanwhile, as many further epochs are
-    timed instead; the accuracies remain those of the first epochs. ProofFailed as in rounds.py.
+    They are warm, because one epoch was run to count what it does. The accuracy is taken after each epoch, untimed. If
+    a GPU was slowed down meanwhile, as many further epochs are timed instead; the accuracies remain those of the first
+    epochs. ProofFailed as in rounds.py.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
@@ -43,8 +46,9 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
         return f"epoch {len(timing.completion) + 1} of {num_epochs}, {timing.variant.name}"
 
     with telemetry.watching(bench.ranks.leads) as watch:
+        meter = Meter(bench, watch)
         for timing in progress.cases(turns, label=label):
-            bench.sample(timing, watch)
+            meter.add(timing, partial(bench.sample, timing), 1)
             if timing.prepared and timing.prepared.subject.test:
                 timing.accuracies.append(timing.prepared.subject.test())
     for timing in timings:

@@ -1,8 +1,9 @@
 """Makes variants ready to be timed: proven, built as timed, checked as such, counted; and checks them afterwards."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -33,20 +34,29 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     return timings
 
 
-_proven: dict[tuple[object, object], list[Check]] = {}  # in this process, by builder and setting
+def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
+    """What is proven of every variant, by its name, at the settings at which it is not timed."""
+    return {
+        variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+        for variant in variants
+    }
+
+
+# By builder, as long as there is one, and setting.
+_proven: WeakKeyDictionary[Callable[[Any], Subject], dict[Any, list[Check]]] = WeakKeyDictionary()
 
 
 def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
     """What one builder makes of one setting is proven once, however many variants share it."""
-    key = (variant.build, setting)
-    if key not in _proven:
-        _proven[key] = agreed([*variant.build(setting).prove()], bench.ranks)
-    return _proven[key]
+    proven = _proven.setdefault(variant.build, {})
+    if setting not in proven:
+        proven[setting] = agreed([*variant.build(setting).prove()], bench.ranks)
+    return proven[setting]
 
 
 def _prepared(variant: Variant, bench: Bench) -> Prepared:
     progress.detail(f"proving {variant.name}")
-    checks = [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+    checks = [*variant.proven, *proofs([variant], bench)[variant.name]]
     subject = variant.build(variant.timed_at)
     with _put_back(subject):
         checks += agreed([*subject.prove()], bench.ranks)
@@ -54,7 +64,7 @@ def _prepared(variant: Variant, bench: Bench) -> Prepared:
     if not checks:
         raise ProofFailed(f"{variant.name}: nothing was proven of it, so it is not timed")
     _refuse_deviations(variant.name, work, bench)
-    initial = [parameter.detach().clone() for parameter in subject.parameters()]
+    initial = checksum(subject.parameters())
     return Prepared(variant=variant, subject=subject, checks=_worst(checks), work=work, initial=initial)
 
 

@@ -6,6 +6,7 @@ loop in this dtype is from the one in float64 that adds up the same samples in t
 """
 
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from scalecard.measuring.bench import Ranks
 from scalecard.records.record import Check
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -23,12 +25,6 @@ VOID = 0.5  # half of the step: a tolerance this large could not tell a step wit
 
 class ProofFailed(RuntimeError):
     """A strategy does not compute what the plain loop computes: its timing would mean nothing."""
-
-
-class Maximum(Protocol):
-    """What the ranks need to agree on a verdict."""
-
-    def maximum(self, values: Sequence[float]) -> list[float]: ...
 
 
 class Trained(Protocol):
@@ -91,7 +87,7 @@ def steps_like(
         yield same_parameters(name, state(), expected)
 
 
-def agreed(checks: Sequence[Check], ranks: Maximum) -> list[Check]:
+def agreed(checks: Sequence[Check], ranks: Ranks) -> list[Check]:
     """The checks with the largest difference of any rank; ProofFailed, on every rank, for the first that failed.
 
     NaN, which a maximum may lose, counts as infinite.
@@ -139,21 +135,23 @@ def change(name: str, trained: Trained, exact: Trained) -> Change:
     """
     step = _change(trained.before, trained.after)
     error = _distance(step, _change(exact.before, exact.after))
-    tolerance = ROUNDING * max(error, torch.finfo(trained.before[0].dtype).eps)
-    if not tolerance < VOID:
-        raise ProofFailed(f"{name}: void, rounding alone changes a step by {error:.2g} of itself, not timed")
-    return Change([part.float() for part in step], tolerance)
+    return Change([part.float() for part in step], _tolerance(name, error, trained.before[0].dtype))
 
 
-def compressed(
-    name: str, trained: Trained, exact: Trained, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype
-) -> Change:
+def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
+    """What the rounding error of the plain loop in this dtype, relative to what is compared, allows."""
+    if not ROUNDING * error < VOID:
+        raise ProofFailed(f"{name}: void, rounding alone changes it by {error:.2g} of itself, not timed")
+    return max(ROUNDING * error, TOLERANCE if dtype == torch.float64 else ROUNDING * torch.finfo(dtype).eps)
+
+
+def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> Change:
     """The plain loop's step, and the tolerance if every rank's gradient was rounded to `dtype` and then averaged.
 
     `shares` are the ranks' gradients. Rounding each, dividing, and adding them up in `dtype` is at most (n + 1) times
     its unit roundoff of the mean of their absolute values, and below the smallest normal number its spacing.
     """
-    step, ranks = change(name, trained, exact), len(shares)
+    ranks = len(shares)
     absolute = [torch.stack([abs(g.cpu().double()) for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
     mean = [torch.stack([g.cpu().double() for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
     limits = torch.finfo(dtype)
@@ -171,11 +169,11 @@ def same_change(name: str, before: Sequence[Tensor], after: Sequence[Tensor], ex
     return Check(name=name, dtype=_dtype(before[0]), difference=difference, tolerance=expected.tolerance)
 
 
-def finite_and_moved(name: str, before: Sequence[Tensor], now: Sequence[Tensor]) -> str:
-    """What is wrong with parameters once timing is over, or ''."""
+def finite_and_moved(name: str, before: float, now: Sequence[Tensor]) -> str:
+    """What is wrong with parameters once timing is over, or ''; `before` is their checksum when it began."""
     if not all(bool(tensor.isfinite().all()) for tensor in now):
         return f"{name}: a parameter is no longer finite"
-    return "" if _largest(now, before) > 0 else f"{name}: no parameter changed while it was timed"
+    return "" if checksum(now) != before else f"{name}: no parameter changed while it was timed"
 
 
 def same_replicas(replicas: Sequence[Sequence[Tensor]]) -> Check:
@@ -186,23 +184,18 @@ def same_replicas(replicas: Sequence[Sequence[Tensor]]) -> Check:
 
 
 def checksum(tensors: Iterable[Tensor]) -> float:
-    """A whole number that is the same for tensors that are the same bit for bit, exact in a float64."""
-    total = 0
-    for number, tensor in enumerate(tensors, 1):
-        bits = tensor.detach().contiguous().view(torch.uint8).flatten().to(torch.int64)
-        place = torch.arange(1, len(bits) + 1, device=bits.device) % 65_521
-        total += number * int((bits * place).sum())
-    return float(total % (2**53 - 111))
+    """CRC-32 of the tensors' bytes, one after the other: the same where they are the same bit for bit."""
+    value = 0
+    for tensor in tensors:
+        value = zlib.crc32(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data, value)
+    return float(value)
 
 
 def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], exact: Sequence[Tensor]) -> Check:
     """How far gradients are from the plain ones, relatively; `exact` are those in float64 and in the opposite order."""
-    error, dtype = _distance(_double(plain), _double(exact)), ours[0].dtype
-    if not ROUNDING * error < VOID:
-        raise ProofFailed(f"{name}: void, rounding alone changes gradients by {error:.2g} of themselves, not timed")
-    floor = TOLERANCE if dtype == torch.float64 else torch.finfo(dtype).eps
+    tolerance = _tolerance(name, _distance(_double(plain), _double(exact)), ours[0].dtype)
     difference = _distance(_double(ours), _double(plain))
-    return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=max(ROUNDING * error, floor))
+    return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=tolerance)
 
 
 def _double(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from scalecard import progress
 from scalecard.measuring import out_of_memory, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
+from scalecard.measuring.energy import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
@@ -28,6 +29,7 @@ def time_rounds(
     rule: Rule,
     ranks: Ranks = ALONE,
     clock: Clock = time.perf_counter_ns,
+    energy: bool = False,
 ) -> list[Timing]:
     """Prove, then time every variant, in the order given; the others are compared with the first one.
 
@@ -35,21 +37,22 @@ def time_rounds(
     is dropped, its Timing says why, and the others go on; so is one whose parameters are wrong once timing is over.
     With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
     only one rank runs out of memory, the others wait for it in vain, and it counts as lost, like a killed one. If heat
-    or the power supply slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so.
+    or the power supply slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With
+    `energy`, every variant then runs for another second in which nothing but the GPUs' energy is measured.
     """
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
-    timings, slowed = _measure(ready, bench, rule)
+    timings, slowed = _measure(ready, bench, rule, energy=energy)
     if slowed:
         progress.say(f"measuring once more: {slowed}")
-        timings, _ = _measure(ready, bench, rule)
+        timings, _ = _measure(ready, bench, rule, energy=energy)
         for timing in timings:
             timing.measured_again = slowed
     fail_wrong(timings, bench)
     return timings
 
 
-def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule) -> tuple[list[Timing], str]:
+def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool) -> tuple[list[Timing], str]:
     """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
     rounds_id = uuid.uuid4().hex[:8]
     timings = [timing.again(rounds_id) for timing in ready]
@@ -59,19 +62,21 @@ def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule) -> tuple[list[Ti
             with out_of_memory.caught(on_failure=timing.fail):
                 timing.iterations = bench.warm_up(timing.prepared.call, rule)
     with telemetry.watching(bench.ranks.leads) as watch:
-        reason = _run_rounds(timings, bench, rule, watch)
+        reason = _run_rounds(timings, bench, rule)
+        if energy:
+            _meter(timings, Meter(bench, watch))
     for timing in timings:
         timing.stopped, timing.state = reason, watch.summary() if watch else None
     return timings, bench.agreed_slowdown(watch)
 
 
-def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, watch: telemetry.Watch | None) -> str:
+def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule) -> str:
     """Run shuffled rounds until there is a reason to stop, and return it."""
     shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
     while alive := [timing for timing in timings if not timing.failure]:
         for timing in shuffle.sample(alive, len(alive)):
             with out_of_memory.caught(on_failure=timing.fail):
-                bench.sample(timing, watch)
+                bench.sample(timing)
         (elapsed,) = bench.ranks.maximum([(bench.clock() - started) / 1e9])
         alive = [timing for timing in alive if not timing.failure]
         if not alive:
@@ -86,6 +91,12 @@ def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, watch: tele
         if reason:
             return reason
     return ""
+
+
+def _meter(timings: Sequence[Timing], meter: Meter) -> None:
+    for timing in timings:
+        progress.detail(f"energy of {timing.variant.name}")
+        meter.pass_over(timing)
 
 
 def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:

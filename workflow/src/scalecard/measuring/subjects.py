@@ -1,11 +1,12 @@
 """The subjects that several experiments time: training steps that change parameters."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
+from scalecard import progress
 from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.proof import Change, Trained, steps_like
 from scalecard.measuring.variant import Subject, Work
@@ -13,27 +14,36 @@ from scalecard.records.record import Check
 
 
 def training(
-    what: str,
+    where: str,
     work: Work,
     state: Callable[[], Sequence[Tensor]],
     expected: Callable[[], Trained | Change],
     *,
     times: int,
+    steps: int,
     devices: Iterable[Synchronised],
     counts: Mapping[str, float],
+    settling: int = 0,
     compared: Callable[[], Sequence[Tensor]] | None = None,
     **more: Any,
 ) -> Subject:
     """Work that trains: `times` calls of it must leave what is expected in `compared`, which is its state by default.
 
-    With times = 0, nothing is compared: the builder's work was, at other settings. `more` goes to the Subject.
+    These calls take `steps` steps; with times = 0, nothing is compared: the builder's work was, at other settings.
+    After so many further calls as `settling` it does what it goes on to do. `where` are the check's words for what was
+    built, and `more` goes to the Subject.
     """
     wait = partial(_wait, list(devices))
 
-    def prove() -> Iterable[Check]:
+    def prove() -> Iterator[Check]:
         if times == 0:
-            return ()
-        return steps_like(what, work, times=times, synchronize=wait, state=compared or state, expected=expected())
+            return
+        wanted, after = expected(), progress.counted(steps, "step")
+        what = f"{where}: {'change in' if isinstance(wanted, Change) else 'parameters after'} {after}"
+        yield from steps_like(what, work, times=times, synchronize=wait, state=compared or state, expected=wanted)
+        for _ in range(settling):
+            work()
+            wait()
 
     return Subject(work=work, prove=prove, expected=counts, state=state, **more)
 

@@ -44,9 +44,9 @@ class Watch:
     def _run(self) -> None:
         pause = PAUSE
         while not self._stop.wait(pause):
-            before = time.thread_time()
+            before = time.monotonic()
             self._read()
-            spent = time.thread_time() - before
+            spent = time.monotonic() - before
             self._cost += spent
             pause = max(PAUSE, REST * spent)
 

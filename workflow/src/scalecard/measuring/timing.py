@@ -1,17 +1,21 @@
 """The outcome of timing one variant: its samples, how they were taken, and the hardware's state meanwhile."""
 
 from dataclasses import dataclass, field
+from statistics import median
 
 from scalecard.measuring.variant import Prepared, Variant
 from scalecard.records.record import Record
 from scalecard.records.telemetry import HardwareState, Telemetry
+
+NOT_ASKED = "only training steps and epochs are measured over a second"
 
 
 @dataclass(kw_only=True)
 class Timing:
     """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
 
-    `prepared` is None if it ran out of memory before it could be timed. `accuracies` has one value per epoch.
+    `prepared` is None if it ran out of memory before it could be timed. `accuracies` has one value per epoch. `joules`
+    were used by `metered` calls; if there are none, `no_joules` says why.
     """
 
     variant: Variant
@@ -24,6 +28,8 @@ class Timing:
     stopped: str = ""
     failure: str = ""
     joules: float | None = None
+    metered: int = 0
+    no_joules: str = NOT_ASKED
     measured_again: str = ""
     state: HardwareState | None = None
 
@@ -68,12 +74,13 @@ class Timing:
     @property
     def telemetry(self) -> Telemetry:
         """How these samples were taken; joules per call if the GPUs count them."""
-        calls = self.iterations * len(self.completion)
         return Telemetry(
             rounds_id=self.rounds_id,
             iterations=self.iterations,
             stopped=self.stopped,
-            joules=self.joules / calls if self.joules is not None and calls else None,
+            enqueue=median(self.enqueue) if self.enqueue else None,
+            joules=self.joules / self.metered if self.joules is not None and self.metered else None,
+            no_joules=self.no_joules,
             measured_again=self.measured_again,
             state=self.state,
         )

@@ -28,6 +28,7 @@ class Subject:
     `prove` drives `work` itself, at least once, and compares what it did with an independent reference. `expected` has
     the closed form of what one call does, by the names in counting.py. `state` returns the tensors that the work
     changes, all parameters first; they are put back after proving and counting. `order` draws the order of images.
+    Of `module`, the first that a sample goes through, the calls are counted.
     `test` scores the test images and returns the accuracy. Once timing is over, `after` checks what must hold, and
     `agreeing` returns the tensors that must be the same on all ranks, bit for bit.
     """
@@ -37,7 +38,7 @@ class Subject:
     expected: Mapping[str, float] = field(default_factory=dict)
     state: Callable[[], Sequence[Tensor]] = _nothing
     order: torch.Generator | None = None
-    modules: Sequence[torch.nn.Module] = ()
+    module: torch.nn.Module | None = None
     test: Callable[[], float] | None = None
     after: Callable[[], Iterable[Check]] = _nothing
     agreeing: Callable[[], Iterable[Tensor]] = _nothing
@@ -56,8 +57,8 @@ class Variant:
     """The case that its records carry, and how its work is built.
 
     `name` is for the terminal and is unique among the variants of one measurement. `build` makes a Subject of a
-    setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `devices` are those that the work
-    uses; they are given if its peak memory is measured too.
+    setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `proven` is what was proven of it
+    before, on more ranks. `devices` are those that the work uses; they are given if its peak memory is measured too.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Variant:
     build: Callable[[Any], Subject]
     timed_at: Any = None
     proven_at: Sequence[Any] = ()
+    proven: Sequence[Check] = ()
     devices: Sequence[Device] = ()
 
 
@@ -76,7 +78,7 @@ class Prepared:
     subject: Subject
     checks: list[Check]
     work: list[Count]
-    initial: list[Tensor]
+    initial: float
     versions: list[int] = field(default_factory=list)
     calls: int = 0
 

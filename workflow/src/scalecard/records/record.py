@@ -13,6 +13,7 @@ from scalecard.records.statistics import Interval, Ratio, between, larger, paire
 from scalecard.records.telemetry import Telemetry
 
 SCHEMA_VERSION = 3
+BOUND = 0.9  # of the time
 
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
@@ -99,6 +100,16 @@ class Record:
     def interval(self) -> Interval | None:
         """The larger of the two."""
         return larger(self.within, self.between)
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the launching thread, not the GPUs that it launches work on, may have set the pace.
+
+        It was not done with launching until the last tenth. A call that waits for what it launches says nothing.
+        """
+        launching = [entry.enqueue for entry in self.telemetry if entry.enqueue and entry.state and entry.state.gpus]
+        waits = self.metric == "enqueue_time" or self.case.get("call") == "blocking"
+        return bool(launching) and not waits and statistics.median(launching) >= BOUND * self.median
 
     def matches(self, **case: Scalar) -> bool:
         """Whether the case has all these values; an absent axis counts as None."""

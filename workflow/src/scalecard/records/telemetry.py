@@ -53,13 +53,16 @@ class Telemetry:
     """One process's timing of one variant.
 
     Variants with the same `rounds_id` were timed in the same rounds, so their samples can be paired. `iterations` is
-    the number of calls in a block, `stopped` the reason why timing ended, `joules` the energy of one call over all
-    GPUs, and `measured_again` what slowed a GPU down the first time.
+    the number of calls in a block, `stopped` the reason why timing ended, `enqueue` the median seconds of one call
+    until everything is enqueued, `joules` the energy of one call over all GPUs or, if it is None, `no_joules` the
+    reason, and `measured_again` what slowed a GPU down the first time.
     """
 
     rounds_id: str
     iterations: int = 1
     stopped: str = ""
+    enqueue: float | None = None
     joules: float | None = None
+    no_joules: str = ""
     measured_again: str = ""
     state: HardwareState | None = None

@@ -15,6 +15,8 @@ NOTABLE_STEAL = 0.05
 def remarks(record: Record) -> list[str]:
     """What a reader must know about this number; empty if all was well."""
     said = [remark for entry in record.telemetry for remark in _of_process(entry)]
+    if record.launch_bound:
+        said.append("bound by the launching thread, so no verdict on what it launched")
     if record.unit == "s":
         said += doubts(record.samples)
     return list(dict.fromkeys(said))

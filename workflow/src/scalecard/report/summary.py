@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from scalecard.progress import counted
 from scalecard.records.files import InvalidResult, load
 from scalecard.records.record import Result
 from scalecard.report.comparison import compare
@@ -49,11 +50,6 @@ def failure(logs: Sequence[Path], seconds: float) -> str:
         tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
         lines += [f"  {log.stem} failed. The end of {log}:", *(f"    {line}" for line in tail or ["(empty)"])]
     return "\n".join(lines)
-
-
-def counted(number: int, noun: str) -> str:
-    """'1 case' or '3 cases'."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,37 +32,61 @@ def wrap(model: nn.Module, ctx: RankContext, *, hook: str | None = None, **optio
     return wrapped
 
 
-class Stepper:
-    """Repeated SGD steps on one resident batch of `batch_size` samples, every rank's being different."""
+@dataclass(frozen=True)
+class Option:
+    """One way to take a step: over `count` batches, or wrapped by DDP with a bucket size, a hook or another option.
 
-    def __init__(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
-        self.model = model
+    Without `synchronised` the gradients stay local; without `wrapped` there is no DDP.
+    """
+
+    name: str
+    count: int = 1
+    bucket_mib: int | None = None
+    hook: str | None = None
+    switch: str | None = None
+    wrapped: bool = True
+    synchronised: bool = True
+
+    @property
+    def sends(self) -> bool:
+        """Whether the ranks' gradients are averaged."""
+        return self.wrapped and self.synchronised
+
+    def around(self, module: nn.Module, ctx: RankContext) -> nn.Module:
+        """The module as this option trains it."""
+        cap = {"bucket_cap_mb": self.bucket_mib} if self.bucket_mib else {}
+        switch = {self.switch: True} if self.switch else {}
+        return wrap(module, ctx, hook=self.hook, **cap, **switch) if self.wrapped else module
+
+
+def every_option(buckets_mib: Iterable[int | None], hooks: Iterable[str], accumulation: Iterable[int]) -> list[Option]:
+    """The default, and what may pay or cost beside it; a bucket size of None is the default's."""
+    options = [Option("default"), Option("no_sync", synchronised=False)]
+    options += [Option(f"bucket {cap} MiB", bucket_mib=cap) for cap in buckets_mib if cap is not None]
+    options += [Option(switch, switch=switch) for switch in ("gradient_as_bucket_view", "static_graph")]
+    options += [Option(f"{hook} hook", hook=hook) for hook in hooks]
+    return options + [Option(f"accumulate {count}", count=count) for count in accumulation if count > 1]
+
+
+class Stepper:
+    """Repeated SGD steps on one resident batch, every rank's being different."""
+
+    def __init__(self, module: nn.Module, ctx: RankContext, option: Option, batch: tuple[Tensor, Tensor]) -> None:
+        self.model, self.option = option.around(module, ctx), option
         self.images, self.labels = batch
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=LR)
 
     def step(self) -> None:
-        """Forward, backward with synchronised gradients, update."""
-        self.accumulated_step(1)
-
-    def step_without_sync(self) -> None:
-        """The same work without any communication: the gradients stay local."""
-        self._backward(synchronise=False)
-        self._update()
-
-    def accumulated_step(self, count: int) -> None:
-        """One step over `count` batches, whose gradients add up; only the last one's backward synchronises."""
-        for remaining in reversed(range(count)):
-            self._backward(synchronise=remaining == 0)
-        self._update()
+        """One step over `count` batches, whose gradients add up; at most the last one's backward synchronises."""
+        for remaining in reversed(range(self.option.count)):
+            self._backward(synchronise=self.option.synchronised and remaining == 0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _backward(self, *, synchronise: bool) -> None:
         local = isinstance(self.model, DistributedDataParallel) and not synchronise
         with self.model.no_sync() if local else nullcontext():  # type: ignore[operator]
             functional.cross_entropy(self.model(self.images), self.labels).backward()
-
-    def _update(self) -> None:
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
 
 
 def shard(train: Split, batch_size: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

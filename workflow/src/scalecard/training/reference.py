@@ -100,15 +100,21 @@ def epoch(
 ) -> list[Step]:
     """The steps of an epoch over uint8 images (n, 1, 28, 28) in the order that the seed draws.
 
-    Each batch is forwarded in equal shares; one that cannot be shared out is left out. Pixels become 0..1 in float32.
+    Each batch is forwarded in equal shares. Pixels become 0..1 in float32.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
-    batches = [order[start : start + batch_size] for start in range(0, len(labels), batch_size)]
-    return [
-        split((images[b] / 255).to(dtype), labels[b], [len(b) // shares] * shares)
-        for b in batches
-        if len(b) % shares == 0
-    ]
+    steps: list[Step] = []
+    for places in batches(len(labels), batch_size, shares):
+        chosen = order[places.start : places.stop]
+        steps.append(split((images[chosen] / 255).to(dtype), labels[chosen], [len(places) // shares] * shares))
+    return steps
+
+
+def batches(num_images: int, batch_size: int, shares: int = 1) -> list[range]:
+    """Where the batches of an epoch lie in its order; one that cannot be shared out equally is left out."""
+    starts = range(0, num_images, batch_size)
+    every = [range(start, min(start + batch_size, num_images)) for start in starts]
+    return [places for places in every if len(places) % shares == 0]
 
 
 def split(inputs: Tensor, targets: Tensor, sizes: Sequence[int]) -> list[Part]:

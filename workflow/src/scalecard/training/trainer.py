@@ -51,11 +51,6 @@ class Trainer:
                 mine = slice(self.rank * share, (self.rank + 1) * share)
                 self.step(images[mine].to(self.dtype), labels[mine])
 
-    def steps(self) -> int:
-        """Of an epoch."""
-        whole, rest = divmod(len(self.dataset.train), self.batch_size)
-        return whole * (self.batch_size % self.world_size == 0) + (rest > 0 and rest % self.world_size == 0)
-
     @torch.no_grad()
     def accuracy(self) -> float:
         """The share of all test images that are classified correctly."""

@@ -91,10 +91,10 @@ def _ring(records: list[Record]) -> list[Finding]:
     if not {"ring", "naive"} <= set(top):
         return []
     size = units.count_bytes(top["ring"].case["bytes"])
-    text = (
-        words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce") + f", at {size}."
-    )
-    return [Finding(text=text, priority=40)]
+    text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
+    bound = [f"the {name}" for name in ("ring", "naive") if top[name].launch_bound]
+    doubt = f" But {' and '.join(bound)} waited for the thread that launches it: no verdict on the algorithms."
+    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", priority=40)]
 
 
 def _latency(records: list[Record], nodes: int | None) -> list[Finding]:

@@ -1,0 +1,41 @@
+"""Variants that are timed on two ranks are proven on three as well: two hide what a third shows.
+
+Only without GPUs: there can be as many CPU ranks as one likes, and a GPU takes one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scalecard import progress
+from scalecard.distributed.launch import launch
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.variant import Variant
+from scalecard.records.record import Check
+
+RANKS = 3
+Proofs = Mapping[str, Sequence[Check]]
+
+
+def proven_on_more_ranks(
+    prove: Callable[..., Proofs],
+    *args: Any,
+    timed: Sequence[Layout],
+    machine: Machine,
+    devices_each: int = 1,
+) -> Proofs:
+    """What prove(context, *args) returns; nothing if more ranks than two are timed, or only one.
+
+    RanksFailed if something is not proven.
+    """
+    if not machine.emulated or max((layout.ranks for layout in timed), default=1) != 2:
+        return {}
+    progress.doing(f"proving on {RANKS} ranks as well")
+    found: list[Proofs] = launch(prove, *args, layout=Layout(RANKS), machine=machine, devices_each=devices_each)
+    return found[0]
+
+
+def with_proofs(variants: Sequence[Variant], proven: Proofs) -> list[Variant]:
+    """The variants with what was proven of those with their names."""
+    return [replace(variant, proven=proven.get(variant.name, ())) for variant in variants]
