@@ -48,6 +48,7 @@ class Clock(TorchDispatchMode):
         self.default: dict[torch.device, Stream] = {}
         self.current: dict[torch.device, Stream] = {}
         self.streams: list[Stream] = []
+        self.entered = 0
         self.copy = 1.0
         self.kept_for: list[tuple[torch.device, Stream]] = []  # whose memory is not reused before which stream is done
 
@@ -62,6 +63,7 @@ class Clock(TorchDispatchMode):
 
     @contextlib.contextmanager
     def use(self, stream: Stream) -> Iterator[None]:
+        self.entered += 1
         before, self.current[stream.device] = self.current.get(stream.device, stream), stream
         yield
         self.current[stream.device] = before
@@ -136,6 +138,28 @@ def test_all_links_of_the_ring_carry_at_once(clock: Clock, count: int) -> None:
     buckets = [[torch.zeros(count, device=d.torch)] for d in devices]
     assert clock.taken(lambda: ring(devices, buckets)) == 2 * (count - 1)
     assert clock.taken(lambda: naive(devices, buckets)) == count, "to device 0 one by one, then to all at once"
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_the_ring_enters_streams_only_where_something_is_copied(clock: Clock, count: int) -> None:
+    """Each entry costs the launching thread time, which a small all-reduce would consist of."""
+    devices = gpus(count)
+    clock.entered = 0
+    ring(devices, [[torch.zeros(count, device=d.torch)] for d in devices])
+    assert clock.entered == 2 * count * 2 * (count - 1), "the device's and the link's, per chunk and step"
+
+
+def test_a_copy_that_is_repeated_enters_no_stream(clock: Clock) -> None:
+    (device,) = gpus(1)
+    source, target = torch.zeros(4), torch.zeros(4, device=device.torch)
+    copying = copy_cost._copying(device, source, target, False, None)
+    clock.entered = 0
+    assert clock.taken(copying.work) == 1
+    assert clock.entered == 0
+    beside = copy_engine([device])
+    assert beside
+    copy_cost._copying(beside, source, target, False, None).work()
+    assert clock.entered == 1, "another stream has to be entered"
 
 
 def test_data_parallel_devices_compute_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

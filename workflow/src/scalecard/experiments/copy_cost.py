@@ -171,7 +171,7 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
 
 
 def _copying(device: Device, source: Tensor, target: Tensor, wait: bool, _at: None) -> Subject:
-    work = partial(_copy_by, device, target, source, wait)
+    work = partial(_run, device.repeating(_copy, target, source, not wait), wait)
 
     def prove() -> Iterator[Check]:
         target.zero_()
@@ -188,9 +188,10 @@ def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
     return spec.memory if host_side else ("device",)
 
 
-def _copy_by(device: Device, target: Tensor, source: Tensor, wait: bool) -> None:
-    task = device.submit(_copy, target, source, not wait)
-    if wait:
+def _run(copy: Callable[[], object], wait: bool) -> None:
+    """On a GPU a blocking copy waits itself."""
+    task = copy()
+    if wait and isinstance(task, Task):
         task.result()
 
 

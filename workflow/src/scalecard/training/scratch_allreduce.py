@@ -24,7 +24,7 @@ def naive(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
     for bucket in buckets[1:]:
         total = devices[0].submit(_add, buckets[0], bucket)
     copies = [d.submit(_copy, b, buckets[0], total) for d, b in zip(devices[1:], buckets[1:], strict=True)]
-    devices[0].submit(_wait, *copies)
+    devices[0].after(*copies)
 
 
 def ring(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
@@ -43,7 +43,7 @@ def ring(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
     n = len(devices)
     if n == 1:
         return
-    done = [device.submit(_wait, bucket) for device, bucket in zip(devices, buckets, strict=True)]
+    done = [device.after(bucket) for device, bucket in zip(devices, buckets, strict=True)]
     for step in range(2 * (n - 1)):
         receive = _add if step < n - 1 else _copy
         done = [
@@ -51,7 +51,7 @@ def ring(devices: Sequence[Device], buckets: Sequence[Bucket]) -> None:
             for i, device in enumerate(devices)
         ]
     for device in devices:
-        device.submit(_wait, *done)
+        device.after(*done)
 
 
 def bytes_received(algorithm: str, num_devices: int, num_values: int) -> tuple[int, int]:
@@ -77,10 +77,6 @@ def _add(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: 
 def _copy(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: int = 0, num_chunks: int = 1) -> None:
     for a, b in zip(_parts(mine, chunk, num_chunks), _parts(other, chunk, num_chunks), strict=True):
         a.copy_(keep_until_copied(b), non_blocking=True)
-
-
-def _wait(*_tasks: object) -> None:
-    """Does nothing: a device that runs this has waited for the tasks."""
 
 
 ALGORITHMS: dict[str, AllReduce] = {"naive": naive, "ring": ring}
