@@ -55,6 +55,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         default=os.environ.get("SCALECARD_STRICT") == "1",  # lets the workflow set it without remeasuring
         help="refuse to measure if something else is using the machine",
     )
+    run.add_argument("--seconds", type=int, help="about how long it may take; by default as long as it needs")
+    run.add_argument("--usual", type=int, default=0, help="the seconds that it may take without such a limit")
 
 
 def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -133,7 +135,16 @@ def _run(args: argparse.Namespace) -> None:
         )
     progress.set_place(place(args.name))
     try:
-        run(args.name, args.spec, found, args.output.parent.name, args.output, strict=args.strict)
+        run(
+            args.name,
+            args.spec,
+            found,
+            args.output.parent.name,
+            args.output,
+            strict=args.strict,
+            seconds=args.seconds,
+            usual=args.usual,
+        )
     except (NotSynchronised, ProofFailed) as error:
         raise ValueError(f"{args.name}: {error}") from error
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,7 @@ from scalecard.hardware import network, nvml, processes, usable
 from scalecard.hardware.environment import environment
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import preflight
+from scalecard.measuring import budget, preflight
 from scalecard.records.files import save
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
@@ -37,9 +38,20 @@ class ProcessLost(RuntimeError):
     """The measuring process was killed."""
 
 
-def run(name: str, block: str, machine: Machine, platform: str, output: Path, *, strict: bool = False) -> None:
+def run(
+    name: str,
+    block: str,
+    machine: Machine,
+    platform: str,
+    output: Path,
+    *,
+    strict: bool = False,
+    seconds: int | None = None,
+    usual: int = 0,
+) -> None:
     """Measure and save. `block` is the experiment's merged block of config.yaml, as a JSON string.
 
+    `seconds` is about how long it may take (None: as long as it needs), of the `usual` ones.
     Raises ValueError for a bad block; ProofFailed and RanksFailed pass through. Nothing half-written is left behind.
     Only the first node of a job saves.
     """
@@ -54,6 +66,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
+        budget.begin(seconds, usual)
         outcomes = list(_outcomes(name, spec, machine))
         finished = _now()
     if not job.leads:
@@ -95,10 +108,18 @@ def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:
     """The outcomes of `measure.processes` fresh processes, one after another."""
-    for number in range(1, spec.measure.processes + 1):
-        if spec.measure.processes > 1:
-            progress.doing(f"process {number} of {spec.measure.processes}")
+    wanted, longest = spec.measure.processes, 0.0
+    for number in range(1, wanted + 1):
+        began = time.monotonic()
+        if budget.left() < longest:
+            told = f"measured in {number - 1} of {wanted} fresh processes: {budget.OVER}"
+            progress.say(f"warning: {told}")
+            yield Outcome([], [told])
+            return
+        if wanted > 1:
+            progress.doing(f"process {number} of {wanted}")
         yield _in_a_fresh_process(name, measure, name, spec, machine)
+        longest = max(longest, time.monotonic() - began)
 
 
 def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from scalecard import progress
-from scalecard.measuring import telemetry
+from scalecard.measuring import budget, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
@@ -21,7 +21,7 @@ def time_epochs(
 
     They are warm, because one epoch was run to count what it does. The accuracy is taken after each epoch, untimed. If
     a GPU was slowed down meanwhile, as many further epochs are timed instead; the accuracies remain those of the first
-    epochs. ProofFailed as in rounds.py.
+    epochs. If the time is over, further epochs are left out. ProofFailed as in rounds.py.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
@@ -48,9 +48,18 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
     with telemetry.watching(bench.ranks.leads) as watch:
         meter = Meter(bench, watch)
         for timing in progress.cases(turns, label=label):
+            if _whole_turns(able) and budget.over(bench.ranks):
+                break
             meter.add(timing, partial(bench.sample, timing), 1)
             if timing.prepared and timing.prepared.subject.test:
                 timing.accuracies.append(timing.prepared.subject.test())
     for timing in timings:
-        timing.stopped, timing.state = f"{num_epochs} epochs", watch.summary() if watch else None
+        done = len(timing.completion)
+        timing.stopped = f"{done} epochs" if done == num_epochs else f"{done} of {num_epochs} epochs: {budget.OVER}"
+        timing.state = watch.summary() if watch else None
     return timings, bench.agreed_slowdown(watch)
+
+
+def _whole_turns(timings: Sequence[Timing]) -> bool:
+    """Whether all have had equally many epochs, at least one."""
+    return len(done := {len(timing.completion) for timing in timings}) == 1 and done != {0}

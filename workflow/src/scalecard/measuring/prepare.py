@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.measuring import out_of_memory
+from scalecard.measuring import budget, out_of_memory
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import counted
 from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved
@@ -21,9 +21,13 @@ from scalecard.records.record import Check, Count
 def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     """A Timing of every variant, without samples yet; one that runs out of memory has failed.
 
+    If the time is over, all are left out instead.
+
     ProofFailed, on every rank, if a check failed, if a count is not its closed form, or if nothing was proven.
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
+    if budget.over(bench.ranks):
+        return [Timing(variant=variant, left_out=f"left out: {budget.OVER}") for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
         with out_of_memory.caught(on_failure=timing.fail):

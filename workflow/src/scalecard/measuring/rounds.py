@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 
 from scalecard import progress
-from scalecard.measuring import out_of_memory, telemetry
+from scalecard.measuring import budget, out_of_memory, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
@@ -73,18 +73,19 @@ def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool)
 def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule) -> str:
     """Run shuffled rounds until there is a reason to stop, and return it."""
     shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
-    while alive := [timing for timing in timings if not timing.failure]:
+    while alive := [timing for timing in timings if timing.prepared and not timing.failure]:
         for timing in shuffle.sample(alive, len(alive)):
             with out_of_memory.caught(on_failure=timing.fail):
                 bench.sample(timing)
-        (elapsed,) = bench.ranks.maximum([(bench.clock() - started) / 1e9])
+        seconds, late = (bench.clock() - started) / 1e9, float(bench.ranks.leads and budget.left() <= 0)
+        elapsed, over = bench.ranks.maximum([seconds, late])
         alive = [timing for timing in alive if not timing.failure]
         if not alive:
             break
         done = len(alive[0].completion)
-        left = rule.max_seconds * len(alive) - elapsed
+        left = rule.max_seconds * budget.pace() * len(alive) - elapsed
         progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
-        reason = _limit(done, elapsed, rule, len(alive))
+        reason = budget.OVER if over and done >= FEWEST else _limit(done, elapsed, rule, len(alive))
         if not reason and done >= next_check:
             next_check = math.ceil(done * 1.25)
             reason = _precise([timing.completion for timing in alive], elapsed, rule)
@@ -103,10 +104,11 @@ def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
     """Which limit is reached, or ''."""
     if done >= rule.max_rounds:
         return f"{rule.max_rounds} rounds"
-    limit = rule.max_seconds * num_variants
+    each = rule.max_seconds * budget.pace()
+    limit = each * num_variants
     # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
     spent = elapsed >= limit and (done >= FEWEST or elapsed >= 3 * limit)
-    return f"{rule.max_seconds:g} s per variant" if done >= 2 and spent else ""
+    return f"{each:.3g} s per variant" if done >= 2 and spent else ""
 
 
 def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:

@@ -14,13 +14,14 @@ NOT_ASKED = "only training steps and epochs are measured over a second"
 class Timing:
     """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
 
-    `prepared` is None if it ran out of memory before it could be timed. `accuracies` has one value per epoch. `joules`
-    were used by `metered` calls; if there are none, `no_joules` says why.
+    `prepared` is None if it ran out of memory before it could be timed, or if it was `left_out`, and why. `accuracies`
+    has one value per epoch. `joules` were used by `metered` calls; if there are none, `no_joules` says why.
     """
 
     variant: Variant
     rounds_id: str = ""
     prepared: Prepared | None = None
+    left_out: str = ""
     iterations: int = 1
     enqueue: list[float] = field(default_factory=list)
     completion: list[float] = field(default_factory=list)
@@ -35,7 +36,13 @@ class Timing:
 
     def again(self, rounds_id: str) -> "Timing":
         """The same variant, as it was prepared, without samples."""
-        return Timing(variant=self.variant, prepared=self.prepared, failure=self.failure, rounds_id=rounds_id)
+        return Timing(
+            variant=self.variant,
+            prepared=self.prepared,
+            left_out=self.left_out,
+            failure=self.failure,
+            rounds_id=rounds_id,
+        )
 
     def fail(self, reason: str) -> None:
         """Drop the samples: the variant ran out of memory, or what it computed is wrong."""
@@ -54,11 +61,15 @@ class Timing:
 
     def accuracy_record(self) -> Record:
         """The share of test images that were classified correctly, after each epoch."""
+        if self.left_out:
+            return Record.skipped(self.variant.case, self.left_out, metric="accuracy", unit="fraction")
         if self.failure:
             return Record.failed(self.variant.case, self.failure, metric="accuracy", unit="fraction")
         return Record(case=self.variant.case, metric="accuracy", unit="fraction", samples=[self.accuracies])
 
     def _record(self, metric: str, samples: list[float], *, proven: bool = True) -> Record:
+        if self.left_out:
+            return Record.skipped(self.variant.case, self.left_out, metric=metric)
         if self.failure or self.prepared is None:
             return Record.failed(self.variant.case, self.failure, metric=metric)
         return Record(
