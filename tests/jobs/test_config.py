@@ -103,7 +103,7 @@ class Checker:
         self.status, self.said, self.scales = status, said, list[dict[str, Any]]()
 
     def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-        self.scales.append(json.loads(command[-1]))
+        self.scales.append(json.loads(options["input"]))
         return subprocess.CompletedProcess(command, self.status, "", self.said)
 
 

@@ -26,7 +26,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, Positive, Sweep
+from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.variant import Subject, Variant, Work
 from scalecard.records.record import Case, Check, Record
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
@@ -35,7 +35,7 @@ from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
     nodes: Positive
-    bytes: Sweep
+    bytes: ByteSizes
 
     def __post_init__(self) -> None:
         for size in self.bytes:
