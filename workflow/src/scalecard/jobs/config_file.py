@@ -17,7 +17,7 @@ MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000  # with every alias written out
 DEEPEST = 20
 KINDS = ("str", "int", "float", "bool", "null", "seq", "map")
-PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]{0,30})")
 EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 ACCEPTED = "text, numbers, true, false, null, lists and mappings"
 
@@ -114,7 +114,7 @@ def _own_problems(node: yaml.Node, path: tuple[str, ...]) -> Iterator[str]:
 def _scalar_problems(node: yaml.ScalarNode, kind: str, path: tuple[str, ...]) -> Iterator[str]:
     text = node.value[:40]
     if kind == "int" and not PLAIN_INTEGER.fullmatch(node.value):
-        yield _said(node, path, f"{text} is not what it seems in YAML; write a whole number in decimal digits")
+        yield _said(node, path, f"{text} is an unusual whole number in YAML; write at most 30 decimal digits")
     if kind == "float" and ":" in node.value:
         yield _said(node, path, f"{text} is a number to the base 60 in YAML; write a decimal number")
     if kind == "str" and node.style is None and EXPONENT.fullmatch(node.value):

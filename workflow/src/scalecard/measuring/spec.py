@@ -62,10 +62,11 @@ def messages(name: str, spec: type, error: pydantic.ValidationError) -> Iterator
         path = [part for part in problem["loc"] if isinstance(part, str | int) and "[" not in str(part)]
         if problem["type"] == "too_short" and any(other["loc"][:-1] == problem["loc"] for other in problems):
             continue  # too short only because values in it are wrong
-        known = [field.name for field in fields(Rule if path[:-1] == ["measure"] else spec)]
         key = ".".join(["experiments", name, *map(str, path)])
         if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            yield f"{key}: unknown key; {did_you_mean(str(path[-1]), known)}"
+            *outer, unknown = map(str, problem["loc"])
+            known = [field.name for field in fields(Rule if outer == ["measure"] else spec)]
+            yield f"{'.'.join(['experiments', name, *outer, unknown])}: unknown key; {did_you_mean(unknown, known)}"
         elif problem["type"] in ("missing", "missing_argument"):
             yield f"{key}: missing"
         else:
