@@ -1,6 +1,6 @@
 """A configuration file is refused, with its name, line and key, for what YAML allows and no configuration means."""
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
@@ -89,3 +89,14 @@ def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
     ]
     reasons = ["not UTF-8", "larger than 1000000 bytes", "not a file"]
     assert [told[index].split(": ")[2] for index in (2, 3, 5)] == reasons
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "config.yaml", "docs/clusters.md"])
+def test_commands_that_are_documented_name_targets_before_configuration_files(document: str) -> None:
+    """Snakemake takes every word after --configfile or --config for another file or value."""
+    for line in (ROOT / document).read_text().splitlines():
+        words = line.partition("#" if "  #" in line else "(")[0].split() if "snakemake " in line else []
+        for option in {"--configfile", "--config"} & set(words):
+            given = list(takewhile(lambda word: not word.startswith("--"), words[words.index(option) + 1 :]))
+            suffix = ".yaml" if option == "--configfile" else "="
+            assert all(suffix in word or word[-1] in "}," for word in given if "`" not in word), line

@@ -1,4 +1,4 @@
-"""`make` where a project may lie: spaces and umlauts in its path, no repository, no git, no home, another language."""
+"""`make` where a project may lie: spaces, umlauts and braces in its path, no repository, no git, no home, another language."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def test_make_measures_in_a_tarball_with_an_odd_path(tmp_path: Path, programs: Path) -> None:
-    project = copy_project(tmp_path / "ein Ordner für Läufe")
+    project = copy_project(tmp_path / "ein {x} Ordner für Läufe")
     environment = project / ".venv"
     shutil.copytree(Path(sys.prefix, "bin"), environment / "bin", symlinks=True)
     for stamp, source in STAMPS.items():  # it is installed already
