@@ -1,6 +1,7 @@
 """A configuration file is refused, with its name, line and key, for what YAML allows and no configuration means."""
 
-from itertools import pairwise, takewhile
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,11 +93,16 @@ def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "config.yaml", "docs/clusters.md"])
-def test_commands_that_are_documented_name_targets_before_configuration_files(document: str) -> None:
-    """Snakemake takes every word after --configfile or --config for another file or value."""
-    for line in (ROOT / document).read_text().splitlines():
-        words = line.partition("#" if "  #" in line else "(")[0].split() if "snakemake " in line else []
-        for option in {"--configfile", "--config"} & set(words):
-            given = list(takewhile(lambda word: not word.startswith("--"), words[words.index(option) + 1 :]))
-            suffix = ".yaml" if option == "--configfile" else "="
-            assert all(suffix in word or word[-1] in "}," for word in given if "`" not in word), line
+def test_documented_commands_name_no_target_after_a_configuration_file(document: str) -> None:
+    """Snakemake takes it for another file: `snakemake --configfile my.yaml ddp` does not measure ddp."""
+    lines = (ROOT / document).read_text().splitlines()
+    commands = [line.split("  #")[0] for line in lines if re.match(r" {4}(make|snakemake) |# .*: +snakemake ", line)]
+    assert commands
+    for command in commands:
+        after = re.split(r"--configfile \S+", command.split("  (")[0])[1:]
+        assert all(re.match(r"\s*($|--)", rest) for rest in after), command
+
+
+def test_the_readme_says_where_targets_go() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert "Put targets before `--configfile`" in text
