@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,10 +52,10 @@ def test_a_result_is_saved_where_it_belongs(make_result: Make, tmp_path: Path) -
 def test_a_result_whose_folder_is_gone_is_kept_elsewhere_and_the_path_is_told(
     make_result: Make, blocked: Path, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "other" / "ddp.json.unsaved"
+    result, kept = make_result([timed([1.5])]), tmp_path / "other" / "ddp.json.unsaved"
     with pytest.raises(NotSaved, match=f"^{blocked}: could not be written: .*is in {kept}$"):
-        save_or_keep(make_result([timed([1.5])]), blocked, elsewhere=[blocked.parent.parent, kept.parent])
-    assert json.loads(kept.read_text())["records"][0]["samples"] == [[1.5]]
+        save_or_keep(result, blocked, elsewhere=[blocked.parent.parent, kept.parent])
+    assert load(kept) == result, "once it is renamed"
 
 
 def test_a_result_that_is_not_valid_is_kept_beside_its_file(make_result: Make, tmp_path: Path) -> None:
@@ -62,6 +63,13 @@ def test_a_result_that_is_not_valid_is_kept_beside_its_file(make_result: Make, t
     with pytest.raises(NotSaved, match=r"ddp.json: could not be written: 3 is not of type 'string'"):
         save_or_keep(result, tmp_path / "ddp.json", elsewhere=[])
     assert [path.name for path in tmp_path.iterdir()] == ["ddp.json.unsaved"]
+
+
+def test_samples_that_json_does_not_know_are_kept_too(make_result: Make, tmp_path: Path) -> None:
+    with pytest.raises(NotSaved, match="must be finite"):
+        save_or_keep(make_result([timed([1.5, math.inf])]), tmp_path / "ddp.json", elsewhere=[])
+    kept = json.loads((tmp_path / "ddp.json.unsaved").read_text())
+    assert kept["records"][0]["samples"] == [[1.5, math.inf]]
 
 
 def test_what_no_folder_takes_is_said_to_be_lost(make_result: Make, blocked: Path) -> None:

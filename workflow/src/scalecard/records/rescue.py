@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 
 from scalecard.records.atomic import write_atomically
-from scalecard.records.files import save
+from scalecard.records.files import as_json, save
 from scalecard.records.record import Record, Result
 
 SUFFIX = ".unsaved"  # so that nothing takes it for a result
@@ -44,8 +44,11 @@ def save_or_keep(result: Result, path: Path, *, elsewhere: Iterable[Path]) -> No
 
 
 def _keep(result: Result, name: str, folders: Iterable[Path]) -> str:
-    """Where the result is now, in words; a number that is not finite is kept as Python writes it."""
-    text = json.dumps(asdict(result))
+    """Where the result is now, in words. A number that JSON does not know is kept as Python writes it."""
+    try:
+        text = as_json(result, indent=1)
+    except ValueError:
+        text = json.dumps(asdict(result))
     tried = []
     for folder in folders:
         try:
