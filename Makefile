@@ -9,7 +9,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(
   MPLCONFIGDIR="$${MPLCONFIGDIR:-$(CACHE)/matplotlib}" PYTHONNOUSERSITE=1
 PIP := $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: all test test-fast mutants check slurm generic kubernetes bench lock clean
+.PHONY: all test test-fast mutants fuzz check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -47,6 +47,10 @@ test-fast: $(VENV)/testing
 # Whether wrong answers are caught, planted ones and those that a tool makes; hours. ARGS=--tenth takes three minutes.
 mutants: $(VENV)/mutating
 	$(RUN) python tests/mutants/run.py $(ARGS)
+
+# Odd configurations by the thousand: accepted with cause, or refused by one clear error? ARGS="--seed 7 --count 500".
+fuzz: $(VENV)/testing
+	$(RUN) python tests/fuzz/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .

@@ -1,5 +1,6 @@
 """The command line: exit statuses, one error for bad input, and what it prints for programs."""
 
+import io
 import json
 import os
 import random
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import CONFIG, block
+from blocks import CONFIG, SHORTEST, block
 from builders import repeated, timed
 from fake_nvml import A100, FakeNvml, box
 from projects import ROOT
@@ -45,25 +46,53 @@ def test_probe_writes_a_machine_that_any_node_of_its_kind_is(
     assert read_machine(tmp_path / "machine.json") == probe().any_node()
 
 
-def test_check_accepts_the_configuration(scalecard: Command) -> None:
+@pytest.fixture
+def check(scalecard: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`scalecard check`, with the blocks of each scale on stdin."""
+
+    def call(scales: dict[str, dict[str, str]]) -> Any:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(scales)))
+        return scalecard("check")
+
+    return call
+
+
+def test_check_accepts_the_configuration(check: Command) -> None:
     scales = {scale: {name: block(name, scale) for name in CONFIG["experiments"]} for scale in ("full", "quick")}
-    assert scalecard("check", json.dumps(scales)) == (0, "", "")
+    assert check(scales) == (0, "", "")
 
 
-def test_check_names_every_problem_and_a_shared_one_once(scalecard: Command) -> None:
+def test_check_names_every_problem_and_a_shared_one_once(check: Command) -> None:
     measure = {**CONFIG["measure"], "presision": 1}
     del measure["quick"]
     blocks = {
         "ddp": block("ddp", models=["vgg"], lr="fast", measure=measure),
         "hybrid": block("hybrid", measure=measure),
     }
-    done = scalecard("check", json.dumps({"full": blocks, "quick": blocks}))
+    done = check({"full": blocks, "quick": blocks})
     assert done.status == 2
     assert sorted(line.split(":")[0] for line in done.err.splitlines()) == [
         'experiments.ddp.lr = "fast"',
         'experiments.ddp.models.0 = "vgg"',
         "measure.presision",
     ]
+
+
+def test_check_says_that_a_problem_stands_in_quick(check: Command) -> None:
+    full = {"pipeline": block("pipeline"), "ddp": block("ddp", lr=0), "hybrid": block("hybrid")}
+    quick = {
+        "pipeline": block("pipeline", "quick", split_sizes=[500], splits=1),
+        "ddp": block("ddp", "quick", lr=0),
+        "hybrid": block("hybrid", "quick", measure={**SHORTEST, "min_rounds": 9}),
+    }
+    done = check({"full": full, "quick": quick})
+    assert [line.split(" = ")[0] for line in done.err.splitlines()] == [
+        "experiments.ddp.lr",
+        "experiments.pipeline.quick.splits: unknown key; did you mean 'split_sizes'?",
+        "measure.quick: measure.max_rounds",
+    ]
+    done = check({"full": full, "quick": {**quick, "pipeline": block("pipeline", "quick", split_sizes=[500])}})
+    assert "experiments.pipeline.quick: split_sizes = 500: " in done.err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """One run of one experiment: what it describes and records, and that it writes a whole result or none."""
 
 import html
+import math
 import os
 import re
 import warnings
@@ -10,14 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from blocks import SHORTEST
+from blocks import SHORTEST, block
 from builders import timed
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring.preflight import Disturbed
+from scalecard.records import files
 from scalecard.records.files import save
 from scalecard.records.record import Record, Result
+from scalecard.records.rescue import NotSaved
 from scalecard.report.hardware_state import remarks
 from scalecard.report.section import Section
 from scalecard.training.datasets import DataWarning
@@ -147,3 +150,49 @@ def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
 def test_a_killed_process_is_an_error_that_names_the_experiment() -> None:
     with pytest.raises(run.ProcessLost, match="ddp"):
         run._in_a_fresh_process("ddp", os._exit, 9)
+
+
+def test_what_could_not_be_saved_is_not_measured(
+    install_gpus: Install, run_as_cuda: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_gpus(box(A100, 2))
+    monkeypatch.setattr("scalecard.run._outcomes", lambda *_: pytest.fail("it was measured"))
+    with pytest.raises(ValueError, match=r"measure.max_seconds = Infinity"):
+        run_as_cuda("async_timing", **PRODUCTS, measure={**SHORTEST, "max_seconds": math.inf})
+    (tmp_path / "results").touch()
+    with pytest.raises(NotSaved, match="nothing was measured"):
+        run_as_cuda("async_timing", **PRODUCTS)
+
+
+def test_what_cannot_be_saved_any_more_is_kept_in_the_folder_above(
+    install_gpus: Install, run_as_cuda: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_gpus(box(A100, 2))
+
+    def replaced_by_a_file(*measured: Any) -> Iterator[run.Outcome]:
+        (tmp_path / "results").mkdir()
+        (tmp_path / "results" / probe().slug).touch()
+        yield run.Outcome([timed([1.5])], [])
+
+    monkeypatch.setattr("scalecard.run._outcomes", replaced_by_a_file)
+    with pytest.raises(NotSaved, match=r"results/async_timing.json.unsaved$"):
+        run_as_cuda("async_timing", **PRODUCTS)
+    kept = files.load(tmp_path / "results" / "async_timing.json.unsaved")
+    assert [record.samples for record in kept.records] == [[[1.5]]]
+
+
+@pytest.mark.parametrize(
+    ("folder", "recorded"),
+    [
+        ("data", "data"),
+        ("./data/images", "data/images"),
+        ("/home/alice/data", "outside the project"),
+        ("../alice", "outside the project"),
+    ],
+)
+def test_a_result_does_not_say_where_the_user_keeps_data(machine: Machine, folder: str, recorded: str) -> None:
+    spec = run.experiments.build("ddp", block("ddp", data_dir=folder))
+    assert run._unmeasured("ddp", "box", spec, {}).spec["data_dir"] == recorded
+    inside = str(Path.cwd() / "data")
+    spec = run.experiments.build("ddp", block("ddp", data_dir=inside))
+    assert run._unmeasured("ddp", "box", spec, {}).spec["data_dir"] == "data"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from fake_nvml import A100, GTX, FakeNvml, box
+from projects import ROOT
+from scalecard.hardware import environment as module
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 
@@ -55,6 +57,49 @@ def test_in_a_container_the_launcher_says_image_engine_and_commit(
         "c0ffee",
         True,
     ]
+
+
+def test_in_a_container_the_launcher_says_why_there_is_no_commit(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALECARD_COMMIT", raising=False)
+    monkeypatch.setenv("SCALECARD_NO_COMMIT", "git is not installed on the host")
+    facts = environment(machine)
+    assert (facts["commit"], facts["dirty"]) == (None, None)
+    assert facts["missing"]["commit"] == facts["missing"]["dirty"] == "git is not installed on the host"
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project in a folder of another repository, which has one commit."""
+    for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+    for name, value in {"NAME": "a", "EMAIL": "a@example.org"}.items():
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+    (tmp_path / "theirs").touch()
+    code = tmp_path / "project" / Path(module.__file__).relative_to(ROOT)
+    code.parent.mkdir(parents=True)
+    code.touch()
+    for arguments in (["init", "-q"], ["add", "theirs"], ["commit", "-qm", "theirs"]):
+        module.git(*arguments, folder=tmp_path)
+    return tmp_path / "project"
+
+
+def test_the_commit_of_a_repository_that_does_not_track_the_code_is_not_ours(unpacked: Path) -> None:
+    for question in (module.commit, module.has_changes):
+        with pytest.raises(OSError, match="does not track it"):
+            question(unpacked)
+
+
+def test_a_repository_that_tracks_the_code_says_its_commit_and_our_changes(unpacked: Path) -> None:
+    module.git("add", ".", folder=unpacked)
+    module.git("commit", "-qm", "ours", folder=unpacked)
+    assert module.commit(unpacked) == module.git("rev-parse", "HEAD", folder=unpacked.parent)
+    (unpacked.parent / "theirs").write_text("changed")
+    assert not module.has_changes(unpacked)
+    (unpacked / Path(module.__file__).relative_to(ROOT)).write_text("changed")
+    assert module.has_changes(unpacked)
 
 
 def test_outside_any_container_the_reason_is_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ class Checker:
         self.status, self.said, self.scales = status, said, list[dict[str, Any]]()
 
     def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-        self.scales.append(json.loads(command[-1]))
+        self.scales.append(json.loads(options["input"]))
         return subprocess.CompletedProcess(command, self.status, "", self.said)
 
 
@@ -162,15 +162,19 @@ def test_what_the_check_refuses_is_told_and_checked_again(
 @pytest.mark.workflow
 def test_snakemake_shows_one_error_and_no_traceback_before_any_job(tmp_path: Path) -> None:
     project = copy_project(tmp_path)
-    experiments = {"pipeline": {"split_sizes": [500]}, "allreduce": {"bites": [4]}}
-    shared = {"measure": {"quick": {"presision": 1}}}
-    (project / "bad.yaml").write_text(json.dumps({"experiments": experiments, **shared}))
+    experiments = {"pipeline": {"split_sizes": [500]}, "allreduce": {"bites": [4]}, "ddp": {"quick": {"lr": 0}}}
+    (project / "bad.yaml").write_text(json.dumps({"experiments": experiments}))
     done = snakemake(project, "--configfile", "bad.yaml", "--config", "scale=full")
-    assert done.returncode != 0
     told = sorted(line.strip() for line in done.stdout.split("is not valid:")[1].splitlines()[1:4])
     assert told[0].startswith("experiments.allreduce.bites: ")
-    assert told[1].startswith("experiments.pipeline: split_sizes = 500: ")
-    assert told[2].startswith("measure.presision: "), "although this scale does not use it"
-    assert done.stdout.count("presision") == 1, "although every experiment has it"
-    assert "Traceback" not in done.stdout
-    assert "rule " not in done.stdout
+    assert told[1].startswith("experiments.ddp.quick.lr = 0: "), "although this scale does not use it"
+    assert told[2].startswith("experiments.pipeline: split_sizes = 500: ")
+    twice = (project / "config.yaml").read_text() + "\nexperiments: {ddp: {}}\npathvars: 3\n"
+    (project / "config.yaml").write_text(twice)
+    refused = snakemake(project)
+    assert "config.yaml, line" in refused.stdout
+    assert "experiments: the key is there twice" in refused.stdout
+    for each in (done, refused):
+        assert each.returncode != 0
+        assert "Traceback" not in each.stdout
+        assert "rule " not in each.stdout

@@ -77,3 +77,23 @@ def test_variables_of_nodes_and_nccl_are_listed() -> None:
 
 def test_without_an_engine_the_command_is_run_as_it_is() -> None:
     assert line("none") == COMMAND
+
+
+@pytest.mark.parametrize(
+    ("said", "variables"),
+    [
+        ("c0ffee", {"SCALECARD_COMMIT": "c0ffee", "SCALECARD_DIRTY": "1"}),
+        (OSError("git is not installed"), {"SCALECARD_NO_COMMIT": "git is not installed"}),
+    ],
+)
+def test_the_hosts_commit_or_why_there_is_none_is_told(
+    monkeypatch: pytest.MonkeyPatch, said: str | OSError, variables: dict[str, str]
+) -> None:
+    def git(*arguments: object, **options: object) -> str:
+        if isinstance(said, OSError):
+            raise said
+        return said
+
+    monkeypatch.setattr("scalecard.hardware.environment.git", git)
+    given = dict(value.split("=", 1) for value in options("docker", "--env"))
+    assert {name: value for name, value in given.items() if "COMMIT" in name or "DIRTY" in name} == variables

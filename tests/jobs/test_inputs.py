@@ -5,6 +5,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -163,3 +164,29 @@ def test_this_platforms_result_comes_first_and_others_if_they_exist(
         Path("results", platform, "ddp.json").touch()
     assert inputs.result_files("ddp", "m") == [f"results/{platform}/ddp.json" for platform in ("m", "a", "z")]
     assert inputs.result_files("hybrid", "m") == ["results/m/hybrid.json"]
+
+
+ODD_FOLDERS = ["a;touch PWNED;b", "$(touch PWNED)", "-x", ".hidden", "{name}", "a b", "\x1b[31m", "x" * 200]
+
+
+def test_folders_that_are_not_named_like_a_platform_reach_no_job_and_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in [*ODD_FOLDERS, "h100x8-3fa9c1", "A_b.c", "figures"]:
+        Path("results", folder).mkdir(parents=True)
+        Path("results", folder, "ddp.json").touch()
+    Path("results", "empty;folder").mkdir()
+    files = inputs.result_files("ddp", "box")
+    assert files == ["results/box/ddp.json", "results/A_b.c/ddp.json", "results/h100x8-3fa9c1/ddp.json"]
+    assert inputs.ignored_folders() == sorted(ascii(f"results/{folder}") for folder in [*ODD_FOLDERS, "figures"])
+    assert all(name.isprintable() for name in inputs.ignored_folders())
+
+
+@pytest.mark.parametrize("path", sorted(Path(ROOT, "workflow/rules").glob("*.smk")), ids=lambda path: path.stem)
+def test_everything_that_a_shell_command_gets_is_quoted(path: Path) -> None:
+    commands = re.findall(r'^ +shell:\n((?: +".*"\n)+)', path.read_text(), re.MULTILINE)
+    fields = [field for command in commands for field in re.findall(r"\{[^}]*\}", command)]
+    assert all(field.endswith(":q}") for field in fields), fields
+    assert len(commands) == path.read_text().count("shell:")
+    assert bool(fields) == bool(commands)

@@ -1,4 +1,4 @@
-"""`make` where a project may lie: spaces and umlauts in its path, no repository, no git, no home, another language."""
+"""`make` where a project may lie: an odd path, no repository, no git, no home, another language."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def test_make_measures_in_a_tarball_with_an_odd_path(tmp_path: Path, programs: Path) -> None:
-    project = copy_project(tmp_path / "ein Ordner für Läufe")
+    project = copy_project(tmp_path / "ein {x} Ordner für Läufe")
     environment = project / ".venv"
     shutil.copytree(Path(sys.prefix, "bin"), environment / "bin", symlinks=True)
     for stamp, source in STAMPS.items():  # it is installed already
@@ -42,3 +42,13 @@ def test_make_measures_in_a_tarball_with_an_odd_path(tmp_path: Path, programs: P
     (result,) = results_of(project).values()
     assert result.environment["commit"] is None
     assert result.environment["missing"]["commit"] == "git is not installed"
+
+
+def test_the_interpreters_path_may_have_braces(tmp_path: Path) -> None:
+    """Snakemake formats the prefix of every command, in which this path stands."""
+    project = copy_project(tmp_path / "{x} project")
+    (tmp_path / "{x}").symlink_to(sys.prefix)
+    python = tmp_path / "{x}" / "bin" / "python"
+    command = [str(python), "-m", "snakemake", "-n", "async_timing", *SMOKE]
+    done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -38,9 +38,12 @@ def test_another_machine_under_the_same_label_is_refused_before_any_job(own_copy
 def test_another_platform_is_shown_beside_this_one_and_never_measured(own_copy: Path) -> None:
     assert CHANGES not in (own_copy / "results" / "report.html").read_text()
     older = add_platform(own_copy, "older-box")
+    add_platform(own_copy, "a;touch PWNED;b")
     before = made_at(own_copy)
     assert planned(own_copy, *SMOKE) == outputs(figures=["allreduce"])
-    completed(own_copy, *SMOKE)
+    said = completed(own_copy, *SMOKE)
+    assert "'results/a;touch PWNED;b': ignored, because it is not named like a platform" in said
+    assert not (own_copy / "PWNED").exists()
     assert made_since(own_copy, before) == outputs(figures=["allreduce"])
     report = (own_copy / "results" / "report.html").read_text()
     assert CHANGES in report

@@ -2,12 +2,8 @@
 import json
 import os
 import shlex
-import sys
 
-from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
-
-sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
 from scalecard.jobs import (
     inputs,
@@ -17,7 +13,7 @@ from scalecard.jobs import (
     source_code,
     terminal,
 )
-from scalecard.jobs.config import InvalidConfig, resolve
+from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import marker
 from scalecard.jobs.machine_file import write_machine
 
@@ -48,6 +44,12 @@ try:
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
+if workflow.is_main_process:
+    for folder in inputs.ignored_folders():
+        logger.warning(
+            f"{folder}: ignored, because it is not named like a platform: {inputs.PLATFORM_NAME}"
+        )
+
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
@@ -57,9 +59,12 @@ if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,
-# changes here do not trigger a rerun.
+# changes here do not trigger a rerun. Braces of a path are doubled, because Snakemake formats this text.
+PROGRAMS = (
+    shlex.quote(os.path.dirname(sys.executable)).replace("{", "{{").replace("}", "}}")
+)
 shell.prefix(
-    f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={shlex.quote(os.path.dirname(sys.executable))}:$PATH;'
+    f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={PROGRAMS}:$PATH;'
     " set -u;"
     f" export SCALECARD_STRICT={SETTINGS.strict:d}"
     ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '

@@ -22,8 +22,8 @@ rule container:
         machine=100,
     params:
         settings=json.dumps(SETTINGS.container),
-        shared="--shared" if SETTINGS.cluster != "none" else "",
+        shared=["--shared"] if SETTINGS.cluster != "none" else [],
     message:
         "choose the container engine, and build or find the image"
     shell:
-        "python -m scalecard container {params.settings:q} {params.shared} --output {output.marker} 2>&1 | tee {log}"
+        "python -m scalecard container {params.settings:q} {params.shared:q} --output {output.marker:q} 2>&1 | tee {log:q}"

@@ -28,8 +28,8 @@ for experiment, block in SETTINGS.blocks.items():
         message:
             f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
         shell:
-            "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes {params.nodes} --"
-            " python -m scalecard.jobs.containers.launch {input.container} --data {params.data:q}"
+            "python -m scalecard.jobs.every_node --cluster {params.cluster:q} --nodes {params.nodes:q} --"
+            " python -m scalecard.jobs.containers.launch {input.container:q} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
-            " python -m scalecard run {params.name} --spec {params.spec:q}"
-            " --machine {input.machine} --output {output.json} 2>&1 | tee {log}"
+            " python -m scalecard run {params.name:q} --spec {params.spec:q}"
+            " --machine {input.machine:q} --output {output.json:q} 2>&1 | tee {log:q}"

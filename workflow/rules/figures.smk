@@ -20,5 +20,5 @@ rule figure:
     message:
         "draw the figure of {wildcards.name}"
     shell:
-        "python -m scalecard plot {wildcards.name} --results {input.results}"
-        " --output {output.svg} {output.png} 2>&1 | tee {log}"
+        "python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
+        " --output {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"

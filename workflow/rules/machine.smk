@@ -18,5 +18,5 @@ if SETTINGS.cluster != "none":
         message:
             "describe a node of the cluster"
         shell:
-            "python -m scalecard.jobs.every_node --cluster {params.cluster} --nodes 1 --"
-            " python -m scalecard probe --output {output.json} 2>&1 | tee {log}"
+            "python -m scalecard.jobs.every_node --cluster {params.cluster:q} --nodes 1 --"
+            " python -m scalecard probe --output {output.json:q} 2>&1 | tee {log:q}"

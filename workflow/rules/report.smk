@@ -19,5 +19,5 @@ rule report:
     message:
         "write the report"
     shell:
-        "python -m scalecard report --results {input.results} --figures {params.figures}"
-        " --output {output.html} 2>&1 | tee {log}"
+        "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
+        " --output {output.html:q} 2>&1 | tee {log:q}"

@@ -26,8 +26,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     probe = commands.add_parser("probe", help="describe this machine as JSON")
     probe.add_argument("--output", type=Path, help="write machine.json for a cluster whose nodes are all like this one")
-    check = commands.add_parser("check", help="check the experiment blocks of a configuration")
-    check.add_argument("scales", type=json.loads, help="JSON: scale to experiment to merged block, a string")
+    commands.add_parser(
+        "check",
+        help="check the blocks of a configuration; stdin: JSON of scale to experiment to merged block, a string",
+    )
     container = commands.add_parser("container", help="build or find the image, and write its marker")
     container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
     container.add_argument("--shared", action="store_true", help="for other nodes: auto considers only Apptainer")
@@ -92,16 +94,9 @@ def _probe(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from scalecard import experiments
 
-    problems: dict[str, set[str]] = {}  # each problem, and the lines that report it
-    for blocks in args.scales.values():
-        for name, block in blocks.items():
-            try:
-                experiments.build(name, block)
-            except ValueError as error:
-                for line in str(error).splitlines():
-                    problems.setdefault(line.removeprefix(f"experiments.{name}."), set()).add(line)
-    if problems:  # a problem with a shared value is reported once
-        raise ValueError("\n".join(lines.pop() if len(lines) == 1 else what for what, lines in problems.items()))
+    problems = experiments.problems(json.load(sys.stdin))
+    if problems:
+        raise ValueError("\n".join(problems))
 
 
 def _container(args: argparse.Namespace) -> None:

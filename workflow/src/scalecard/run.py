@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,9 +20,9 @@ from scalecard.hardware.environment import environment
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, preflight
-from scalecard.records.files import save
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
+from scalecard.records.rescue import refuse_unsavable, save_or_keep
 
 T = TypeVar("T")
 
@@ -60,9 +61,11 @@ def run(
     processes.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    facts = environment(machine)
+    result = _unmeasured(name, platform, spec, environment(machine))
     with machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        if job.leads:
+            refuse_unsavable(result, output)
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
@@ -71,19 +74,40 @@ def run(
         finished = _now()
     if not job.leads:
         return
-    result = Result(
-        experiment=name,
-        platform=platform,
-        spec=asdict(spec),
-        environment=facts,
+    result = replace(
+        result,
         started=started,
         finished=finished,
         warnings=[*disturbances, *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)],
         records=merged([outcome.records for outcome in outcomes]),
     )
-    save(result, output)
+    save_or_keep(result, output, elsewhere=_other_folders(output, spec))
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
+
+
+def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> Result:
+    """The result as it is known before it is measured."""
+    values, now = asdict(spec), _now()
+    folder = os.path.relpath(values["data_dir"])
+    if folder.startswith(os.pardir):  # such a path may name its user, and results get published
+        folder = "outside the project"
+    return Result(
+        experiment=name,
+        platform=platform,
+        spec=values | {"data_dir": folder},
+        environment=facts,
+        started=now,
+        finished=now,
+        warnings=[],
+        records=[],
+    )
+
+
+def _other_folders(output: Path, spec: Any) -> list[Path]:
+    """Where a result that its own folder does not take may be kept; a container's temporary folder ends with it."""
+    inside = "SCALECARD_ENGINE" in os.environ or "APPTAINER_CONTAINER" in os.environ
+    return [output.parent.parent, Path(spec.data_dir), *([] if inside else [Path(tempfile.gettempdir())])]
 
 
 def _narrowed(machine: Machine, num_devices: int | None) -> Machine:

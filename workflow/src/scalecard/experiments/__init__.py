@@ -2,12 +2,15 @@
 
 import importlib
 import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
 import pydantic
 
-from scalecard.measuring.spec import did_you_mean, messages
+from scalecard.measuring.spec import Common, did_you_mean, messages
 
 
 def names() -> list[str]:
@@ -30,3 +33,30 @@ def build(name: str, block: str) -> Any:
         return pydantic.TypeAdapter(spec).validate_json(block, strict=True)
     except pydantic.ValidationError as error:
         raise ValueError("\n".join(messages(name, spec, error))) from error
+
+
+def problems(scales: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What is wrong with the merged blocks of each scale, one line per problem; of a shared value, one for all blocks.
+
+    What is wrong at the quick scale alone stands in a `quick:`, and the line says so.
+    """
+    found = {
+        scale: dict.fromkeys(problem for name, block in blocks.items() for problem in _problems_of(name, block))
+        for scale, blocks in scales.items()
+    }
+    full = found.get("full", {})
+    of_quick = [(f"{key}.quick", rest) for key, rest in found.get("quick", {}) if (key, rest) not in full]
+    return [f"{key}{rest}" for key, rest in (*full, *of_quick)]
+
+
+def _problems_of(name: str, block: str) -> Iterator[tuple[str, str]]:
+    """(the key of the block, or of the value that all blocks share; the rest of the message) of each problem."""
+    try:
+        build(name, block)
+    except ValueError as error:
+        shared = "|".join(field.name for field in fields(Common))
+        for line in str(error).splitlines():
+            own = f"experiments.{name}"
+            rest = line.removeprefix(own)
+            match = re.match(rf"\.({shared})\b", rest)
+            yield (match[1], rest[match.end() :]) if match else (own, rest)

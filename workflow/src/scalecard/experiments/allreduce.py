@@ -29,7 +29,7 @@ from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, Positive, Sweep
+from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.variant import Subject, Variant, Work
 from scalecard.records.record import Case, Check, Record
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
@@ -40,7 +40,7 @@ UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divi
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
     nodes: Positive
-    bytes: Sweep
+    bytes: ByteSizes
 
     def __post_init__(self) -> None:
         for size in self.bytes:

@@ -25,7 +25,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.spec import Common, EachOnce, Positive, Sweep
+from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
 
@@ -36,7 +36,7 @@ Direction = tuple[str, Device | None, Device | None]  # name, source, target; No
 class Spec(Common):
     size: Positive
     products: Positive
-    bytes: Sweep
+    bytes: ByteSizes
     memory: Annotated[tuple[Literal["pageable", "pinned"], ...], Len(min_length=1), EachOnce]
     calls: Annotated[tuple[Literal["blocking", "non_blocking"], ...], Len(min_length=1), EachOnce]
 

@@ -70,9 +70,17 @@ def git(*args: str, folder: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
-def has_changes() -> bool:
-    """Whether tracked files differ from the commit; OSError as in `git`."""
-    return bool(git("status", "--porcelain", "--untracked-files=no"))
+def commit(folder: Path = ROOT) -> str:
+    """The commit of the project's code; OSError as in `git`, or if the repository around it does not track it."""
+    if not git("ls-files", "--", str(Path(__file__).relative_to(ROOT)), folder=folder):
+        raise OSError("the git repository around this code does not track it")
+    return git("rev-parse", "HEAD", folder=folder)
+
+
+def has_changes(folder: Path = ROOT) -> bool:
+    """Whether tracked files differ from the commit; OSError as in `commit`."""
+    commit(folder)
+    return bool(git("status", "--porcelain", "--untracked-files=no", "--", ".", folder=folder))
 
 
 def version_of(packages: tuple[str, ...]) -> str:
@@ -103,10 +111,11 @@ def _engine() -> str:
 
 
 def _commit(missing: Missing) -> dict[str, str | bool | None]:
-    """What git says here or, in a container without git, what the launcher read from it on the host."""
-    if os.environ.get("SCALECARD_COMMIT"):
-        return {"commit": os.environ["SCALECARD_COMMIT"], "dirty": os.environ.get("SCALECARD_DIRTY") == "1"}
-    return {
-        "commit": missing.ask("commit", git, "rev-parse", "HEAD"),
-        "dirty": missing.ask("dirty", has_changes),
-    }
+    """What git says here or, in a container, what the launcher read from it on the host."""
+    told, why_not = (os.environ.get(f"SCALECARD_{name}", "") for name in ("COMMIT", "NO_COMMIT"))
+    if told:
+        return {"commit": told, "dirty": os.environ.get("SCALECARD_DIRTY") == "1"}
+    if why_not:
+        missing.reasons |= {"commit": why_not, "dirty": why_not}
+        return {"commit": None, "dirty": None}
+    return {"commit": missing.ask("commit", commit), "dirty": missing.ask("dirty", has_changes)}

@@ -1,7 +1,8 @@
 """Turns config.yaml into what the rules need: checked, scaled and merged values.
 
-No torch here: this runs on every start of the workflow. The experiments' own values are checked by their Specs, which
-need torch; that check runs in a separate process, and only if the values or the code have changed.
+No torch here: this runs on every start of the workflow. config_file.py checks the files before they are merged, and
+config_check.py the merged values. The experiments' own values are checked by their Specs, which need torch; that check
+runs in a separate process, and only if the values or the code have changed.
 """
 
 import hashlib
@@ -9,29 +10,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import yaml
-
 from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
+from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
+from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, spec_fields
-from scalecard.measuring.spec import did_you_mean
 from scalecard.records.atomic import write_atomically
 
-SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 CHECKED = Path(".snakemake/scalecard-checked")
-SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
 SCALES = ("full", "quick")
 DEFAULT_MINUTES = 60
-
-
-class InvalidConfig(ValueError):
-    """The configuration cannot be used, or not here: one line per problem, with key, value and what is accepted."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,10 @@ class Settings:
 
 def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     """Settings from the merged configuration; InvalidConfig lists every problem. `check` runs the Specs' checks."""
-    _refuse(list(_schema_problems(config)) or list(_cluster_problems(config)))
+    _refuse(_folder_problems(Path.cwd()))
+    _refuse(odd_values(config))
+    _refuse(schema_problems(config))
+    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config)])
     machine = probe()
     if check and config["cluster"] == "none" and (found := gpu_problems.problems()):
         raise InvalidConfig("\n".join(found))
@@ -62,7 +58,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
     if check:  # both scales, so that a wrong value in the unused one is noticed
-        _check_blocks({each: _blocks(config, each) for each in SCALES})
+        _check_blocks(blocks_of_all_scales(config))
     minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
@@ -82,6 +78,11 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
 def spans_nodes(experiment: str) -> bool:
     """Whether the experiment's Spec has a field `nodes`."""
     return "nodes" in spec_fields(experiment)
+
+
+def blocks_of_all_scales(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """What the Specs check: scale to experiment to merged block, a JSON string."""
+    return {scale: _blocks(config, scale) for scale in SCALES}
 
 
 def _blocks(config: Mapping[str, Any], scale: str) -> dict[str, str]:
@@ -104,17 +105,9 @@ def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
     return values | block.get("quick", {}) if scale == "quick" else values
 
 
-def _schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
-    validator = jsonschema.Draft202012Validator(yaml.safe_load(SCHEMA.read_text()))
-    for error in sorted(validator.iter_errors(dict(config)), key=lambda e: e.json_path):
-        where = ".".join(map(str, error.absolute_path))
-        if error.validator == "additionalProperties":
-            known = list(error.schema["properties"])
-            for key in sorted(set(error.instance) - set(known)):
-                yield f"{where}.{key}: unknown key; {did_you_mean(key, known)}".lstrip(".")
-        else:
-            accepted = error.schema.get("description", "")
-            yield f"{where}: {error.message}" + (f"; accepted: {accepted}" if accepted else "")
+def _folder_problems(folder: Path) -> Iterator[str]:
+    if ":" in str(folder):
+        yield f"{folder}: this folder's path has a ':', which ends a path in PATH, PYTHONPATH and mounts; rename it"
 
 
 def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
@@ -145,8 +138,8 @@ def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
         return
     path = [str(SOURCES.parent.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-    command = [sys.executable, "-m", "scalecard", "check", text]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-m", "scalecard", "check"]  # the text may be longer than a command line
+    done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
     if done.returncode == 2:
         _refuse(done.stderr.strip().splitlines())
     if done.returncode:
@@ -154,7 +147,8 @@ def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
     write_atomically(CHECKED, key)
 
 
-def _refuse(problems: list[str]) -> None:
+def _refuse(problems: Iterable[str]) -> None:
     """Raise InvalidConfig if there are any."""
-    if problems:
-        raise InvalidConfig("config.yaml is not valid:\n" + "\n".join(f"  {problem}" for problem in problems))
+    lines = [f"  {problem}" for problem in problems]
+    if lines:
+        raise InvalidConfig("the configuration is not valid:\n" + "\n".join(lines))

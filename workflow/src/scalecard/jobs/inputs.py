@@ -4,12 +4,16 @@ Snakemake reruns a rule if the content of an input has changed. `__init__.py`, w
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 """
 
+import re
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
+NOT_PLATFORMS = ("figures", "logs")
+PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.yaml says
+PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 REFERENCE = Path("workflow/reference")
 TEMPLATES = Path("workflow/report")
 
@@ -34,7 +38,19 @@ def of_report() -> list[str]:
 def result_files(name: str, platform: str) -> list[str]:
     """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
     here = RESULTS / platform / f"{name}.json"
-    return [str(here), *sorted(str(path) for path in RESULTS.glob(f"*/{name}.json") if path != here)]
+    others = (path for path in RESULTS.glob(f"*/{name}.json") if path != here and is_platform(path.parent.name))
+    return [str(here), *sorted(map(str, others))]
+
+
+def is_platform(folder: str) -> bool:
+    """Whether a folder under results/ is named like a platform. Paths with other names are given to no job."""
+    return bool(PLATFORM.fullmatch(folder)) and folder not in NOT_PLATFORMS
+
+
+def ignored_folders() -> list[str]:
+    """The folders with JSON files that are not named like a platform, as text that any terminal can show."""
+    folders = {path.parent for path in RESULTS.glob("*/*.json")}
+    return sorted(ascii(str(folder)) for folder in folders if not is_platform(folder.name))
 
 
 def dataset_of(name: str, dataset: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from scalecard.hardware.machine import Machine, differences, from_facts
-from scalecard.jobs.config import InvalidConfig
+from scalecard.jobs.config_file import InvalidConfig
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import is_result_file
 

@@ -34,6 +34,11 @@ def title(module: str) -> str:
     return text.splitlines()[0]
 
 
+def experiment_names() -> list[str]:
+    """Every experiment, in alphabetical order: the modules in their folder."""
+    return sorted(path.stem for path in (SOURCES / "experiments").glob("[!_]*.py"))
+
+
 def spec_fields(experiment: str) -> list[str]:
     """The names of the values that an experiment's own Spec declares; empty if there is no such experiment."""
     path = SOURCES / "experiments" / f"{experiment}.py"

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-Count = Annotated[int, Field(ge=2)]
-Seconds = Annotated[float, Field(ge=0)]
+WEEK = 7 * 24 * 3600  # nobody waits longer for one case
+Count = Annotated[int, Field(ge=2, le=1_000_000)]
+Seconds = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +19,8 @@ class Rule:
     min_rounds: Count
     max_rounds: Count
     min_seconds: Seconds
-    max_seconds: Annotated[float, Field(gt=0)]
-    processes: Annotated[int, Field(ge=1)]
+    max_seconds: Annotated[Seconds, Field(gt=0)]
+    processes: Annotated[int, Field(ge=1, le=100)]
     precision: Annotated[float, Field(gt=0, lt=1)]
 
     def __post_init__(self) -> None:

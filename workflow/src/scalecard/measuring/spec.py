@@ -1,6 +1,8 @@
 """The types with which experiments declare their values, and the messages about values that do not fit.
 
-Types and ranges are pydantic's; the experiments only declare them.
+Types and ranges are pydantic's; the experiments only declare them. The upper bounds are beyond what any machine can
+measure, and below what overflows: a float32 matrix of MOST x MOST takes 40 GB, the images of a batch of MOST such
+images number fewer bytes than 2**63, and no image of Fashion-MNIST is the 100,000th.
 """
 
 import difflib
@@ -16,17 +18,27 @@ from scalecard.measuring.rule import Rule
 
 
 def _each_once(values: tuple[object, ...]) -> tuple[object, ...]:
+    seen = set[object]()
     for value in values:
-        if values.count(value) > 1:
+        if value in seen:
             raise ValueError(f"{json.dumps(value)} occurs twice; give each value once")
+        seen.add(value)
     return values
 
 
+MOST = 100_000
+MOST_BYTES = 2**40  # no device has as much memory
+MOST_VALUES = 1_000  # in a sweep; each is measured for seconds
+LARGEST_SEED = 2**63 - 100_001  # a rank adds its number, and torch takes 64 bits
+SHOWN = 100  # letters of a value in a message
+
 EachOnce = pydantic.AfterValidator(_each_once)
-Positive = Annotated[int, pydantic.Field(gt=0)]
-Rate = Annotated[float, pydantic.Field(gt=0)]
-Sweep = Annotated[tuple[Positive, ...], Len(min_length=1), EachOnce]
-Rates = Annotated[tuple[Rate, ...], Len(min_length=1), EachOnce]
+Several = Len(min_length=1, max_length=MOST_VALUES)
+Positive = Annotated[int, pydantic.Field(gt=0, le=MOST)]
+Rate = Annotated[float, pydantic.Field(gt=0, le=100, allow_inf_nan=False)]
+Sweep = Annotated[tuple[Positive, ...], Several, EachOnce]
+ByteSizes = Annotated[tuple[Annotated[int, pydantic.Field(gt=0, le=MOST_BYTES)], ...], Several, EachOnce]
+Rates = Annotated[tuple[Rate, ...], Several, EachOnce]
 Dtype = Literal["float32", "tf32", "bfloat16"]
 
 
@@ -37,7 +49,7 @@ class Common:
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
 
     devices: Positive | None
-    seed: int
+    seed: Annotated[int, pydantic.Field(ge=0, le=LARGEST_SEED)]
     dataset: Literal["auto", "fashion-mnist", "synthetic"]
     data_dir: str
     measure: Rule
@@ -50,15 +62,22 @@ def messages(name: str, spec: type, error: pydantic.ValidationError) -> Iterator
         path = [part for part in problem["loc"] if isinstance(part, str | int) and "[" not in str(part)]
         if problem["type"] == "too_short" and any(other["loc"][:-1] == problem["loc"] for other in problems):
             continue  # too short only because values in it are wrong
-        known = [field.name for field in fields(Rule if path[:-1] == ["measure"] else spec)]
         key = ".".join(["experiments", name, *map(str, path)])
         if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            yield f"{key}: unknown key; {did_you_mean(str(path[-1]), known)}"
+            *outer, unknown = map(str, problem["loc"])
+            known = [field.name for field in fields(Rule if outer == ["measure"] else spec)]
+            yield f"{'.'.join(['experiments', name, *outer, unknown])}: unknown key; {did_you_mean(unknown, known)}"
         elif problem["type"] in ("missing", "missing_argument"):
             yield f"{key}: missing"
         else:
-            value = "" if problem["type"] == "value_error" else f" = {json.dumps(problem['input'])}"
+            value = "" if problem["type"] == "value_error" else f" = {shortened(problem['input'])}"
             yield f"{key}{value}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def shortened(value: object) -> str:
+    """A value as JSON, cut where it is too long for a message."""
+    text = json.dumps(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

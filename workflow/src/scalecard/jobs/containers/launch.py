@@ -152,12 +152,12 @@ def _own(marker: Marker, project: Path) -> dict[str, str]:
 
 
 def _commit() -> dict[str, str]:
-    """What git says on the host; empty if there is no repository."""
+    """What git says on the host, or why it says nothing: inside there may be no git, or no right to read."""
     try:
         dirty = str(int(environment.has_changes()))
-        return {"SCALECARD_COMMIT": environment.git("rev-parse", "HEAD"), "SCALECARD_DIRTY": dirty}
-    except OSError:
-        return {}
+        return {"SCALECARD_COMMIT": environment.commit(), "SCALECARD_DIRTY": dirty}
+    except OSError as error:
+        return {"SCALECARD_NO_COMMIT": str(error)}
 
 
 def has_gpus() -> bool:

@@ -1,0 +1,39 @@
+"""`make fuzz`: odd input, by the thousand. Is each accepted with cause, or refused by one clear error?
+
+Options     make fuzz ARGS="--seed 7 --count 5000"
+Result      how often each outcome occurred, what was neither, and exit status 1 if there was any
+"""
+
+import argparse
+import sys
+import time
+
+from configurations import configurations
+
+PARTS = {"configurations": configurations}
+SHOWN = 20  # offending examples
+
+
+def main() -> int:
+    """Run every part; 1 if any input ended in a traceback, in an unclear error or was wrongly accepted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=3000, help="alterations in each part (default 3000)")
+    parser.add_argument("--only", choices=PARTS, help="one part")
+    args = parser.parse_args()
+    found = 0
+    for name in [args.only] if args.only else PARTS:
+        started = time.monotonic()
+        outcomes, offending = PARTS[name](args.seed, args.count)
+        found += len(offending)
+        print(f"{name}, seed {args.seed}: {sum(outcomes.values())} altered in {time.monotonic() - started:.0f} s")
+        for outcome, number in outcomes.items():
+            print(f"  {number:6} {outcome}")
+        for example in offending[:SHOWN]:
+            print(f"  wrong: {example}")
+    print(f"{found} wrong")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
