@@ -116,18 +116,18 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     from scalecard.hardware.devices import CpuDevice
     from scalecard.run import run
 
-    for name in ("SCALECARD_ROOT_PID", "SCALECARD_PREFIX"):
+    for name in ("SCALECARD_ROOT_PID", "SCALECARD_PREFIX", "SCALECARD_DEADLINE", "SCALECARD_PACE"):
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
     monkeypatch.setattr("scalecard.hardware.usable.refuse_unusable", lambda machine: None)
 
-    def run_and_load(name: str, *, strict: bool = False, **changes: Any) -> Result:
+    def run_and_load(name: str, *, strict: bool = False, seconds: int = 0, **changes: Any) -> Result:
         found = probe()
         path = tmp_path / "results" / found.slug / f"{name}.json"
         values = {"measure": SHORTEST, "devices": 2, **changes}
-        run(name, block(name, "quick", **values), found, found.slug, path, strict=strict)
+        run(name, block(name, "quick", **values), found, found.slug, path, strict=strict, seconds=seconds)
         return files.load(path)
 
     return run_and_load

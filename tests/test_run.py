@@ -16,6 +16,7 @@ from builders import timed
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
 from scalecard.hardware.machine import Machine, probe
+from scalecard.measuring import budget
 from scalecard.measuring.preflight import Disturbed
 from scalecard.records import files
 from scalecard.records.files import save
@@ -112,6 +113,22 @@ def test_every_process_adds_its_samples(install_gpus: Install, run_as_cuda: Run)
     for record in result.records:
         assert [len(samples) for samples in record.samples] == [2, 2, 2]
         assert len({entry.rounds_id for entry in record.telemetry}) == 3
+
+
+def test_a_budget_that_is_used_up_leaves_out_further_processes(
+    install_gpus: Install, run_as_cuda: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_up(*args: Any) -> run.Outcome:
+        outcome = measure(*args)
+        os.environ[budget.DEADLINE] = "0"
+        return outcome
+
+    install_gpus(box(A100, 2))
+    measure = run.measure
+    monkeypatch.setattr(run, "measure", use_up)
+    result = run_as_cuda("async_timing", **PRODUCTS, measure={**SHORTEST, "processes": 3}, seconds=1000)
+    assert {len(record.samples) for record in result.records} == {1}
+    assert f"measured in 1 of 3 fresh processes: {budget.OVER}" in result.warnings
 
 
 def test_the_values_that_were_used_are_kept(install_gpus: Install, run_as_cuda: Run) -> None:

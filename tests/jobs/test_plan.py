@@ -22,8 +22,9 @@ def jobs(*rules: str) -> list[PlannedJob]:
     return [PlannedJob(rule=rule, log=f"{rule}.log") for rule in rules]
 
 
-def announce(folder: Path, *rules: str) -> None:
-    plan.announce(jobs(*rules), ["ddp", "pipeline", "hybrid"], scale="quick", folder=folder)
+def announce(folder: Path, *rules: str, scale: str = "quick", **shares: int) -> None:
+    experiments = ["ddp", "pipeline", "hybrid"]
+    plan.announce(jobs(*rules), experiments, scale=scale, folder=folder, shares=shares, devices="2 CPU workers")
 
 
 def test_only_experiments_that_will_run_are_planned(folder: Path) -> None:
@@ -72,8 +73,19 @@ def test_a_first_run_at_the_quick_scale_expects_what_two_cores_took(
 ) -> None:
     announce(folder, "ddp", "hybrid")
     assert "on two CPU cores" in capsys.readouterr().out
-    plan.announce(jobs("ddp"), ["ddp"], scale="full", folder=folder)
+    announce(folder, "ddp", scale="full")
     assert "not measured here before" in capsys.readouterr().out
+
+
+def test_a_share_of_the_budget_is_said_and_expected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    announce(folder, "ddp", "hybrid", ddp=60, hybrid=600)
+    assert "at most 60 s" in capsys.readouterr().out
+    kept = plan.read()
+    assert kept
+    assert kept.expected["ddp"] == 60, "less than what two CPU cores took"
+    assert kept.expected["hybrid"] < 600
+    announce(folder, "ddp", "hybrid", scale="full", ddp=60, hybrid=600)
+    assert "at most about 11 min, by `budget`" in capsys.readouterr().out
 
 
 def test_a_finished_run_leaves_no_plan(folder: Path) -> None:

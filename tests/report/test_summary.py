@@ -32,6 +32,12 @@ def test_it_does_not_name_a_report_that_was_not_written(make_result: Make) -> No
     assert "report.html" not in summary.success([make_result([epochs(1.0, 1)], **SCRATCH)], None, 1)
 
 
+def test_what_was_measured_is_compared_with_what_was_expected(make_result: Make) -> None:
+    text = summary.success([make_result([epochs(1.0, 1)], **SCRATCH)], None, 1, {"dp_scratch": 45, "ddp": 7})
+    assert "dp_scratch 1 min 0 s (45 s)." in text
+    assert "ddp" not in text.replace("dp_scratch", "")
+
+
 def test_a_failure_ends_with_the_end_of_each_log(tmp_path: Path) -> None:
     log = tmp_path / "ddp.log"
     log.write_text("\n".join(f"line {number}" for number in range(50)) + "\nValueError: the reason")

@@ -14,7 +14,9 @@ for experiment, block in SETTINGS.blocks.items():
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
         resources:
             machine=100,
-            runtime=SETTINGS.minutes[experiment],
+            runtime=SETTINGS.job_minutes[experiment],
+            seconds=SETTINGS.seconds.get(experiment, 0),  # no params: a changed budget measures nothing again
+            usual=60 * SETTINGS.minutes[experiment],
             nodes=SETTINGS.nodes[experiment],
             tasks=SETTINGS.nodes[experiment],
             tasks_per_gpu=0,  # otherwise the Slurm plugin reads `tasks` as tasks per GPU
@@ -32,4 +34,5 @@ for experiment, block in SETTINGS.blocks.items():
             " python -m scalecard.jobs.containers.launch {input.container:q} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
             " python -m scalecard run {params.name:q} --spec {params.spec:q}"
+            " --seconds {resources.seconds} --usual {resources.usual}"
             " --machine {input.machine:q} --output {output.json:q} 2>&1 | tee {log:q}"

@@ -15,6 +15,12 @@ onstart:
         list(SETTINGS.blocks),
         scale=SETTINGS.scale,
         folder=Path(HERE),
+        shares=SETTINGS.seconds,
+        devices=(
+            SETTINGS.machine.describe()
+            if SETTINGS.cluster == "none"
+            else "a node of the cluster"
+        ),
     )
 
 

@@ -57,7 +57,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         default=os.environ.get("SCALECARD_STRICT") == "1",  # lets the workflow set it without remeasuring
         help="refuse to measure if something else is using the machine",
     )
-    run.add_argument("--seconds", type=int, help="about how long it may take; by default as long as it needs")
+    run.add_argument("--seconds", type=int, default=0, help="about how long it may take; 0: as long as it needs")
     run.add_argument("--usual", type=int, default=0, help="the seconds that it may take without such a limit")
 
 
@@ -166,7 +166,8 @@ def _summary(args: argparse.Namespace) -> None:
     seconds = time.time() - run.started if run else 0.0
     if args.failed is None:
         written = any(job.rule == "report" for job in run.jobs) if run else args.report.exists()
-        print(summary.success(summary.readable(args.results), args.report if written else None, seconds))
+        report, expected = args.report if written else None, run.expected if run else {}
+        print(summary.success(summary.readable(args.results), report, seconds, expected))
     else:
         print(summary.failure(args.failed, seconds))
 

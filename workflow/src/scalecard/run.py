@@ -47,12 +47,12 @@ def run(
     output: Path,
     *,
     strict: bool = False,
-    seconds: int | None = None,
+    seconds: int = 0,
     usual: int = 0,
 ) -> None:
     """Measure and save. `block` is the experiment's merged block of config.yaml, as a JSON string.
 
-    `seconds` is about how long it may take (None: as long as it needs), of the `usual` ones.
+    `seconds` is about how long it may take (0: as long as it needs), and `usual` how long without such a limit.
     Raises ValueError for a bad block; ProofFailed and RanksFailed pass through. Nothing half-written is left behind.
     Only the first node of a job saves.
     """
@@ -69,7 +69,7 @@ def run(
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
-        budget.begin(seconds, usual)
+        budget.begin(seconds, usual / spec.measure.processes)
         outcomes = list(_outcomes(name, spec, machine))
         finished = _now()
     if not job.leads:

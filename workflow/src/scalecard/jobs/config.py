@@ -19,6 +19,7 @@ from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig
+from scalecard.jobs.shares import job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, spec_fields
 from scalecard.records.atomic import write_atomically
 
@@ -29,7 +30,11 @@ DEFAULT_MINUTES = 60
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets."""
+    """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets.
+
+    Each experiment may take its `minutes` or, if the budget is shorter, its share of it in `seconds`. `job_minutes` are
+    the time limits for a cluster's jobs.
+    """
 
     platform: str
     cluster: str
@@ -41,6 +46,8 @@ class Settings:
     data_dir: str
     blocks: dict[str, str]
     minutes: dict[str, int]
+    seconds: dict[str, int]
+    job_minutes: dict[str, int]
     nodes: dict[str, int]
 
 
@@ -60,6 +67,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks(blocks_of_all_scales(config))
     minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
+    shared = shares(config["budget"], minutes)
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
         cluster=config["cluster"],
@@ -71,6 +79,8 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         data_dir=config["data_dir"],
         blocks=_blocks(config, scale),
         minutes=minutes,
+        seconds=shared,
+        job_minutes=job_minutes(minutes, shared),
         nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in minutes},
     )
 

@@ -6,7 +6,7 @@ closing summary (report/summary.py) reads when the run started and whether it wr
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -37,11 +37,12 @@ class PlannedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`started` is in seconds since the epoch; `experiments` names the rules that measure."""
+    """`started` is in seconds since the epoch; `experiments` names the rules that measure, `expected` their seconds."""
 
     started: float
     jobs: list[PlannedJob]
     experiments: list[str]
+    expected: dict[str, float]
 
     @property
     def measuring(self) -> list[PlannedJob]:
@@ -49,26 +50,39 @@ class Plan:
         return [job for job in self.jobs if job.rule in self.experiments]
 
 
-def announce(jobs: Iterable[PlannedJob], experiments: Sequence[str], *, scale: str, folder: Path) -> None:
-    """Print what will be measured and how long it may take; save the plan.
+def announce(
+    jobs: Iterable[PlannedJob],
+    experiments: Sequence[str],
+    *,
+    scale: str,
+    folder: Path,
+    shares: Mapping[str, int],
+    devices: str,
+) -> None:
+    """Print what will be measured, on what, and how long it may take; save the plan.
 
-    The expectation is how long it took last time on this platform or, at the quick scale, on two CPU cores.
+    The expectation is how long it took last time on this platform or, at the quick scale, on two CPU cores; `shares` of
+    a budget, in seconds, are the most it may be.
     """
     own = list(jobs)
     planned = [name for name in experiments if name in {job.rule for job in own}]
-    plan = Plan(started=time.time(), jobs=own, experiments=planned)
+    before = {name: last_seconds(folder / f"{name}.json") for name in planned}
+    typical = _typical_seconds(scale)
+    likely = {name: before[name] or typical.get(name) for name in planned}
+    expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items() if seconds}
+    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected)
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
-    print(f"\n{progress.counted(len(planned), 'experiment')} to measure on {folder.name}, {scale} scale:")
-    typical, known = _typical_seconds(scale), []
+    print(f"\n{progress.counted(len(planned), 'experiment')} to measure on {folder.name} ({devices}), {scale} scale:")
     for name in planned:
-        last = last_seconds(folder / f"{name}.json")
-        seconds, source = (last, "last time") if last else (typical.get(name), "on two CPU cores")
-        known += [seconds] if seconds else []
-        print(f"  {name:16} {f'{_minutes(seconds)} {source}' if seconds else 'not measured here before'}")
-    if len(known) == len(planned):
-        print(f"  {'in total':16} about {_minutes(sum(known))}")
+        source = "last time" if before[name] else "on two CPU cores"
+        told = f"{_minutes(seconds)} {source}" if (seconds := likely[name]) else "not measured here before"
+        print(f"  {name:16} {told}{f', at most {_minutes(shares[name])}' if name in shares else ''}")
+    if len(expected) == len(planned):
+        print(f"  {'in total':16} about {_minutes(sum(expected.values()))}")
+    elif shares:
+        print(f"  {'in total':16} at most about {_minutes(sum(shares[name] for name in planned))}, by `budget`")
     print(flush=True)
 
 

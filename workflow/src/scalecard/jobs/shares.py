@@ -1,8 +1,9 @@
 """Shares config.yaml's `budget` among the experiments, in proportion to the minutes that each may take without one."""
 
+import math
 from collections.abc import Mapping
 
-SLACK = 5  # minutes of a cluster's job beyond its share: to start, and for what is being compared when time is over
+SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
 
 def shares(budget: float | None, minutes: Mapping[str, int]) -> dict[str, int]:
@@ -15,4 +16,4 @@ def shares(budget: float | None, minutes: Mapping[str, int]) -> dict[str, int]:
 
 def job_minutes(minutes: Mapping[str, int], seconds: Mapping[str, int]) -> dict[str, int]:
     """The time limits to ask a cluster's scheduler for."""
-    return {name: min(own, round(seconds[name] / 60) + SLACK if seconds else own) for name, own in minutes.items()}
+    return {name: SLACK + (math.ceil(seconds[name] / 60) if seconds else own) for name, own in minutes.items()}

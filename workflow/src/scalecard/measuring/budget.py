@@ -1,7 +1,7 @@
 """How long an experiment may still measure: its share of config.yaml's `budget`.
 
-Every variant gets its part of the time that it may take without a budget, and every case is measured in one process
-before any is in further ones. If that still takes too long, what is being compared gets the fewest rounds that make an
+Every case is measured in one process before any is in further ones. If not even that fits, every variant gets a part of
+its time. If that still takes too long, what is being compared gets the fewest rounds that make an
 interval, and what has not begun is left out.
 """
 
@@ -16,12 +16,12 @@ DEADLINE, PACE = "SCALECARD_DEADLINE", "SCALECARD_PACE"
 OVER = "the experiment's share of the time budget was used up"
 
 
-def begin(seconds: int | None, usual: int) -> None:
-    """From now on this process, and those that it starts, have so many seconds of the usual ones; None: all they need.
+def begin(seconds: float, usual: float) -> None:
+    """From now on this process, and those that it starts, have so many seconds; 0: as many as they need.
 
-    Each variant gets the same part of its `max_seconds`.
+    If one process usually takes longer than that, each variant gets the same part of its `max_seconds`.
     """
-    os.environ[DEADLINE] = str(time.monotonic() + (math.inf if seconds is None else seconds))
+    os.environ[DEADLINE] = str(time.monotonic() + (seconds or math.inf))
     os.environ[PACE] = str(min(1.0, seconds / usual) if seconds and usual else 1.0)
 
 

@@ -7,6 +7,7 @@ import functools
 import math
 import statistics
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
@@ -140,6 +141,11 @@ class Result:
     def emulated(self) -> bool:
         """Whether CPU workers or CPU ranks stood in for GPUs."""
         return bool(self.environment["emulated"])
+
+    @property
+    def seconds(self) -> float:
+        """How long it took to measure."""
+        return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()
 
     def count(self, status: str) -> int:
         """How many records have this status."""

@@ -1,6 +1,6 @@
 """The last lines on the terminal: how long it took, what was measured, what stands out, and where the report is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scalecard.progress import counted
@@ -14,8 +14,13 @@ NUM_FINDINGS = 3
 TAIL = 12  # lines of a failed job's log
 
 
-def success(results: Sequence[Result], report: Path | None, seconds: float) -> str:
-    """The closing summary of a successful run; `report` is None if none was written."""
+def success(
+    results: Sequence[Result], report: Path | None, seconds: float, expected: Mapping[str, float] | None = None
+) -> str:
+    """The closing summary of a successful run; `report` is None if none was written.
+
+    `expected` has the seconds that the experiments which were measured were expected to take.
+    """
     counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
     warnings = [text for _, text in compare.warnings("", results)]
     findings = [finding.text for _, finding in leading([Section.of(r) for r in results], NUM_FINDINGS)]
@@ -26,6 +31,9 @@ def success(results: Sequence[Result], report: Path | None, seconds: float) -> s
             f" {counted(counts['ok'], 'case')} measured, {counts['skipped']} skipped, {counts['failed']} failed,"
             f" {counted(len(warnings), 'warning')}."
         )
+    took = {result.experiment: result.seconds for result in results}
+    compared = [f"{n} {duration(took[n])} ({duration(s)})" for n, s in (expected or {}).items() if n in took]
+    lines += [f"  Measuring took (and was expected to take): {', '.join(compared)}."] if compared else []
     lines += [f"  Warning: {text}" for text in warnings]
     lines += [f"  - {text}" for text in findings]
     lines.append(f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.")

@@ -1,0 +1,98 @@
+"""When the time is over, what is compared ends with an interval, and what has not begun is left out and says so."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from scalecard.measuring import budget
+from scalecard.measuring.bench import ALONE
+from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.statistics import FEWEST
+from simulated_clock import SimulatedMachine, subject, variants
+
+
+@pytest.fixture(autouse=True)
+def no_limit_afterwards() -> Iterator[None]:
+    yield
+    budget.begin(0, 0)
+
+
+@pytest.fixture
+def rule(rule: Rule) -> Rule:
+    return replace(rule, max_rounds=100, min_rounds=20, min_seconds=1e9, max_seconds=1e9)
+
+
+def ending(after: int) -> Callable[[], None]:
+    """Work in whose n-th call the time is used up."""
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        if len(calls) == after:
+            os.environ[budget.DEADLINE] = "0"
+
+    return work
+
+
+def test_without_a_limit_the_time_is_never_over() -> None:
+    budget.begin(0, 100)
+    assert budget.left() > 1e9
+    assert not budget.over(ALONE)
+    assert budget.pace() == 1
+
+
+@pytest.mark.parametrize(("seconds", "usual", "pace"), [(10, 40, 0.25), (40, 10, 1), (10, 0, 1)])
+def test_the_pace_is_the_part_of_what_one_process_usually_takes(seconds: float, usual: float, pace: float) -> None:
+    budget.begin(seconds, usual)
+    assert budget.pace() == pace
+    assert 0 < budget.left() <= seconds
+
+
+def test_every_variant_gets_its_part_of_the_seconds(rule: Rule) -> None:
+    budget.begin(1000, 4000)
+    machine = SimulatedMachine()
+    (timing,) = time_rounds(
+        variants(w=machine.work(1.0)), devices=[], rule=replace(rule, max_seconds=40), clock=machine.clock
+    )
+    assert (len(timing.completion), timing.stopped) == (10, "10 s per variant")
+
+
+def test_what_has_not_begun_is_left_out_and_never_run(rule: Rule) -> None:
+    budget.begin(1e-9, 0)
+    ran: list[int] = []
+    (timing,) = time_rounds(variants(w=lambda: ran.append(1)), devices=[], rule=rule)
+    assert not ran
+    assert (timing.record().status, timing.record().case) == ("skipped", {"name": "w"})
+    assert budget.OVER in timing.record().note
+    (epochs,) = time_epochs(variants(w=lambda: ran.append(1)), num_epochs=3, devices=[])
+    assert [record.status for record in (epochs.record("epoch_time"), epochs.accuracy_record())] == ["skipped"] * 2
+    assert not ran
+
+
+def test_what_is_being_compared_ends_with_an_interval(rule: Rule) -> None:
+    (timing,) = time_rounds(variants(w=ending(after=5)), devices=[], rule=rule)
+    assert (len(timing.completion), timing.stopped) == (FEWEST, budget.OVER)
+    assert timing.record().within
+
+
+def test_epochs_end_after_whole_turns() -> None:
+    def build(_at: None) -> Subject:
+        return subject(ending(after=4), test=lambda: 0.5)
+
+    several = [Variant(name=name, case={"name": name}, build=build) for name in "ab"]
+    timings = time_epochs(several, num_epochs=9, devices=[])
+    assert len({len(timing.completion) for timing in timings}) == 1
+    assert timings[0].stopped == f"{len(timings[0].completion)} of 9 epochs: {budget.OVER}"
+    assert 1 <= len(timings[0].completion) <= 4
+
+
+def test_ranks_follow_the_leading_one() -> None:
+    budget.begin(1e-9, 0)
+    follower = SimpleNamespace(leads=False, maximum=ALONE.maximum)
+    assert not budget.over(follower), "its own clock does not count"
+    assert budget.over(SimpleNamespace(leads=False, maximum=lambda values: [1.0]))
