@@ -34,6 +34,8 @@ def test_the_projects_own_files_are_read() -> None:
         ),
         ("experiments: {ddp: {}}\nexperiments: {hybrid: {}}", "line 2: experiments: the key is there twice"),
         ("{experiments: {ddp: {quick: {lr: 1}, quick: {}}}}", "line 1: experiments.ddp.quick: the key is there twice"),
+        ("pathvars: 3", "line 1: pathvars: unknown key; "),
+        ("__use_yte__: true", "line 1: __use_yte__: unknown key; "),
         ("on: 1", "line 1: on: this key is no text but a bool"),
         ("measure: {3: 1}", "line 1: measure.3: this key is no text but a int"),
         ("seed: 2024-01-01", "line 1: seed: a timestamp in YAML; accepted: text, numbers"),

@@ -19,6 +19,7 @@ DEEPEST = 20
 KINDS = ("str", "int", "float", "bool", "null", "seq", "map")
 PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]{0,30})")
 EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+SNAKEMAKES = ("pathvars", "__use_yte__")  # keys with which it would do something before anything is checked
 ACCEPTED = "text, numbers, true, false, null, lists and mappings"
 
 
@@ -129,6 +130,8 @@ def _key_problems(node: yaml.MappingNode, path: tuple[str, ...]) -> Iterator[str
             continue
         if _kind(key) != "str":
             yield _said(key, where, f"this key is no text but a {_kind(key)} in YAML; quote it")
+        elif not path and key.value in SNAKEMAKES:
+            yield _said(key, where, "unknown key; Snakemake has a use for it, and this workflow has none")
         elif key.value in seen:
             first = seen[key.value].start_mark.line + 1
             yield _said(key, where, f"the key is there twice, first on line {first}; only one of them would count")
