@@ -3,6 +3,7 @@
 import html
 import os
 import re
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from blocks import SHORTEST
 from builders import timed
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
+from scalecard.distributed import nodes
+from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.preflight import Disturbed
 from scalecard.records.files import save
@@ -147,3 +150,15 @@ def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
 def test_a_killed_process_is_an_error_that_names_the_experiment() -> None:
     with pytest.raises(run.ProcessLost, match="ddp"):
         run._in_a_fresh_process("ddp", os._exit, 9)
+
+
+def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    first, second = (nodes.Nodes(2, index, "127.0.0.1", port) for index in range(2))
+    facts = {**environment(machine), "host": "aaaaaaaa"}
+    with nodes.keep_store(first):
+        assert run._of_nodes(second, {**facts, "host": "bbbbbbbb", "ram_bytes": 1}) == []
+        described = run._of_nodes(first, facts)
+    assert described == [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": {"ram_bytes": 1}}]
+    assert run._of_nodes(nodes.Nodes(), facts) == []

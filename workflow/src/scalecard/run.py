@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.hardware import network, nvml, processes, usable
-from scalecard.hardware.environment import environment
+from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import preflight
@@ -51,6 +51,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
     facts = environment(machine)
     with machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        facts["nodes"] = _of_nodes(job, facts)
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         started = _now()
@@ -91,6 +92,15 @@ def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
     for text in here:
         progress.say(f"warning: {text}")
     return here
+
+
+def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every node of a job on the first one; empty elsewhere, and if there is one only."""
+    if job.count == 1:
+        return []
+    job.publish("environment", here)
+    published = job.collect("environment", within=nodes.TIMEOUT) if job.leads else {}
+    return of_nodes([published[index] for index in sorted(published)]) if published else []
 
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:
