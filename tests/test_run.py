@@ -6,6 +6,7 @@ import re
 import socket
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,8 @@ from builders import timed
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
 from scalecard.distributed import nodes
+from scalecard.distributed.layout import Layout
+from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.preflight import Disturbed
@@ -162,3 +165,19 @@ def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
         described = run._of_nodes(first, facts)
     assert described == [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": {"ram_bytes": 1}}]
     assert run._of_nodes(nodes.Nodes(), facts) == []
+
+
+@pytest.mark.parametrize(("over", "gpus", "asked"), [(None, 2, None), (1, 1, None), (1, 2, (2, 1)), (2, 4, (8, 2))])
+def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, over: int | None, gpus: int, asked: tuple[int, int] | None
+) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def used(machine: Machine, layout: Layout) -> dict[str, int]:
+        calls.append((layout.ranks, layout.nodes))
+        raise RanksFailed("on purpose")
+
+    monkeypatch.setattr(run.nccl_paths, "used", used)
+    spec = SimpleNamespace(**{"nodes": over} if over else {})
+    assert run._nccl_paths(spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
+    assert calls == ([asked] if asked else [])

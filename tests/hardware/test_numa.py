@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from fake_nvml import H100, FakeNvml, box
-from scalecard.hardware import numa, nvml
+from scalecard.hardware import devices, numa, nvml
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 
@@ -47,6 +48,16 @@ def test_a_process_runs_next_to_its_gpus_meanwhile(put: Put) -> None:
     assert sorted(os.sched_getaffinity(0)) == ALL
     with numa.near([0, 1]):
         assert os.sched_getaffinity(0) == set(ALL[:2])
+
+
+def test_there_are_no_more_threads_than_cores_meanwhile(put: Put) -> None:
+    put(0, "0", f"{ALL[0]}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with devices.near([0]):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
 
 
 def test_two_gpus_of_one_node_share_its_cores(put: Put) -> None:

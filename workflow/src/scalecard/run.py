@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scalecard import experiments, progress
-from scalecard.distributed import nodes
-from scalecard.hardware import network, nvml, processes, usable
+from scalecard.distributed import nccl_paths, nodes
+from scalecard.distributed.layout import Layout
+from scalecard.distributed.rendezvous import RanksFailed
+from scalecard.hardware import interconnect, network, nvml, processes, usable
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
@@ -54,6 +56,7 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
         facts["nodes"] = _of_nodes(job, facts)
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
+            facts["nccl_paths"] = _nccl_paths(spec, machine)
         started = _now()
         outcomes = list(_outcomes(name, spec, machine))
         finished = _now()
@@ -66,7 +69,11 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
         environment=facts,
         started=started,
         finished=finished,
-        warnings=[*disturbances, *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)],
+        warnings=[
+            *disturbances,
+            *nccl_paths.findings(facts["nccl_paths"]),
+            *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings),
+        ],
         records=merged([outcome.records for outcome in outcomes]),
     )
     save(result, output)
@@ -86,7 +93,7 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
     """What disturbs this node and, on the first node, the others too."""
     if job.count > 1:
-        job.publish("disturbances", [*here, *network.why_slow()])
+        job.publish("disturbances", [*here, *network.why_slow(), *interconnect.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
         here = [f"node {index}: {text}" for index, texts in published.items() for text in texts]
     for text in here:
@@ -101,6 +108,19 @@ def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
     job.publish("environment", here)
     published = job.collect("environment", within=nodes.TIMEOUT) if job.leads else {}
     return of_nodes([published[index] for index in sorted(published)]) if published else []
+
+
+def _nccl_paths(spec: Any, machine: Machine) -> dict[str, int]:
+    """Of an experiment on ranks, one per GPU on all of its nodes; empty if there are not several."""
+    over = getattr(spec, "nodes", 0)
+    if machine.num_devices * over < 2:
+        return {}
+    progress.doing("one start of NCCL that is not timed, to see which way it sends")
+    try:
+        return nccl_paths.used(machine, Layout(machine.num_devices * over, over))
+    except RanksFailed as error:
+        progress.say(f"warning: NCCL did not say which way it sends: {error}")
+        return {}
 
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
-from scalecard.hardware import numa
+from scalecard.hardware import host, numa
 from scalecard.hardware.devices import float32_is_float32, threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
@@ -92,6 +92,7 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     float32_is_float32()
     if cuda:
         numa.bind(range(device.index, device.index + devices_each))
+        torch.set_num_threads(min(torch.get_num_threads(), host.usable_cores()))
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(threads_each(machine))

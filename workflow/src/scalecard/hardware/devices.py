@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from scalecard.hardware import numa
+from scalecard.hardware import host, numa
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
@@ -230,13 +230,25 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
     indices = range(first, first + (machine.num_devices if num_devices is None else num_devices))
     float32_is_float32()
     cuda = machine.kind == "cuda"
-    with numa.near(indices) if cuda else contextlib.nullcontext():
+    with near(indices) if cuda else contextlib.nullcontext():
         opened: list[Device] = [CudaDevice(i) if cuda else CpuDevice(i, threads_each(machine)) for i in indices]
         try:
             yield opened
         finally:
             for device in opened:
                 device.close()
+
+
+@contextlib.contextmanager
+def near(indices: Sequence[int]) -> Iterator[None]:
+    """Run on the cores next to these GPUs, with no more intra-op threads than there are."""
+    threads = torch.get_num_threads()
+    with numa.near(indices):
+        torch.set_num_threads(min(threads, host.usable_cores()))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def copy_engine(devices: Sequence[Device]) -> Device | None:

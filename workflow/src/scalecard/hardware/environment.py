@@ -20,7 +20,14 @@ from scalecard.hardware.missing import Missing
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}
-IDENTITIES = ("host", "fingerprint", "gpu_uuid_hashes", "uuid_hash", "nodes")  # of a node, in every job another one
+IDENTITIES = (
+    "host",
+    "fingerprint",
+    "gpu_uuid_hashes",
+    "uuid_hash",
+    "nccl_paths",
+    "nodes",
+)  # of a node, in every job another one
 # How float32 is computed; devices.py sets it, and a tf32 that is measured beside it says so in its case.
 FLOAT32 = {"float32_products": "float32", "float32_convolutions": "float32"}
 PACKAGES = {
@@ -55,6 +62,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "container_engine": _engine(),
         **_commit(missing),
         **FLOAT32,
+        "nccl_paths": {},
         "nodes": [],
         "missing": missing.reasons,
     }
