@@ -32,6 +32,8 @@ class Board:
     reasons: int = 0
     utilisation: int = 0
     processes: list[tuple[int, int]] = field(default_factory=list)  # (pid, bytes)
+    graphics: list[tuple[int, int]] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)  # of processes, by pid
     uuid: str = ""
     slices: "list[Board] | None" = None  # None: it has no MIG mode
 
@@ -204,7 +206,17 @@ class FakeNvml:
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self._board(handle).processes]
 
     def nvmlDeviceGetGraphicsRunningProcesses(self, handle: int) -> list[Any]:
-        return []
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self._board(handle).graphics]
+
+    def nvmlSystemGetProcessName(self, pid: int) -> str:
+        names = {pid: name for board in self.boards for pid, name in board.names.items()}
+        if pid not in names:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return names[pid]
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
+        """In a domain that no machine has."""
+        return SimpleNamespace(busId=f"0000FFFF:{self.boards.index(self._at(handle)) + 0x1A:02X}:00.0")
 
     def nvmlDeviceGetTopologyCommonAncestor(self, a: int, b: int) -> int:
         self._board(a)

@@ -4,8 +4,10 @@ import html
 import math
 import os
 import re
+import socket
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,10 @@ from blocks import SHORTEST, block
 from builders import timed
 from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
+from scalecard.distributed import nodes
+from scalecard.distributed.layout import Layout
+from scalecard.distributed.rendezvous import RanksFailed
+from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import budget
 from scalecard.measuring.preflight import Disturbed
@@ -213,3 +219,31 @@ def test_a_result_does_not_say_where_the_user_keeps_data(machine: Machine, folde
     inside = str(Path.cwd() / "data")
     spec = run.experiments.build("ddp", block("ddp", data_dir=inside))
     assert run._unmeasured("ddp", "box", spec, {}).spec["data_dir"] == "data"
+
+
+def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    first, second = (nodes.Nodes(2, index, "127.0.0.1", port) for index in range(2))
+    facts = {**environment(machine), "host": "aaaaaaaa"}
+    with nodes.keep_store(first):
+        assert run._of_nodes(second, {**facts, "host": "bbbbbbbb", "ram_bytes": 1}) == []
+        described = run._of_nodes(first, facts)
+    assert described == [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": {"ram_bytes": 1}}]
+    assert run._of_nodes(nodes.Nodes(), facts) == []
+
+
+@pytest.mark.parametrize(("over", "gpus", "asked"), [(None, 2, None), (1, 1, None), (1, 2, (2, 1)), (2, 4, (8, 2))])
+def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, over: int | None, gpus: int, asked: tuple[int, int] | None
+) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def used(machine: Machine, layout: Layout) -> dict[str, int]:
+        calls.append((layout.ranks, layout.nodes))
+        raise RanksFailed("on purpose")
+
+    monkeypatch.setattr(run.nccl_paths, "used", used)
+    spec = SimpleNamespace(**{"nodes": over} if over else {})
+    assert run._nccl_paths(spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
+    assert calls == ([asked] if asked else [])

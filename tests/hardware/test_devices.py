@@ -111,6 +111,13 @@ def test_a_gpu_is_as_late_as_the_latest_of_its_streams(monkeypatch: pytest.Monke
     assert gpu.mark(time.perf_counter_ns).seconds_since(before) == pytest.approx(0.009), "one has no earlier mark"
 
 
+def test_float32_is_float32_whatever_was_set_before(machine: Machine) -> None:
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    with open_devices(machine, 1):
+        assert not torch.backends.cudnn.allow_tf32
+        assert not torch.backends.cuda.matmul.allow_tf32
+
+
 def test_another_worker_plays_the_copy_engine_if_there_is_one(machine: Machine) -> None:
     with open_devices(machine, 2) as devices:
         assert copy_engine(devices) is devices[1]

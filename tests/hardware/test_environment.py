@@ -9,7 +9,7 @@ import pytest
 from fake_nvml import A100, GTX, FakeNvml, box
 from projects import ROOT
 from scalecard.hardware import environment as module
-from scalecard.hardware.environment import environment
+from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.machine import Machine, probe
 
 Install = Callable[..., FakeNvml]
@@ -36,6 +36,25 @@ def test_without_a_driver_one_reason_says_why_there_are_no_gpus(install_gpus: In
     facts = environment(probe())
     assert (facts["emulated"], facts["gpus"], facts["topology"]) == (True, [], [])
     assert [key for key in facts["missing"] if key.startswith("gpus")] == ["gpus"]
+
+
+def test_it_says_how_float32_is_computed(machine: Machine) -> None:
+    facts = environment(machine)
+    assert (facts["float32_products"], facts["float32_convolutions"]) == ("float32", "float32")
+
+
+def test_nodes_are_told_apart_by_what_differs_and_not_by_who_they_are(install_gpus: Install) -> None:
+    install_gpus(box(A100, 2))
+    first = environment(probe())
+    boards = box(A100, 2)
+    boards[1].uuid, boards[1].pcie = "GPU-other", (3, 4)
+    install_gpus(boards, driver="590.1")
+    second = {**environment(probe()), "host": "fedcba98", "ram_bytes": 1}
+    expected = {"gpus.1.pcie_gen": 3, "machine.driver": "590.1", "ram_bytes": 1}
+    assert of_nodes([first, second]) == [
+        {"host": first["host"], "differs": {}},
+        {"host": "fedcba98", "differs": expected},
+    ]
 
 
 def test_it_names_no_host_and_no_user(machine: Machine) -> None:

@@ -93,6 +93,16 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     assert problems() == []
 
 
+def test_a_switch_that_makes_float32_something_else_is_refused(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    install_gpus(box(H100, 1))
+    assert "unset it" in problems()[0]
+    install_gpus([])
+    assert problems() == [], "a CPU has no TF32"
+
+
 def test_the_only_slice_of_a_card_is_measured_as_a_slice(install_gpus: Install) -> None:
     install_gpus([cut(box(A100, 1)[0], "1g.5gb")])
     found = probe()

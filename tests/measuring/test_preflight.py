@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from fake_nvml import GIB, H100, FakeNvml, box
-from scalecard.hardware import host
+from scalecard.hardware import host, nvml
 from scalecard.measuring import preflight
 
 Install = Callable[..., FakeNvml]
@@ -47,6 +47,21 @@ def test_a_cpu_is_busy_from_a_third_of_its_cores(
     monkeypatch.setattr(host, "cores_busy", lambda seconds: busy)
     found = preflight.disturbances(cores=8)
     assert [f"{busy:.1f} of 8 cores" in text for text in found] == [True] * told
+
+
+def test_a_desktop_is_named_and_allowed(install_gpus: Install) -> None:
+    boards = box(H100, 2)
+    boards[0].graphics, boards[1].processes = [(77, 300 * 2**20)], [(78, GIB)]
+    boards[0].names = {77: "/usr/lib/xorg/Xorg vt2 -displayfd 3", 78: "python train.py"}
+    install_gpus(boards)
+    other, display = preflight.check(8, strict=False)
+    assert "another process used GPU 1" in other
+    for words in ("Xorg", "GPU 0", "300 MiB"):
+        assert words in display
+    boards[1].processes = []
+    assert preflight.check(8, strict=True) == [display]
+    with nvml.session() as (gpu, _):
+        assert nvml.state(gpu, os.getpid().__eq__)["others_memory_bytes"] == 0
 
 
 def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scalecard import experiments, progress
-from scalecard.distributed import nodes
-from scalecard.hardware import network, nvml, processes, usable
-from scalecard.hardware.environment import environment
+from scalecard.distributed import nccl_paths, nodes
+from scalecard.distributed.layout import Layout
+from scalecard.distributed.rendezvous import RanksFailed
+from scalecard.hardware import interconnect, network, nvml, processes, usable
+from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, preflight
@@ -61,13 +63,16 @@ def run(
     processes.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    result = _unmeasured(name, platform, spec, environment(machine))
+    facts = environment(machine)
     with machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
-        if job.leads:
-            refuse_unsavable(result, output)
+        facts["nodes"] = _of_nodes(job, facts)
         if machine.gpus:
             _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
+            facts["nccl_paths"] = _nccl_paths(spec, machine)
+        result = _unmeasured(name, platform, spec, facts)
+        if job.leads:
+            refuse_unsavable(result, output)
         started = _now()
         budget.begin(seconds, usual / spec.measure.processes)
         outcomes = list(_outcomes(name, spec, machine))
@@ -78,7 +83,11 @@ def run(
         result,
         started=started,
         finished=finished,
-        warnings=[*disturbances, *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)],
+        warnings=[
+            *disturbances,
+            *nccl_paths.findings(facts["nccl_paths"]),
+            *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings),
+        ],
         records=merged([outcome.records for outcome in outcomes]),
     )
     save_or_keep(result, output, elsewhere=_other_folders(output, spec))
@@ -122,12 +131,34 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
     """What disturbs this node and, on the first node, the others too."""
     if job.count > 1:
-        job.publish("disturbances", [*here, *network.why_slow()])
+        job.publish("disturbances", [*here, *network.why_slow(), *interconnect.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
         here = [f"node {index}: {text}" for index, texts in published.items() for text in texts]
     for text in here:
         progress.say(f"warning: {text}")
     return here
+
+
+def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every node of a job on the first one; empty elsewhere, and if there is one only."""
+    if job.count == 1:
+        return []
+    job.publish("environment", here)
+    published = job.collect("environment", within=nodes.TIMEOUT) if job.leads else {}
+    return of_nodes([published[index] for index in sorted(published)]) if published else []
+
+
+def _nccl_paths(spec: Any, machine: Machine) -> dict[str, int]:
+    """Of an experiment on ranks, one per GPU on all of its nodes; empty if there are not several."""
+    over = getattr(spec, "nodes", 0)
+    if machine.num_devices * over < 2:
+        return {}
+    progress.doing("one start of NCCL that is not timed, to see which way it sends")
+    try:
+        return nccl_paths.used(machine, Layout(machine.num_devices * over, over))
+    except RanksFailed as error:
+        progress.say(f"warning: NCCL did not say which way it sends: {error}")
+        return {}
 
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
+from scalecard.hardware import host, numa
 from scalecard.hardware.devices import float32_is_float32, threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
@@ -81,7 +82,7 @@ class RankContext:
 
 
 def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int) -> RankContext:
-    """Make this process a rank: choose its device, and create the process groups.
+    """Make this process a rank: choose its device, run next to it, and create the process groups.
 
     The default group of a rank with one GPU is NCCL's. A rank with several gets gloo's, and one of NCCL's per device by
     `new_group`: torch binds an NCCL group to cuda:LOCAL_RANK if nothing else is said, and new groups inherit that.
@@ -90,6 +91,8 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
     float32_is_float32()
     if cuda:
+        numa.bind(range(device.index, device.index + devices_each))
+        torch.set_num_threads(min(torch.get_num_threads(), host.usable_cores()))
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(threads_each(machine))

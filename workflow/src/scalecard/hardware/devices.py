@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from scalecard.hardware import host, numa
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
@@ -248,19 +249,31 @@ class CpuDevice(Device):
 def open_devices(machine: Machine, num_devices: int | None = None, *, first: int = 0) -> Iterator[list[Device]]:
     """`num_devices` of the machine's devices (all by default) from number `first` on, closed afterwards.
 
-    A CPU worker gets the same share of the cores however many are opened, so one worker and two compare fairly.
+    A CPU worker gets the same share of the cores however many are opened, so one worker and two compare fairly. With
+    GPUs, this process runs on the cores next to them meanwhile.
     """
-    count = machine.num_devices if num_devices is None else num_devices
+    indices = range(first, first + (machine.num_devices if num_devices is None else num_devices))
     float32_is_float32()
-    if machine.kind == "cuda":
-        opened: list[Device] = [CudaDevice(first + i) for i in range(count)]
-    else:
-        opened = [CpuDevice(first + i, threads_each(machine)) for i in range(count)]
-    try:
-        yield opened
-    finally:
-        for device in opened:
-            device.close()
+    cuda = machine.kind == "cuda"
+    with near(indices) if cuda else contextlib.nullcontext():
+        opened: list[Device] = [CudaDevice(i) if cuda else CpuDevice(i, threads_each(machine)) for i in indices]
+        try:
+            yield opened
+        finally:
+            for device in opened:
+                device.close()
+
+
+@contextlib.contextmanager
+def near(indices: Sequence[int]) -> Iterator[None]:
+    """Run on the cores next to these GPUs, with no more intra-op threads than there are."""
+    threads = torch.get_num_threads()
+    with numa.near(indices):
+        torch.set_num_threads(min(threads, host.usable_cores()))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def copy_engine(devices: Sequence[Device]) -> Device | None:
@@ -271,8 +284,12 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
 
 
 def float32_is_float32() -> None:
-    """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision."""
+    """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision.
+
+    So does cuBLAS with products if TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set. Every result records both settings.
+    """
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def threads_each(machine: Machine) -> int:

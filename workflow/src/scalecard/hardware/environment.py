@@ -9,16 +9,27 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, nvml
+from scalecard.hardware import host, numa, nvml
 from scalecard.hardware.machine import ROOT, Machine
 from scalecard.hardware.missing import Missing
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}
+IDENTITIES = (
+    "host",
+    "fingerprint",
+    "gpu_uuid_hashes",
+    "uuid_hash",
+    "nccl_paths",
+    "nodes",
+)  # of a node, in every job another one
+# How float32 is computed; devices.py sets it, and a tf32 that is measured beside it says so in its case.
+FLOAT32 = {"float32_products": "float32", "float32_convolutions": "float32"}
 PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision",),
@@ -40,7 +51,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "emulated": machine.emulated,
         "host": host.hashed_name(),
         "machine": asdict(machine),
-        "gpus": nvml.details(missing, used),
+        "gpus": _gpus(missing, used),
         "topology": nvml.topology(missing, used),
         **host.facts(missing),
         "python": platform.python_version(),
@@ -50,8 +61,49 @@ def environment(machine: Machine) -> dict[str, Any]:
         "container": missing.ask("container", _image),
         "container_engine": _engine(),
         **_commit(missing),
+        **FLOAT32,
+        "nccl_paths": {},
+        "nodes": [],
         "missing": missing.reasons,
     }
+
+
+def of_nodes(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each node of a job, by its environment: its hashed host, and in which facts it differs from the first one."""
+    first = dict(_flat(every[0]))
+    return [
+        {"host": own["host"], "differs": {path: v for path, v in _flat(own) if path not in first or first[path] != v}}
+        for own in every
+    ]
+
+
+def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, scalar) pairs, without what tells two nodes of a kind apart."""
+    if path.rpartition(".")[2] in IDENTITIES:
+        return
+    if isinstance(facts, dict | list):
+        for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
+            yield from _flat(value, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, facts
+
+
+def _gpus(missing: Missing, used: int) -> list[dict[str, Any]]:
+    """What the driver says of each GPU, its NUMA node, and the cores that a process which drives it is bound to."""
+    found = nvml.details(missing, used)
+    with nvml.session() as gpus:
+        for index, (gpu, facts) in enumerate(zip(gpus, found, strict=False)):
+            facts["numa_node"] = missing.ask(f"gpus.{index}.numa_node", numa.node, gpu)
+            cores = missing.ask(f"gpus.{index}.cores", numa.cores, gpu)
+            facts["cores"] = cores and _spans(cores)
+    return found
+
+
+def _spans(cores: Sequence[int]) -> str:
+    """[0, 1, 2, 8] as '0-2,8', like the kernel."""
+    starts = [core for core in cores if core - 1 not in cores]
+    ends = [core for core in cores if core + 1 not in cores]
+    return ",".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
 
 
 def git(*args: str, folder: Path = ROOT) -> str:

@@ -29,7 +29,7 @@ def problems() -> list[str]:
     with nvml.session(missing) as gpus:
         listed = nvml.listed() if gpus or "gpus" not in missing.reasons else []
         found = [*(_lost(listed, missing) if wanted is None else _not_there(wanted, gpus)), *_cut(gpus)]
-        return found + (_old_driver() if gpus else [])
+        return found + ([*_old_driver(), *_forced_precision()] if gpus else [])
 
 
 def refuse() -> None:
@@ -128,4 +128,14 @@ def _old_driver() -> list[str]:
         f"driver {nvml.driver_version()} supports CUDA {supported}, but the locked PyTorch needs CUDA {needed}{oldest}:"
         f" update the driver, lock a PyTorch built for CUDA {supported} (docker/requirements.in, then `make lock`), or"
         f" {ON_THE_CPU}"
+    ]
+
+
+def _forced_precision() -> list[str]:
+    """NVIDIA's own switch overrides PyTorch's settings, without a trace in them."""
+    value = os.environ.get("NVIDIA_TF32_OVERRIDE")
+    if value is None:
+        return []
+    return [
+        f"NVIDIA_TF32_OVERRIDE = {value}: it computes float32 as TF32, or TF32 as float32, whatever is asked; unset it"
     ]

@@ -24,6 +24,8 @@ SLOWDOWNS = {
     0x80: "power brake",
 }
 POWER_CAP = {0x4: "power cap"}
+# Programs that draw a desktop: named, but not somebody else's work.
+DISPLAY_SERVERS = ("Xorg", "X", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "mutter", "sway", "weston")
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,12 @@ def memory_bytes(gpu: Gpu) -> int | None:
     return memory and int(memory.total)
 
 
+def pci_address(gpu: Gpu) -> str:
+    """As in the kernel's /sys/bus/pci/devices, inside a session; NVMLError if the driver does not tell."""
+    domain, rest = str(pynvml.nvmlDeviceGetPciInfo(gpu.handle).busId).lower().split(":", 1)
+    return f"{domain[-4:]}:{rest}"
+
+
 def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:
     """One mapping per visible GPU, or per one of the first `used`: bytes, PCIe link, NVLinks, watts, MHz, ECC."""
     with session(missing) as gpus:
@@ -219,7 +227,18 @@ def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None
 
 def _memory_of_others(handle: Any, ours: Callable[[int], bool]) -> int:
     """A virtual machine or a container may see processes without their memory, which then counts as 0."""
-    return sum(process.usedGpuMemory or 0 for process in _processes(handle) if not ours(process.pid))
+    return sum(process.usedGpuMemory or 0 for process in _others(handle, ours))
+
+
+def _others(handle: Any, ours: Callable[[int], bool]) -> list[Any]:
+    return [process for process in _processes(handle) if not ours(process.pid) and not _display_server(process.pid)]
+
+
+def _display_server(pid: int) -> str:
+    """The name of the process if it is one, or ''; one that cannot be seen from here is none."""
+    words = str(Missing().ask("name", pynvml.nvmlSystemGetProcessName, pid) or "").split()
+    name = words[0].rsplit("/", 1)[-1] if words else ""
+    return name if name in DISPLAY_SERVERS else ""
 
 
 def _processes(handle: Any) -> list[Any]:
@@ -228,8 +247,14 @@ def _processes(handle: Any) -> list[Any]:
 
 
 def num_others(gpu: Gpu, ours: Callable[[int], bool]) -> int:
-    """How many processes that are not ours use the GPU."""
-    return sum(not ours(process.pid) for process in Missing().ask("others", _processes, gpu.handle) or [])
+    """How many processes that are neither ours nor a display server use the GPU."""
+    return len(Missing().ask("others", _others, gpu.handle, ours) or [])
+
+
+def display_servers(gpu: Gpu) -> dict[str, int]:
+    """The display servers that use the GPU, and the bytes of its memory that each has."""
+    found = [(_display_server(process.pid), process) for process in Missing().ask("all", _processes, gpu.handle) or []]
+    return {name: process.usedGpuMemory or 0 for name, process in found if name}
 
 
 def admits_one_process(gpu: Gpu) -> bool:

@@ -38,8 +38,21 @@ def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
 
 
 def check(cores: int, *, strict: bool) -> list[str]:
-    """Return the disturbances, and why a GPU is not used; raise Disturbed if anything disturbs and `strict` is set."""
+    """Return the disturbances, who draws a desktop, and why a GPU is not used.
+
+    Raise Disturbed if anything disturbs and `strict` is set.
+    """
     found = disturbances(cores)
     if found and strict:
         raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
-    return [*found, *gpu_problems.notes()]
+    return [*found, *_displays(), *gpu_problems.notes()]
+
+
+def _displays() -> list[str]:
+    """A desktop is drawn by the GPU: worth knowing, and no reason to refuse."""
+    with nvml.session() as gpus:
+        return [
+            f"{name}, a display server, used GPU {index} before the measurement ({used / 2**20:.0f} MiB of its memory)"
+            for index, gpu in enumerate(gpus)
+            for name, used in nvml.display_servers(gpu).items()
+        ]

@@ -24,6 +24,8 @@ PROVENANCE = (
     "cuda",
     "cudnn",
     "nccl",
+    "float32_products",
+    "float32_convolutions",
     "python",
     "os",
     "container_engine",
@@ -162,6 +164,8 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
             "measured": f"{_minute(min(r.started for r in own))} to {_minute(max(r.finished for r in own))} UTC",
             **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
+            **_nccl(own),
+            **{f"node {index}": _node(node) for index, node in enumerate(_nodes(own))},
         },
         "missing": {key.replace("_", " "): reason for key, reason in environment["missing"].items()},
     }
@@ -170,3 +174,20 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
 def _in_words(facts: dict[str, Any]) -> str:
     known = {key.replace("_", " "): "not known" if value is None else value for key, value in facts.items()}
     return ", ".join(f"{key} {value}" for key, value in known.items())
+
+
+def _nodes(own: Sequence[Result]) -> list[dict[str, Any]]:
+    """Those of the first result that spans several."""
+    return next((nodes for result in own if (nodes := result.environment["nodes"])), [])
+
+
+def _node(node: dict[str, Any]) -> str:
+    differs = ", ".join(f"{path.replace('_', ' ')} {value}" for path, value in node["differs"].items())
+    return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
+
+
+def _nccl(own: Sequence[Result]) -> dict[str, str]:
+    """How NCCL's channels go, of the first result that says so."""
+    known: list[dict[str, int]] = [result.environment["nccl_paths"] for result in own]
+    paths = next(filter(None, known), {})
+    return {"NCCL's channels": ", ".join(f"{count} by {path}" for path, count in paths.items())} if paths else {}

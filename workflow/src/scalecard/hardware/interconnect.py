@@ -1,0 +1,39 @@
+"""What keeps InfiniBand from being used as it could be: links down, memory that cannot be locked, no GPUDirect."""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+ADAPTERS = Path("/sys/class/infiniband")
+MODULES = Path("/sys/module")
+DRIVER = Path("/proc/driver/nvidia/version")
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
+LEAST_LOCKED = 2**30  # bytes; NCCL locks its buffers of every channel and peer
+
+
+def why_slow() -> list[str]:
+    """In words; empty if all is well, or if there is no adapter."""
+    if not ADAPTERS.exists() or not any(ADAPTERS.iterdir()):
+        return []
+    return [*_links_down(), *_memory(), *_gpu_direct()]
+
+
+def _links_down() -> Iterator[str]:
+    ports = {port: (port / "state").read_text().split(":")[-1].strip() for port in sorted(ADAPTERS.glob("*/ports/*"))}
+    down = [f"{port.parts[-3]} port {port.name} ({state})" for port, state in ports.items() if state != "ACTIVE"]
+    if down:
+        yield f"InfiniBand links that are not active: {', '.join(down)}"
+
+
+def _memory() -> Iterator[str]:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_LOCKED:
+        yield f"at most {limit / 2**20:.0f} MiB may be locked (ulimit -l), so NCCL may fail on InfiniBand"
+
+
+def _gpu_direct() -> Iterator[str]:
+    """The open kernel modules need no peer module: they share memory by DMA-BUF."""
+    if not DRIVER.exists() or "Open Kernel Module" in DRIVER.read_text():
+        return
+    if not any((MODULES / name).exists() for name in PEER_MODULES):
+        yield "GPUDirect RDMA is missing (load nvidia_peermem): data between nodes passes through the host's memory"

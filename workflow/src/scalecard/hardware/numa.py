@@ -1,0 +1,62 @@
+"""NUMA: a process that drives GPUs runs on the cores next to them, because its memory and its copies then stay near.
+
+torch.numa does the same for ranks, but needs numactl, and takes a rank's local number for that of its GPU.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scalecard.hardware import nvml
+from scalecard.hardware.missing import Missing
+
+PCI = Path("/sys/bus/pci/devices")
+THREADS = Path("/proc/self/task")
+
+
+def node(gpu: nvml.Gpu) -> int:
+    """The NUMA node of a GPU, inside a session; OSError or NVMLError if it is not known."""
+    found = int(_read(gpu, "numa_node"))
+    if found < 0:
+        raise OSError("the kernel names no NUMA node")
+    return found
+
+
+def cores(gpu: nvml.Gpu) -> list[int]:
+    """The cores next to a GPU that this process may use, inside a session; errors as in `node`."""
+    spans = [span.split("-") for span in _read(gpu, "local_cpulist").split(",") if span]
+    near = {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
+    return sorted(near & os.sched_getaffinity(0))
+
+
+def _read(gpu: nvml.Gpu, fact: str) -> str:
+    return (PCI / nvml.pci_address(gpu) / fact).read_text().strip()
+
+
+def bind(indices: Sequence[int]) -> None:
+    """Run all threads of this process on the cores next to these GPUs; where that is not known, they stay."""
+    with nvml.session() as gpus:
+        known = [Missing().ask("cores", cores, gpus[index]) for index in indices if index < len(gpus)]
+    if known and all(known):
+        _move(sorted({core for near in known for core in near}))
+
+
+@contextlib.contextmanager
+def near(indices: Sequence[int]) -> Iterator[None]:
+    """The same while this runs; afterwards they may run where they could before, and so may ranks started then."""
+    before = os.sched_getaffinity(0)
+    bind(indices)
+    try:
+        yield
+    finally:
+        _move(sorted(before))
+
+
+def _move(chosen: Sequence[int]) -> None:
+    """Threads that somebody bound elsewhere stay there; so do all if the cores are taken away meanwhile."""
+    before = os.sched_getaffinity(0)
+    for thread in (int(path.name) for path in THREADS.iterdir()):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.sched_getaffinity(thread) == before:
+                os.sched_setaffinity(thread, chosen)
