@@ -46,7 +46,8 @@ Damage = Callable[[dict[str, Any]], object]
 @pytest.fixture
 def path(tmp_path: Path, make_result: Callable[..., Result]) -> Path:
     """A result file."""
-    save(make_result([OK, replace(OK, samples=[[0.1]], telemetry=[WATCHED]), SKIPPED]), tmp_path / "a.json")
+    alone = replace(OK, case={"devices": 1}, samples=[[0.1]], telemetry=[WATCHED])
+    save(make_result([OK, alone, SKIPPED]), tmp_path / "a.json")
     return tmp_path / "a.json"
 
 
@@ -95,14 +96,14 @@ def test_a_damaged_file_is_refused_by_name_and_field(path: Path, damage: Damage,
     assert named in str(error.value)
 
 
-def test_a_result_of_schema_version_1_is_refused_with_the_remedy(path: Path) -> None:
+def test_a_result_of_schema_version_1_is_refused_by_its_version(path: Path) -> None:
     data = json.loads(path.read_text())
     data["schema_version"] = 1
     for record in data["records"]:
         record["samples"] = [sample for process in record["samples"] for sample in process]
         record["telemetry"] = [{"count": 3, "rounds_id": "a"}]
     path.write_text(json.dumps(data))
-    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*remove the file or measure it again"):
+    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*not a result of schema version 3"):
         load(path)
 
 
