@@ -4,6 +4,7 @@ Snakemake reruns a rule if the content of an input has changed. `__init__.py`, w
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 """
 
+import os
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
@@ -34,7 +35,15 @@ def of_report() -> list[str]:
 def result_files(name: str, platform: str) -> list[str]:
     """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
     here = RESULTS / platform / f"{name}.json"
-    return [str(here), *sorted(str(path) for path in RESULTS.glob(f"*/{name}.json") if path != here)]
+    return [
+        str(here),
+        *sorted(str(path) for path in RESULTS.glob(f"*/{name}.json") if path != here and _readable(path)),
+    ]
+
+
+def _readable(path: Path) -> bool:
+    """A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead."""
+    return path.is_file() and os.access(path, os.R_OK)
 
 
 def dataset_of(name: str, dataset: str) -> str:

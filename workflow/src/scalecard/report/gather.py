@@ -4,6 +4,7 @@ The first file's folder is the current platform: a file there that cannot be use
 is left out and named, and stops nothing.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def _not_given(paths: Sequence[Path]) -> list[Path]:
     """What has the name of a result beside these and cannot be an input of a rule, such as a FIFO or a broken link."""
     names, places = {path.name for path in paths}, {path.parent.parent for path in paths}
     beside = sorted(found for place in places for name in names for found in place.glob(f"*/{name}"))
-    return [path for path in beside if path not in set(paths) and not path.is_file()]
+    return [path for path in beside if path not in set(paths) and not (path.is_file() and os.access(path, os.R_OK))]
 
 
 def _load_from_its_folder(path: Path) -> Result:

@@ -16,7 +16,7 @@ from scalecard.report import pages, section, sections, style, tables, units
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
 from scalecard.report.drawn import drawn
-from scalecard.report.gather import UNFIT, LeftOut, by_reason, each_fit, gather
+from scalecard.report.gather import UNFIT, LeftOut, by_reason, each_fit, file_of, gather
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
 
@@ -80,7 +80,7 @@ def render(
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
         others=others_table(brief, list(by_name)),
-        sections=[_page(name, own, figures) for name, own in by_name.items()],
+        sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
 
@@ -133,7 +133,7 @@ def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
+def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     title, results = section.title(name), [s.result for s in own]
     return {
@@ -155,7 +155,8 @@ def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
         "limits": [s.limit for s in own],
         "method": section.method(name),
         "settings": [(s.platform, s.settings) for s in own],
-        "raw": [s.raw for s in own],
+        "raw": [s.raw for s in own if s.platform == current],
+        "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
     }
 
 
