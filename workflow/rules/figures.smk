@@ -5,7 +5,9 @@ rule figure:
         code=code_of_figure,
     output:
         svg=report(
-            update("results/figures/{name}.svg"),  # the last figure stays until there is a new one
+            update(
+                "results/figures/{name}.svg"
+            ),  # the last figure stays until there is a new one
             caption="../report/caption.rst",
             category="Figures",
             labels={"experiment": "{name}"},

@@ -6,7 +6,9 @@ rule report:
         code=inputs.of_report(),
     output:
         html=report(
-            update("results/report.html"),  # the last report stays until there is a new one
+            update(
+                "results/report.html"
+            ),  # the last report stays until there is a new one
             caption="../report/report.rst",
             category="Report",
         ),
