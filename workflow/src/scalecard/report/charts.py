@@ -139,8 +139,9 @@ def legend(axes: Axes) -> None:
     if len(unique) <= MOST_INSIDE:
         axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small")
         return
-    if axes.get_legend():
-        axes.get_legend().remove()
+    inside = axes.get_legend()
+    if inside:
+        inside.remove()
     _legend_below(axes, unique)
 
 
