@@ -31,19 +31,22 @@ class Refused(ValueError):
 def read(path: Path) -> str:
     """The text of a regular file; Refused says why it cannot be read, without naming it."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO would wait for its writer
-    except OSError as error:
-        raise Refused(f"cannot be opened ({error.strerror})") from error
-    with open(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise Refused("is no regular file")
-        if found.st_size > MOST_BYTES:
-            raise Refused(f"has {found.st_size} bytes, more than the {MOST_BYTES} that are read")
-        try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise Refused("is no regular file")
+            if found.st_size > MOST_BYTES:
+                raise Refused(f"has {found.st_size} bytes, more than the {MOST_BYTES} that are read")
             return file.read().decode()
-        except UnicodeDecodeError as error:
-            raise Refused(f"is not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise Refused(f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise Refused(f"is not UTF-8 text (byte {error.start})") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a FIFO would wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def loads(text: str) -> Any:
