@@ -1,6 +1,10 @@
 """Result files: the round trip, and refusing what is not one."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +14,7 @@ import jsonschema
 import pytest
 from builders import gpu_state, hardware_state
 from fake_nvml import A100, box
+from projects import ROOT
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
@@ -46,7 +51,8 @@ Damage = Callable[[dict[str, Any]], object]
 @pytest.fixture
 def path(tmp_path: Path, make_result: Callable[..., Result]) -> Path:
     """A result file."""
-    save(make_result([OK, replace(OK, samples=[[0.1]], telemetry=[WATCHED]), SKIPPED]), tmp_path / "a.json")
+    alone = replace(OK, case={"devices": 1}, samples=[[0.1]], telemetry=[WATCHED])
+    save(make_result([OK, alone, SKIPPED]), tmp_path / "a.json")
     return tmp_path / "a.json"
 
 
@@ -95,14 +101,14 @@ def test_a_damaged_file_is_refused_by_name_and_field(path: Path, damage: Damage,
     assert named in str(error.value)
 
 
-def test_a_result_of_schema_version_1_is_refused_with_the_remedy(path: Path) -> None:
+def test_a_result_of_schema_version_1_is_refused_by_its_version(path: Path) -> None:
     data = json.loads(path.read_text())
     data["schema_version"] = 1
     for record in data["records"]:
         record["samples"] = [sample for process in record["samples"] for sample in process]
         record["telemetry"] = [{"count": 3, "rounds_id": "a"}]
     path.write_text(json.dumps(data))
-    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*remove the file or measure it again"):
+    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*not a result of schema version 3"):
         load(path)
 
 
@@ -163,3 +169,96 @@ def test_result_files_are_told_from_others(name: str, is_one: bool) -> None:
 def test_every_field_of_telemetry_is_in_the_file(path: Path) -> None:
     stored = json.loads(path.read_text())["records"][1]["telemetry"][0]
     assert stored == asdict(WATCHED)
+
+
+WRONG: dict[str, tuple[Damage, str]] = {
+    "NaN": (lambda d: d["records"][0]["samples"][1].append(float("nan")), r"samples\[1\]\[3\]: nan"),
+    "infinite": (lambda d: d["records"][0]["samples"][0].append(float("inf")), r"samples\[0\]\[3\]: inf"),
+    "negative": (lambda d: d["records"][0]["samples"][0].append(-0.1), r"samples\[0\]\[3\]"),
+    "no time at all": (lambda d: d["records"][0]["samples"][0].append(0.0), r"samples\[0\]\[3\]"),
+    "a share above one": (
+        lambda d: d["records"][0].update(metric="accuracy", unit="fraction", samples=[[2]]),
+        "samples",
+    ),
+    "a time in bytes": (lambda d: d["records"][0].update(unit="B"), r"records\[0\]\.unit"),
+    "a difference above its tolerance": (
+        lambda d: d["records"][0]["checks"][0].update(difference=1.0),
+        r"checks\[0\]\.passed: true, but the difference 1 is above the tolerance 0",
+    ),
+    "counts that do not add up": (
+        lambda d: d["records"][0]["work"][0].update(counted=1999),
+        r"work\[0\]\.passed: true, but 1999 were counted, not 2000",
+    ),
+    "a process without telemetry": (lambda d: d["records"][0]["telemetry"].pop(), r"telemetry: 1 entries for 2"),
+    "samples that have no pair": (
+        lambda d: d["records"].append({**d["records"][0], "case": {"devices": 8}, "samples": [[0.1], [0.2]]}),
+        r"records\[3\]\.samples: \[1, 1\] samples per process, but \$\.records\[0\]",
+    ),
+    "a case twice": (lambda d: d["records"].append(d["records"][0]), r"records\[3\]\.case: the same"),
+    "no moment": (lambda d: d.update(started="yesterday"), r"started: 'yesterday'"),
+    "emulated GPUs": (lambda d: d["environment"].update(emulated=not d["environment"]["emulated"]), "emulated"),
+    "minus two devices": (lambda d: d["records"][0]["case"].update(devices=-2), r"case\.devices"),
+    "memory below zero": (lambda d: d["environment"].update(ram_bytes=-1), r"environment\.ram_bytes"),
+    "a list as a case": (lambda d: d["records"][0]["case"].update(mine=[1]), r"case\.mine"),
+    "an escape": (lambda d: d["records"][2].update(note="\x1b[2J"), r"note: '\\x1b\[2J' has control"),
+    "an escape as a key": (lambda d: d["records"][0]["case"].update({"\x1b[2J": 1}), r"case\.\\x1b\[2J"),
+    "half a character": (lambda d: d["warnings"].append("\ud800"), r"warnings\[0\]"),
+    "a huge number": (lambda d: d["spec"].update(size=10**400), r"spec\.size"),
+    "too deep": (lambda d: d["spec"].update(size=json.loads("[" * 30 + "]" * 30)), "more than 16 deep"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_true_is_refused_with_its_field(path: Path, what: str) -> None:
+    damage, named = WRONG[what]
+    data = json.loads(path.read_text())
+    damage(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult, match=rf"^{path}: \$.*{named}") as error:
+        load(path)
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "more than 16 deep"),
+        ('{"a": 1, "a": 2}', "the key 'a' twice"),
+        ("9" * 5000, "thousands of digits"),
+        (" \n", "is empty"),
+    ],
+)
+def test_a_text_that_is_a_trap_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InvalidResult, match=rf"a\.json: .*{said}"):
+        load(tmp_path / "a.json")
+
+
+def test_a_file_is_utf_8_in_every_locale(path: Path) -> None:
+    data = json.loads(path.read_text())
+    data["records"][2]["note"] = "3 µs"
+    path.write_bytes(json.dumps(data, ensure_ascii=False).encode())
+    code = f"from pathlib import Path; from scalecard.records.files import load; load(Path({str(path)!r}))"
+    latin = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code], env=latin | {"PYTHONPATH": str(ROOT / "workflow" / "src")}, check=True)
+
+
+def test_no_file_names_who_measured_where(
+    tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scalecard.records.anonymous._hosts", lambda: re.compile("box7"))
+    told = f"no answer of box7 (10.1.2.3) to {tmp_path}/socket"
+    environment = make_result([OK]).environment
+    result = make_result(
+        [replace(SKIPPED, note=told), replace(OK, telemetry=[replace(WATCHED, measured_again=told)] * 2)],
+        warnings=[told],
+        spec={"data_dir": str(tmp_path)},
+        environment={**environment, "missing": {"commit": told}},
+    )
+    save(result, tmp_path / "a.json")
+    text, hidden = (tmp_path / "a.json").read_text(), "no answer of [host] ([address]) to [path]"
+    for secret in ("box7", "10.1.2.3", str(tmp_path)):
+        assert secret not in text
+    loaded = load(tmp_path / "a.json")
+    assert [loaded.warnings, loaded.records[0].note] == [[hidden], hidden]
+    assert loaded.spec == {"data_dir": "[path]"}

@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.records.record import Result
+from scalecard.records.files import InvalidResult
+from scalecard.records.record import Record, Result
 from scalecard.report import figures, sections, style
+from scalecard.report.gather import LeftOut
 from scalecard.report.render import render
-from two_platforms import CHECKS, SKIPPED, SYNTHETIC, two_platforms, write_report
+from two_platforms import CHECKS, SKIPPED, SYNTHETIC, timed, two_platforms, write_report
 
 EMULATED = 'class="banner"'
 
@@ -57,3 +59,53 @@ def test_an_svg_is_the_same_twice_and_has_no_ink_of_its_own(results: list[Result
     assert text == (tmp_path / "b.svg").read_text()
     assert style.INK not in text
     assert "currentColor" in text
+
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def test_a_planted_script_is_text(make_result: Callable[..., Result], tmp_path: Path) -> None:
+    """In every text of a result that the report shows, and in a name of a file that was left out."""
+    facts = make_result([]).environment
+    record = timed(devices=2, bytes=4096, algorithm=SCRIPT, **{SCRIPT: SCRIPT})
+    planted = make_result(
+        [record, Record.skipped({"devices": 4}, SCRIPT)],
+        experiment="allreduce",
+        spec={"bytes": [4096], SCRIPT: SCRIPT},
+        warnings=[SCRIPT],
+        environment={
+            **facts,
+            "os": SCRIPT,
+            "missing": {SCRIPT: SCRIPT},
+            "machine": {**facts["machine"], "cpu": SCRIPT},
+        },
+    )
+    write_report([planted], tmp_path)
+    text = render([planted], tmp_path / "figures", left_out=[LeftOut(SCRIPT, SCRIPT)])
+    assert SCRIPT not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 10
+
+
+def test_what_was_left_out_is_said_at_the_top_and_once_per_reason(results: list[Result], tmp_path: Path) -> None:
+    write_report(results, tmp_path)
+    left_out = [LeftOut(f"backup/{name}.json", "it is a copy.") for name in ("ddp", "hybrid")]
+    text = render(results, tmp_path / "figures", left_out=left_out)
+    assert "<code>backup/ddp.json, backup/hybrid.json</code>: it is a copy." in text
+    assert text.index("it is a copy.") < text.index('id="findings"')
+
+
+@pytest.mark.parametrize(("first", "stops"), [("box", True), ("older", False)])
+def test_a_result_that_lacks_what_its_section_needs(
+    results: list[Result], tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, stops: bool
+) -> None:
+    """Of this platform it is an error; of another one it is left out and named."""
+    write_report(results, tmp_path)
+    lacking = replace(results[1], records=[timed(devices=2, bytes=4096)])
+    others = [replace(result, platform="older") for result in results[1:2]]
+    ordered = [lacking, *others] if first == "box" else [*others, lacking]
+    if stops:
+        with pytest.raises(InvalidResult, match=r"^box/allreduce\.json: cannot be shown \(it has no 'algorithm'\)"):
+            render(ordered, tmp_path / "figures")
+    else:
+        assert "box/allreduce.json" in render(ordered, tmp_path / "figures")
+        assert "left out: box/allreduce.json: cannot be shown" in capsys.readouterr().out

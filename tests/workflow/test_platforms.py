@@ -1,15 +1,17 @@
 """Results of other platforms beside this machine's: shown, never measured, and refused where they cannot be right."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 from projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake
 from scalecard.hardware.machine import probe
-from scalecard.records.files import InvalidResult, parse
 
 pytestmark = pytest.mark.workflow
 
 HERE = probe().slug
+KEPT = (".html", ".svg", ".png")
 CHANGES = 'id="changes"'  # the report's section on what differs between platforms
 
 
@@ -53,12 +55,31 @@ def test_another_platform_is_shown_beside_this_one_and_never_measured(own_copy: 
     assert planned(own_copy, *SMOKE) == outputs(figures=["allreduce"]), "without it"
 
 
-def test_a_result_that_is_cut_off_is_refused_by_its_name(own_copy: Path) -> None:
+def test_what_cannot_be_used_of_other_platforms_is_named_and_stops_nothing(own_copy: Path) -> None:
+    """A file that is cut off, a copy of this platform's folder, a FIFO, and a broken link."""
     older = add_platform(own_copy, "older-box")
     older.write_text(older.read_text()[:200])
-    with pytest.raises(InvalidResult) as error:
-        parse(older.read_text(), "results/older-box/allreduce.json")
-    refused = snakemake(own_copy, *SMOKE)
+    results = own_copy / "results"
+    shutil.copytree(results / HERE, results / "backup")
+    for name in ("pipe", "link"):
+        (results / name).mkdir()
+    os.mkfifo(results / "pipe" / "allreduce.json")
+    (results / "link" / "allreduce.json").symlink_to("nowhere")
+    said = completed(own_copy, *SMOKE)
+    report = (results / "report.html").read_text()
+    for name in ("older-box", "backup", "pipe", "link"):
+        assert f"left out: {name}/allreduce.json: " in said
+        assert f"{name}/allreduce.json" in report
+    assert report.count(f"median, {HERE}") == 0, "this platform is alone"
+
+
+def test_the_last_report_stays_until_there_is_a_new_one(own_copy: Path) -> None:
+    """What is wrong with this platform's own file is an error, and takes neither the report nor a figure away."""
+    own = own_copy / "results" / HERE / "allreduce.json"
+    before = {path: path.read_bytes() for path in (own_copy / "results").glob("**/*.*") if path.suffix in KEPT}
+    own.write_text(own.read_text().replace('"passed": true', '"passed": false'))
+    refused = snakemake(own_copy, *SMOKE, "--rerun-triggers", "mtime")
     assert refused.returncode != 0
-    assert str(error.value) in refused.stdout
+    assert f"results/{HERE}/allreduce.json: $.records[0].checks[0].passed: " in refused.stdout
     assert "Traceback" not in refused.stdout
+    assert {path: path.read_bytes() for path in before} == before

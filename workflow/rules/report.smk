@@ -6,7 +6,9 @@ rule report:
         code=inputs.of_report(),
     output:
         html=report(
-            "results/report.html",
+            update(
+                "results/report.html"
+            ),  # the last report stays until there is a new one
             caption="../report/report.rst",
             category="Report",
         ),
@@ -16,8 +18,9 @@ rule report:
         machine=10,
     params:
         figures=folder_of_figures,
+        show=json.dumps(config.get("show")),
     message:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --output {output.html:q} 2>&1 | tee {log:q}"
+        " --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"

@@ -1,6 +1,7 @@
 """The command line: parses and dispatches, nothing else. Bad input gives one error on stderr and exit status 2."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ from scalecard.hardware import gpu_problems, host, machine
 def main() -> int:
     """Run one command and return the exit status."""
     args = _parser().parse_args()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: not every locale has a µ
     try:
         return globals()[f"_{args.command}"](args) or 0
     except (ValueError, OSError) as error:
@@ -70,6 +73,7 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     report.add_argument("--output", type=Path, required=True)
     for command in (plot, report):
         command.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
+        command.add_argument("--show", type=json.loads, help="JSON: the platforms to draw beside it, at most five")
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
@@ -147,15 +151,14 @@ def _run(args: argparse.Namespace) -> None:
 def _plot(args: argparse.Namespace) -> None:
     from scalecard.report import figures
 
-    figures.draw(args.name, args.results, args.output)
+    for each in figures.draw(args.name, args.results, args.output, args.show):
+        print(each)
 
 
 def _report(args: argparse.Namespace) -> None:
-    from scalecard.records.atomic import write_atomically
-    from scalecard.records.files import load
-    from scalecard.report.render import render
+    from scalecard.report import render
 
-    write_atomically(args.output, render([load(path) for path in args.results], args.figures))
+    render.write(args.results, args.figures, args.output, args.show)
 
 
 def _summary(args: argparse.Namespace) -> None:

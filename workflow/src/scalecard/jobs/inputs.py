@@ -4,6 +4,7 @@ Snakemake reruns a rule if the content of an input has changed. `__init__.py`, w
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def result_files(name: str, platform: str) -> list[str]:
     """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
     here = RESULTS / platform / f"{name}.json"
     others = (path for path in RESULTS.glob(f"*/{name}.json") if path != here and is_platform(path.parent.name))
-    return [str(here), *sorted(map(str, others))]
+    return [str(here), *sorted(str(path) for path in others if _readable(path))]
 
 
 def is_platform(folder: str) -> bool:
@@ -51,6 +52,11 @@ def ignored_folders() -> list[str]:
     """The folders with JSON files that are not named like a platform, as text that any terminal can show."""
     folders = {path.parent for path in RESULTS.glob("*/*.json")}
     return sorted(ascii(str(folder)) for folder in folders if not is_platform(folder.name))
+
+
+def _readable(path: Path) -> bool:
+    """A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead."""
+    return path.is_file() and os.access(path, os.R_OK)
 
 
 def dataset_of(name: str, dataset: str) -> str:

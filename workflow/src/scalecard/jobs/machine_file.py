@@ -8,11 +8,16 @@ from scalecard.hardware.machine import Machine, differences, from_facts
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import is_result_file
+from scalecard.records.strict_json import load_object
 
 
 def read_machine(path: Path) -> Machine:
-    """The machine that a machine.json describes."""
-    return from_facts(json.loads(path.read_text()))
+    """The machine that a machine.json describes; InvalidConfig names a file that does not."""
+    try:
+        return from_facts(load_object(path))
+    except (ValueError, TypeError) as error:
+        what = error if isinstance(error, ValueError) else f"{path}: does not describe a machine ({error})"
+        raise InvalidConfig(str(what)) from error
 
 
 def write_machine(path: Path, machine: Machine) -> None:

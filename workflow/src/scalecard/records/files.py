@@ -11,8 +11,12 @@ from typing import Any
 import jsonschema
 from jsonschema.exceptions import best_match, relevance
 
+from scalecard.records import quick_schema, strict_json
+from scalecard.records.anonymous import without_identities
 from scalecard.records.atomic import write_atomically
+from scalecard.records.consistency import problems
 from scalecard.records.record import SCHEMA_VERSION, Check, Count, Record, Result
+from scalecard.records.strict_json import json_path, printable
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "result.schema.json"
@@ -31,39 +35,42 @@ def is_result_file(path: Path) -> bool:
 def load(path: Path) -> Result:
     """Read a result. InvalidResult names the file and the field if it is corrupt, truncated or not ours."""
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidResult(f"{path}: not a readable file ({error}).") from error
+        text = strict_json.read(path)
+    except strict_json.Refused as error:
+        raise InvalidResult(f"{printable(path)}: {error}.") from error
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> Result:
     """A result from the text of a file; `where` names it in errors."""
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidResult(
-            f"{where}: not a readable JSON file ({error}). Remove it; the next run measures it again."
-        ) from error
-    problem = best_match(_validator().iter_errors(data), key=_how_telling)
+        data = strict_json.loads(text)
+    except strict_json.Refused as error:
+        field = f"{json_path(error.path)}: " if error.path else ""
+        raise InvalidResult(f"{printable(where)}: {field}{error}.") from error
+    problem = _first_problem(data)
     if problem:
+        field, what = problem
         raise InvalidResult(
-            f"{where}: {problem.json_path}: {_shortened(problem.message)}. This is not a result of schema version"
-            f" {SCHEMA_VERSION}: remove the file or measure it again."
+            f"{printable(where)}: {field}: {what}. This is not a result of schema version {SCHEMA_VERSION}."
         )
+    without_identities(data)
     records = [_record(record) for record in data.pop("records")]
     return Result(**data, records=records)
 
 
 def save(result: Result, path: Path) -> None:
-    """Validate, then write whole or not at all. ValidationError and ValueError (for NaN) mean a bug of ours."""
+    """Write whole or not at all what `load` accepts; InvalidResult means a bug of ours."""
     text = as_json(result, indent=1)
-    _validator().validate(json.loads(text))
+    parse(text, str(path))
     write_atomically(path, text + "\n")
 
 
 def as_json(result: Result, indent: int | None = None) -> str:
-    """The text of a result's file, without white space unless it is to be indented. ValueError for NaN."""
+    """The text of a result's file, without white space unless it is to be indented. ValueError for NaN.
+
+    Nothing in it names the host, its user or its folders.
+    """
     for record in result.records:
         if not all(math.isfinite(sample) for samples in record.samples for sample in samples):
             raise ValueError(f"{result.experiment}: samples of {record.metric} at {record.case} must be finite")
@@ -73,6 +80,7 @@ def as_json(result: Result, indent: int | None = None) -> str:
         for entry, proven in zip([*written["checks"], *written["work"]], verdicts, strict=True):
             entry["passed"] = proven.passed
         written["uncertainty"] = _uncertainty(record)
+    without_identities(data)
     return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))
 
 
@@ -93,9 +101,23 @@ def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
             )
 
 
+def _first_problem(data: Any) -> tuple[str, str] | None:
+    """(field, what is wrong): what the schema says most about, else what does not agree; None for a result."""
+    if _matches_schema()(data):
+        return next(problems(data), None)
+    error = best_match(jsonschema.Draft202012Validator(_schema()).iter_errors(data), key=_how_telling)
+    assert error, "the schema's two readers disagree"
+    return json_path(error.absolute_path), _shortened(printable(error.message))
+
+
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(SCHEMA.read_bytes())
+    return schema
+
+
 @functools.cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+def _matches_schema() -> quick_schema.Test:
+    return quick_schema.compiled(_schema())
 
 
 def _uncertainty(record: Record) -> dict[str, list[float] | None]:

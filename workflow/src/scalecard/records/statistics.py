@@ -76,7 +76,7 @@ def within(processes: Sequence[Sequence[float]]) -> Interval | None:
     """The uncertainty of a process about its own median, around the median of all; None if one has no interval.
 
     Each limit is the median over processes of its distance from their medians. The widest interval would be no use: it
-    grows with the number of processes.
+    grows with the number of processes. No limit lies beyond all samples: times stay positive, however unlike they are.
     """
     middles, found = [median(samples) for samples in processes], [median_interval(samples) for samples in processes]
     known = [(middle, interval) for middle, interval in zip(middles, found, strict=True) if interval]
@@ -84,7 +84,7 @@ def within(processes: Sequence[Sequence[float]]) -> Interval | None:
         return None
     centre = median(middles)
     low, high = median(i.low - middle for middle, i in known), median(i.high - middle for middle, i in known)
-    return Interval(centre + low, centre + high)
+    return Interval(max(centre + low, min(map(min, processes))), min(centre + high, max(map(max, processes))))
 
 
 def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval | None:

@@ -1,16 +1,21 @@
 """The kinds of chart that the sections draw, each with its spread, in the colours and markers of style.py."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from scalecard.report import style, units
 
 MIDDLE_HALF = ("pi", 50)
+MOST_INSIDE = 9  # entries of a legend that leave room for what they explain
 
 
 def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
@@ -126,11 +131,33 @@ def _nothing(axes: Axes) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """A frameless legend without repeated entries, if there is anything to explain."""
+    """A frameless legend without repeated entries, if there is anything to explain; a long one is below the axes."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    if unique:
+    if not unique:
+        return
+    if len(unique) <= MOST_INSIDE:
         axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small")
+        return
+    inside = axes.get_legend()
+    if inside:
+        inside.remove()
+    _legend_below(axes, unique)
+
+
+def _legend_below(axes: Axes, entries: Mapping[str, Artist]) -> None:
+    """Below the axes, on their side of the figure, which becomes as much higher."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    side, columns = ("right" if figure.axes.index(axes) else "left"), 1 if max(map(len, entries)) > 24 else 2
+    for earlier in [legend for legend in figure.legends if legend.get_gid() == side]:
+        earlier.remove()
+    place: Any = f"outside lower {side}"
+    below = figure.legend(
+        list(entries.values()), list(entries), frameon=False, fontsize="x-small", loc=place, ncols=columns
+    )
+    below.set_gid(side)
+    figure.set_figheight(max(figure.get_figheight(), style.HEIGHT + 0.17 * math.ceil(len(entries) / columns)))
 
 
 def _several(data: pd.DataFrame) -> bool:

@@ -1,5 +1,6 @@
 """Says in plain words why an interval within a process is too narrow: samples drift or resemble their neighbours."""
 
+import functools
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -16,6 +17,11 @@ SIGNIFICANCE = 0.01
 
 def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
     """Remarks on the samples of several processes; empty if nothing stands out."""
+    return list(_doubts(tuple(map(tuple, processes))))
+
+
+@functools.cache  # a report compares the current platform with each other one, and scipy takes milliseconds
+def _doubts(processes: tuple[tuple[float, ...], ...]) -> list[str]:
     long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
     said = []
     drifts = [drift(samples) for samples in long if _halves_differ(samples, SIGNIFICANCE / len(long))]

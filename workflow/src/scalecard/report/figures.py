@@ -8,24 +8,50 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from scalecard.records.atomic import write_atomically
-from scalecard.records.files import load
+from scalecard.records.record import Result
 from scalecard.report import sections, style
+from scalecard.report.drawn import drawn
+from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
 
 
-def draw(name: str, results: Sequence[Path], outputs: Sequence[Path]) -> None:
-    """Draw an experiment's figure from its result files, the current platform's first, and save it."""
-    figure = sections.load(name).plot([load(path) for path in results])
-    for path in outputs:
-        save(figure, path)
+def draw(
+    name: str, results: Sequence[Path], outputs: Sequence[Path], show: Sequence[str] | None = None
+) -> list[LeftOut]:
+    """Draw an experiment's figure from its result files, the current platform's first, and save it.
+
+    Of more than six platforms those of `show` are drawn. Returns the files that could not be used.
+    """
+    found = gather(results)
+    platforms = drawn(found.results, show)
+    chosen = sorted((r for r in found.results if r.platform in platforms), key=lambda r: platforms.index(r.platform))
+    try:
+        pictures, unfit = _pictures(name, chosen, outputs), list[LeftOut]()
+    except UNFIT:  # one of them lacks what the figure needs: the current one, which is an error, or another
+        fitting, unfit = each_fit(
+            chosen, lambda result: (_pictures(name, [result], outputs), result)[1], here=platforms[0]
+        )
+        pictures = _pictures(name, fitting, outputs)
+    for path, picture in pictures.items():
+        write_atomically(path, picture)
+    return [*found.left_out, *unfit]
+
+
+def _pictures(name: str, results: Sequence[Result], outputs: Sequence[Path]) -> dict[Path, bytes]:
+    figure = sections.load(name).plot(results)
+    return {path: _picture(figure, path.suffix) for path in outputs}
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write .svg (transparent, its ink the text colour of the page around it) or .png (on white)."""
+    """Write the figure as .svg or .png."""
+    write_atomically(path, _picture(figure, path.suffix))
+
+
+def _picture(figure: Figure, suffix: str) -> bytes:
+    """An .svg (transparent, its ink the text colour of the page around it) or .png (on white)."""
     plt.close(figure)  # otherwise pyplot keeps every figure
     content = io.BytesIO()
-    if path.suffix == ".svg":
+    if suffix == ".svg":
         figure.savefig(content, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        write_atomically(path, content.getvalue().replace(style.INK.encode(), b"currentColor"))
-    else:
-        figure.savefig(content, format=path.suffix[1:], dpi=160, facecolor="white", metadata={"Software": None})
-        write_atomically(path, content.getvalue())
+        return content.getvalue().replace(style.INK.encode(), b"currentColor")
+    figure.savefig(content, format=suffix[1:], dpi=160, facecolor="white", metadata={"Software": None})
+    return content.getvalue()

@@ -40,7 +40,7 @@ class GpuSpec:
 
 @functools.cache
 def _read(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.load((FOLDER / name).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    data: dict[str, Any] = yaml.load((FOLDER / name).read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return data
 
 

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from scalecard.hardware.machine import from_facts
+from scalecard.records.atomic import write_atomically
 from scalecard.records.files import refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import pages, section, sections, style, tables, units
+from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
+from scalecard.report.drawn import drawn
+from scalecard.report.gather import UNFIT, LeftOut, by_reason, each_fit, file_of, gather
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
 
@@ -36,26 +40,49 @@ PROVENANCE = (
 )
 
 
-def render(results: Sequence[Result], figures: Path) -> str:
+def write(paths: Sequence[Path], figures: Path, output: Path, show: Sequence[str] | None = None) -> None:
+    """Write the report of these result files, the current platform's first; what is left out is printed too."""
+    found = gather(paths)
+    write_atomically(output, render(found.results, figures, show=show, left_out=found.left_out))
+
+
+def render(
+    results: Sequence[Result],
+    figures: Path,
+    *,
+    show: Sequence[str] | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
-    `figures` is the folder of the SVG files. ValueError if results of one platform were measured on different
-    hardware.
+    `figures` is the folder of the SVG files, `show` names the platforms to draw, and `left_out` the files that could
+    not be used. ValueError if results of one platform were measured on different hardware.
     """
     refuse_mixed_machines(results, "results")
-    platforms = list(dict.fromkeys(r.platform for r in results))
-    known = [Section.of(result) for result in results if result.experiment in sections.names()]
+    ours = [result for result in results if result.experiment in sections.names()]
+    platforms = drawn(ours, show)
+    chosen = [result for result in ours if result.platform in platforms]
+    known, unfit = each_fit(chosen, Section.of, here=platforms[0])
+    brief, unfit_too = each_fit((r for r in ours if r.platform not in platforms), Brief.of, here=platforms[0])
+    unused = [*left_out, *unfit, *unfit_too]
+    for each in unused:
+        print(each)
+    results = [s.result for s in known]
+    platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
     current = [s for s in known if s.platform == platforms[0]]
     return pages.render(
         "report.html.j2",
+        left_out=by_reason(unused),
+        unknown=sorted(set(show or ()) - {r.platform for r in ours}),
         masthead=_masthead([s.result for s in current]),
         leading=leading(current),
         health=[judgement for s in current for judgement in s.judgements],
         changes=[_changes(platform, results) for platform in platforms[1:]],
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
-        sections=[_page(name, own, figures) for name, own in by_name.items()],
+        others=others_table(brief, list(by_name)),
+        sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
 
@@ -69,16 +96,12 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
     return {
         "machine": from_facts(current[0].environment["machine"]).describe(),
         "platform": current[0].platform,
-        "when": _minute(max(r.finished for r in current)) + " UTC",
+        "when": units.minute(max(r.finished for r in current)) + " UTC",
         "emulated": current[0].emulated,
         "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
         "warnings": [text for _, text in compare.warnings("", current)],
         "num_experiments": len(current),
     }
-
-
-def _minute(moment: str) -> str:
-    return moment[:16].replace("T", " ")
 
 
 def leading(current: Sequence[Section], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
@@ -98,7 +121,7 @@ def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     other = [r for r in results if r.platform == platform]
     try:
         found = compare.compare(other, current)
-    except ValueError as error:
+    except UNFIT as error:
         changes = compare.changes(other[0].environment, current[0].environment)
         return {"platform": platform, "headline": str(error), "changes": changes, "rows": []}
     shown = [row for row in found.rows if row.verdict in ("slower", "faster", "not compared")]
@@ -112,7 +135,7 @@ def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
+def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     title, results = section.title(name), [s.result for s in own]
     return {
@@ -134,13 +157,14 @@ def _page(name: str, own: Sequence[Section], figures: Path) -> dict[str, Any]:
         "limits": [s.limit for s in own],
         "method": section.method(name),
         "settings": [(s.platform, s.settings) for s in own],
-        "raw": [s.raw for s in own],
+        "raw": [s.raw for s in own if s.platform == current],
+        "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
     }
 
 
 def _figure(path: Path) -> str:
     """The SVG without its XML prologue; its ids get a prefix, because several figures share one page."""
-    text = path.read_text()
+    text = path.read_text("utf-8")
     text = text[text.index("<svg") :]
     prefix = f"{path.stem}-"
     for mark in ('id="', 'xlink:href="#', "url(#"):
@@ -153,6 +177,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     environment = own[0].environment
     commits = sorted({str(r.environment["commit"])[:12] + ("+changes" if r.environment["dirty"] else "") for r in own})
     machine = environment["machine"]
+    first, last = (units.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
     return {
         "platform": platform,
         "facts": {
@@ -162,7 +187,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "locked software": machine["software"],
             "commit": ", ".join(commits),
             **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
-            "measured": f"{_minute(min(r.started for r in own))} to {_minute(max(r.finished for r in own))} UTC",
+            "measured": f"{first} to {last} UTC",
             **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
             **_nccl(own),
             **{f"node {index}": _node(node) for index, node in enumerate(_nodes(own))},

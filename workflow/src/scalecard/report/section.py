@@ -61,12 +61,12 @@ class Section:
     @property
     def by_priority(self) -> list[Finding]:
         """The findings, those to act on first."""
-        return sorted(self.findings, key=lambda finding: finding.priority)
+        return sections.by_priority(self.findings)
 
     @property
     def headline(self) -> str:
         """The most important number, in a few characters."""
-        return next((finding.headline for finding in self.by_priority if finding.headline), "not measured")
+        return sections.headline(self.findings)
 
     @property
     def in_one_process(self) -> bool:
@@ -119,7 +119,7 @@ def how_to_read(name: str) -> str:
 
 def method(name: str) -> list[str]:
     """The paragraphs of the experiment's docstring, read as source because importing it would need torch."""
-    tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())
+    tree = ast.parse((EXPERIMENTS / f"{name}.py").read_bytes())
     return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
 
 

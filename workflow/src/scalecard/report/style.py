@@ -11,6 +11,7 @@ import seaborn as sns
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 
+HEIGHT = 3.6  # inches; a figure with long legends is higher
 INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
@@ -39,7 +40,7 @@ sns.set_theme(
     style="ticks",
     font_scale=0.8,
     rc={
-        "figure.figsize": (8.2, 3.6),
+        "figure.figsize": (8.2, HEIGHT),
         "figure.constrained_layout.use": True,
         "axes.titlesize": "medium",
         "axes.titlelocation": "left",

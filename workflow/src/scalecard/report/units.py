@@ -31,6 +31,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def minute(moment: str) -> str:
+    """An ISO 8601 moment to the minute: '2026-01-01 00:01'."""
+    return moment[:16].replace("T", " ")
+
+
 def _digits(value: float) -> str:
     if value >= 100 or value == int(value):
         return f"{value:.0f}"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalecard.records.atomic import write_atomically
+from scalecard.records.strict_json import load_object
 
 TIMEOUT = 30  # seconds
 GONE = ("no such image", "no such object", "image not known", "failed to find image")  # in Docker's and Podman's words
@@ -25,8 +26,11 @@ class Marker:
 
 
 def read(path: Path) -> Marker:
-    """The marker in a file."""
-    return Marker(**json.loads(path.read_text()))
+    """The marker in a file; ValueError names a file that holds none."""
+    try:
+        return Marker(**load_object(path))
+    except TypeError as error:
+        raise ValueError(f"{path}: describes no image ({error}); remove it, and run the workflow again") from error
 
 
 def write(path: Path, marker: Marker) -> None:

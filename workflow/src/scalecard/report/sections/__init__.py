@@ -8,6 +8,7 @@ may also offer `published(result)`, our values of the published metrics if the w
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -22,6 +23,16 @@ class Finding:
     text: str
     headline: str = ""
     priority: int = 50
+
+
+def by_priority(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, those to act on first."""
+    return sorted(findings, key=lambda finding: finding.priority)
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """The most important number, in a few characters."""
+    return next((finding.headline for finding in by_priority(findings) if finding.headline), "not measured")
 
 
 def names() -> list[str]:

@@ -1,0 +1,188 @@
+"""A result of every experiment on a platform, with the cases and settings of real ones and samples drawn at random."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+from blocks import block
+from builders import gpu_state, hardware_state
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import Machine, probe
+from scalecard.records.record import Case, Check, Count, Record, Result
+from scalecard.records.telemetry import Telemetry
+
+Settings = dict[str, Any]
+Kind = tuple[str, Case]  # a metric and a case
+
+GPU = {
+    "name": "NVIDIA A100-SXM4-40GB",
+    "memory_bytes": 40 * 2**30,
+    "pcie_gen": 4,
+    "pcie_gen_max": 4,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "nvlinks": 12,
+    "power_limit_w": 400.0,
+    "power_limit_max_w": 400.0,
+    "sm_clock_max_mhz": 1410,
+    "memory_clock_max_mhz": 1215,
+    "ecc": True,
+    "ecc_corrected": 0,
+    "ecc_uncorrected": 0,
+}
+
+
+def every_result(
+    platform: str, *, gpus: int = 0, processes: int = 1, rounds: int = 7, scale: str = "quick", day: int = 1
+) -> list[Result]:
+    """One per experiment, each with as many samples of as many processes; a platform has the same ones every time."""
+    draw, facts = random.Random(platform), environment_of(machine_named(platform, gpus), gpus)
+    return [
+        Result(
+            experiment=name,
+            platform=platform,
+            spec=settings(name, scale),
+            environment=facts,
+            started=f"2026-01-{day:02}T00:00:00.000+00:00",
+            finished=f"2026-01-{day:02}T00:10:00.000+00:00",
+            warnings=["the data set is synthetic"],
+            records=list(map(partial(_measured, draw, processes, rounds, gpus), kinds(settings(name, scale)))),
+        )
+        for name, kinds in KINDS.items()
+    ]
+
+
+def machine_named(name: str, gpus: int) -> Machine:
+    """A machine with this many GPUs, told from others by its CPU."""
+    names, hashes = [GPU["name"]] * gpus, [f"{name} {index}" for index in range(gpus)]
+    kind, driver = ("cuda", "580.1") if gpus else ("cpu", None)
+    return replace(
+        probe(), cpu=f"CPU {name}", kind=kind, gpus=names, gpu_uuid_hashes=hashes, driver=driver, num_devices=gpus or 2
+    )
+
+
+def environment_of(machine: Machine, gpus: int) -> dict[str, Any]:
+    """What a result says of it; no driver is asked."""
+    details = [{**GPU, "uuid_hash": name} for name in machine.gpu_uuid_hashes]
+    links = [[None if a == b else 20 for b in range(gpus)] for a in range(gpus)]
+    return {**environment(machine), "gpus": details, "topology": links}
+
+
+def settings(name: str, scale: str) -> Settings:
+    """An experiment's merged block of config.yaml."""
+    found: Settings = json.loads(block(name, scale))
+    return found
+
+
+def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind: Kind) -> Record:
+    metric, case = kind
+    if metric == "peak_memory":
+        return Record.skipped(case, "CPU workers share the host's memory", metric=metric, unit="B")
+    if metric == "accuracy":
+        return Record(case=case, metric=metric, unit="fraction", samples=[[0.1, 0.5, 0.8]] * processes)
+    middle = 0.01 * draw.lognormvariate(0, 0.5)
+    return Record(
+        case=case,
+        metric=metric,
+        unit="s",
+        samples=[[middle * draw.lognormvariate(0, 0.02) for _ in range(rounds)] for _ in range(processes)],
+        checks=[Check(name="parameters after 3 steps", dtype="float64", difference=1e-17, tolerance=1e-10)],
+        work=[Count(name="FLOPs", counted=2.0e9, expected=2.0e9)],
+        telemetry=[
+            Telemetry(rounds_id=f"process {number}", stopped=f"{rounds} rounds", state=_state(gpus))
+            for number in range(processes)
+        ],
+    )
+
+
+def _state(gpus: int) -> Any:
+    return hardware_state(*[gpu_state()] * gpus)
+
+
+def _async_timing(spec: Settings) -> Iterator[Kind]:
+    shared: Case = {"products": spec["products"]}
+    for dtype, size in product(spec["dtypes"], dict.fromkeys([*spec["sizes"], spec["size"]])):
+        for metric in ("enqueue_time", "time"):
+            yield metric, {"mode": "single", "devices": 1, "dtype": dtype, "size": size, **shared}
+    for mode, devices in product(("serial", "concurrent"), (1, 2)):
+        yield "time", {"mode": mode, "devices": devices, "dtype": "float32", "size": spec["size"], **shared}
+
+
+def _copy_cost(spec: Settings) -> Iterator[Kind]:
+    for step in ("compute", "copy", "compute, then copy", "non-blocking", "overlapped"):
+        yield "time", {"part": "textbook", "bytes": 2**20, "step": step}
+    for direction in ("host to device", "device to host", "within device 0", "device 0 to 1"):
+        for memory, call, size in product(spec["memory"], spec["calls"], spec["bytes"]):
+            case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+            yield "enqueue_time", case
+            yield "time", case
+
+
+def _allreduce(spec: Settings) -> Iterator[Kind]:
+    for algorithm in ("naive", "ring"):
+        yield "time", {"algorithm": algorithm, "devices": 2, "bytes": 8, "textbook": True}
+    for algorithm, size in product(("naive", "ring", "torch.distributed"), spec["bytes"]):
+        backend: Case = {"backend": "gloo"} if algorithm == "torch.distributed" else {}
+        yield "time", {"algorithm": algorithm, "devices": 2, "bytes": size, **backend}
+
+
+def _dp_scratch(spec: Settings) -> Iterator[Kind]:
+    for metric, devices in product(("epoch_time", "accuracy"), (1, 2)):
+        yield metric, {"devices": devices, "batch_size": spec["batch_size"], "lr": spec["lr"], "data": "synthetic"}
+
+
+def _dp_concise(spec: Settings) -> Iterator[Kind]:
+    for metric, devices, batch, lr in product(("epoch_time", "accuracy"), (1, 2), spec["batch_sizes"], spec["lrs"]):
+        yield metric, {"devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"}
+
+
+def _ddp(spec: Settings) -> Iterator[Kind]:
+    for model in spec["models"]:
+        for scaling, devices in product(("strong", "weak"), (1, 2)):
+            if (scaling, devices) != ("weak", 1):
+                yield "step_time", {"model": model, "devices": devices, "scaling": scaling, "batch_size": 8}
+        for option in ("default", "no_sync", "all-reduce alone", "bucket 1 MiB", "fp16 hook", "accumulate 4"):
+            steps = 4 if option == "accumulate 4" else 1
+            yield "step_time", {"model": model, "devices": 2, "option": option, "batch_size": 8, "steps": steps}
+    for metric, model in product(("epoch_time", "accuracy"), spec["accuracy_models"]):
+        yield metric, {"model": model, "devices": 2, "data": "synthetic", "batch_size": 32, "lr": 0.2}
+
+
+def _model_parallel(spec: Settings) -> Iterator[Kind]:
+    shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"], "batches": spec["batches"]}
+    for strategy in ("single device", "model parallel"):
+        yield "time", {"model": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
+    for strategy in ("single device", "model parallel", "stage 0 alone", "stage 1 alone"):
+        yield "time", {"model": "resnet50", **shared, "strategy": strategy}
+    yield "peak_memory", {"model": "resnet50"}
+
+
+def _pipeline(spec: Settings) -> Iterator[Kind]:
+    shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    for name in ("single device", "model parallel"):
+        yield "time", {"implementation": name, **shared}
+    for name, size in product(("textbook", "gpipe", "1f1b", "torch gpipe", "torch 1f1b"), spec["split_sizes"]):
+        yield "time", {"implementation": name, "split_size": size, **shared}
+
+
+def _hybrid(spec: Settings) -> Iterator[Kind]:
+    shared: Case = {"image_size": spec["image_size"], "batch_size": spec["batch_size"]}
+    for strategy, ranks in (("model parallel", 1), ("hybrid", 2)):
+        yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
+
+
+KINDS = {
+    "async_timing": _async_timing,
+    "copy_cost": _copy_cost,
+    "allreduce": _allreduce,
+    "dp_scratch": _dp_scratch,
+    "dp_concise": _dp_concise,
+    "ddp": _ddp,
+    "model_parallel": _model_parallel,
+    "pipeline": _pipeline,
+    "hybrid": _hybrid,
+}

@@ -1,0 +1,101 @@
+"""Of many platforms at most six are drawn; the others are one row each, and the report stays small."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import repeated
+from every_experiment import every_result, machine_named
+from scalecard.records.files import as_json
+from scalecard.records.record import Result
+from scalecard.report import charts, figures, render, sections
+from scalecard.report.drawn import drawn
+
+Make = Callable[..., Result]
+
+
+def of_platforms(make_result: Make, *names: str, **changes: Any) -> list[Result]:
+    """A result of each platform, measured one day after another."""
+    spec = {"size": 4, "sizes": [4]}
+    return [
+        make_result(
+            [repeated(1.0, mode="single", dtype="float32", size=4, products=1, devices=1)],
+            platform=name,
+            spec=spec,
+            finished=f"2026-01-{day:02}T00:00:00+00:00",
+            **changes,
+        )
+        for day, name in enumerate(names, 1)
+    ]
+
+
+def write_copy(root: Path, result: Result, text: str, platform: str) -> None:
+    """The same result of another machine."""
+    there = machine_named(platform, 0).fingerprint
+    own = text.replace(result.platform, platform).replace(result.environment["fingerprint"], there)
+    path = root / platform / f"{result.experiment}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(own)
+
+
+@pytest.mark.parametrize(
+    ("show", "expected"),
+    [
+        (None, ["here", "h", "g", "f", "e", "d"]),
+        (["b", "a", "nowhere"], ["here", "b", "a"]),
+        (["here", "b", "b"], ["here", "b"]),
+        ([], ["here"]),
+        (list("abcdefgh"), ["here", "a", "b", "c", "d", "e"]),
+    ],
+)
+def test_this_platform_is_drawn_and_five_more(make_result: Make, show: list[str] | None, expected: list[str]) -> None:
+    assert drawn(of_platforms(make_result, "here", *"abcdefgh"), show) == expected
+
+
+def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_path: Path) -> None:
+    results = of_platforms(make_result, "here", *"abcdefgh")
+    figures.save(sections.load("async_timing").plot(results[:1]), tmp_path / "async_timing.svg")
+    text = render.render(results, tmp_path, show=["b", "nowhere"])
+    assert "7 more platforms" in text
+    rows = re.findall(r'<th scope="row">(\w) \(emulated\)</th><td>[^<]+</td><td>([^<]+)</td><td>([^<]+)</td>', text)
+    assert [name for name, *_ in rows] == list("hgfedca"), "those measured last first"
+    assert rows[0][1:] == ("2026-01-09 00:00", "1.28e-10 TFLOP/s float32")
+    assert "names nowhere, of which there is no result" in text
+    assert text.count('id="changes"') == 1
+    assert "From b to this one" in text
+    assert "From a to this one" not in text
+
+
+def test_a_long_legend_is_below_a_higher_figure(make_result: Make) -> None:
+    figure = sections.load("async_timing").plot(of_platforms(make_result, "here"))
+    low = figure.get_figheight()
+    axes = figure.axes[0]
+    for number in range(charts.MOST_INSIDE + 1):
+        axes.plot([0, 1], [0, number], label=f"line {number}")
+    charts.legend(axes)
+    charts.legend(axes)
+    assert axes.get_legend() is None
+    (below,) = figure.legends
+    assert len(below.get_texts()) >= charts.MOST_INSIDE + 1
+    assert figure.get_figheight() > low
+
+
+@pytest.mark.workflow
+def test_the_report_of_fifty_platforms_is_small_and_soon_there(tmp_path: Path) -> None:
+    """Within 10 s of this process and 3 MB: results of the size that the smoke workflow leaves, on fifty machines."""
+    root = tmp_path / "results"
+    (root / "figures").mkdir(parents=True)
+    for result in every_result("platform-00"):
+        text = as_json(result)
+        for number in range(50):
+            write_copy(root, result, text, f"platform-{number:02}")
+        (root / "figures" / f"{result.experiment}.svg").write_text("<svg></svg>")
+    paths = sorted(root.glob("platform-*/*.json"))
+    started = time.process_time()
+    render.write(paths, root / "figures", root / "report.html")
+    assert time.process_time() - started < 10
+    assert (root / "report.html").stat().st_size < 3e6
+    assert "44 more platforms" in (root / "report.html").read_text()

@@ -1,0 +1,26 @@
+"""Which platforms are drawn: more than six colours, or columns of a table, are not told apart.
+
+The others are one row each in a compact table.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from scalecard.records.record import Result
+
+MOST = 6
+
+
+def drawn(results: Sequence[Result], show: Sequence[str] | None = None) -> list[str]:
+    """At most six platforms: the current one, which is the first result's, then those of `show` in its order.
+
+    Without `show` those that were measured last, the latest first.
+    """
+    latest: dict[str, datetime] = {}
+    for result in results:
+        finished = datetime.fromisoformat(result.finished)
+        latest[result.platform] = max(finished, latest.get(result.platform, finished))
+    here = results[0].platform
+    others = show if show is not None else sorted(latest, key=lambda platform: latest[platform], reverse=True)
+    chosen = [platform for platform in dict.fromkeys(others) if platform in latest and platform != here]
+    return [here, *chosen][:MOST]

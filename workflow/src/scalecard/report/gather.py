@@ -1,0 +1,132 @@
+"""Which result files are used and, of those that are not, why.
+
+The first file's folder is the current platform: a file there that cannot be used is an error. One of another platform
+is left out and named, and stops nothing.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from scalecard.hardware.machine import from_facts
+from scalecard.records.files import InvalidResult, load, refuse_mixed_machines
+from scalecard.records.record import Result
+from scalecard.records.strict_json import load_object, printable
+
+T = TypeVar("T")
+# What computing raises if a result that the schema accepts lacks what its section needs.
+UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file by its folder and name, and the reason."""
+
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"left out: {self.file}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The results that are used, the current platform's first, and the files that are not."""
+
+    results: list[Result]
+    left_out: list[LeftOut]
+
+
+def by_reason(left_out: Sequence[LeftOut]) -> list[tuple[str, str]]:
+    """(files, reason) pairs: what is wrong with all files of a folder is said once."""
+    files: dict[str, list[str]] = {}
+    for each in left_out:
+        files.setdefault(each.reason, []).append(each.file)
+    return [(", ".join(names), reason) for reason, names in files.items()]
+
+
+def gather(paths: Sequence[Path]) -> Gathered:
+    """Load these result files, the current platform's first. InvalidResult names one of that platform."""
+    here, results, left_out = paths[0].parent, list[Result](), list[LeftOut]()
+    for path in [*paths, *_not_given(paths)]:
+        try:
+            result = _load_from_its_folder(path)
+            if path.parent != here:
+                _refuse_another_machine(path, result, results)
+            results.append(result)
+        except InvalidResult as error:
+            if path.parent == here:
+                raise InvalidResult(f"{error} Remove the file; the next run measures it again.") from error
+            left_out.append(LeftOut(_short(path), str(error).removeprefix(f"{printable(path)}: ")))
+    refuse_mixed_machines(results, "results")
+    return Gathered(results, left_out)
+
+
+def fit(result: Result, compute: Callable[[], T]) -> T:
+    """What is computed from a result; InvalidResult names its file if it lacks what that needs."""
+    try:
+        return compute()
+    except UNFIT as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        raise InvalidResult(f"{file_of(result)}: cannot be shown ({printable(what)}).") from error
+
+
+def each_fit(results: Iterable[Result], compute: Callable[[Result], T], *, here: str) -> tuple[list[T], list[LeftOut]]:
+    """What is computed from each result, and which had to be left out; InvalidResult for one of the platform `here`."""
+    found, left_out = list[T](), list[LeftOut]()
+    for result in results:
+        try:
+            found.append(fit(result, lambda result=result: compute(result)))  # type: ignore[misc]
+        except InvalidResult as error:
+            if result.platform == here:
+                raise
+            left_out.append(LeftOut(file_of(result), str(error).removeprefix(f"{file_of(result)}: ")))
+    return found, left_out
+
+
+def file_of(result: Result) -> str:
+    """The file of a result by its folder and name."""
+    return f"{result.platform}/{result.experiment}.json"
+
+
+def _not_given(paths: Sequence[Path]) -> list[Path]:
+    """What has the name of a result beside these and cannot be an input of a rule, such as a FIFO or a broken link."""
+    names, places = {path.name for path in paths}, {path.parent.parent for path in paths}
+    beside = sorted(found for place in places for name in names for found in place.glob(f"*/{name}"))
+    return [path for path in beside if path not in set(paths) and not (path.is_file() and os.access(path, os.R_OK))]
+
+
+def _load_from_its_folder(path: Path) -> Result:
+    """InvalidResult unless folder, name and fingerprint are those that the file itself states."""
+    result, folder = load(path), path.resolve().parent.name
+    facts = result.environment["machine"]
+    if result.platform != folder:
+        raise _disagreeing(path, f"it is in the folder '{folder}', but of platform '{result.platform}': a copy")
+    if result.experiment != path.stem:
+        raise _disagreeing(path, f"it is of the experiment '{result.experiment}': a copy")
+    if result.environment["fingerprint"] != from_facts(facts).fingerprint:
+        raise _disagreeing(path, "$.environment.fingerprint is not that of $.environment.machine")
+    return result
+
+
+def _refuse_another_machine(path: Path, result: Result, known: Sequence[Result]) -> None:
+    """All files of a folder are of the machine that its machine.json describes or, without one, of the first."""
+    ours: str | None
+    try:
+        ours = from_facts(load_object(path.with_name("machine.json"))).fingerprint
+    except (ValueError, TypeError):  # there is none, or it is damaged: the results describe the machine too
+        ours = next((r.environment["fingerprint"] for r in known if r.platform == result.platform), None)
+    if ours not in (None, result.environment["fingerprint"]):
+        found = result.environment["fingerprint"]
+        raise _disagreeing(path, f"$.environment.fingerprint is {found}, but that of the folder's machine is {ours}")
+
+
+def _disagreeing(path: Path, what: str) -> InvalidResult:
+    return InvalidResult(f"{printable(path)}: {printable(what)}.")
+
+
+def _short(path: Path) -> str:
+    """Without the folders above, which a published report must not name."""
+    return printable(Path(path.parent.name, path.name))
