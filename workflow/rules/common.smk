@@ -19,6 +19,7 @@ from scalecard.jobs import (
 )
 from scalecard.jobs.config import InvalidConfig, resolve
 from scalecard.jobs.containers import marker
+from scalecard.jobs.containers.passwords import hidden
 from scalecard.jobs.machine_file import write_machine
 
 

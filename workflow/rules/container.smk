@@ -2,6 +2,9 @@
 # on the dependencies: editing the project's code rebuilds nothing.
 MARKER = f"{HERE}/container.json"
 
+# Not on the command line, which Snakemake logs: build_args may hold the password of a proxy.
+os.environ["SCALECARD_CONTAINER"] = json.dumps(SETTINGS.container)
+
 if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
     logger.warning(
         f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it."
@@ -12,6 +15,7 @@ rule container:
     input:
         dockerfile="docker/Dockerfile",
         definition="docker/scalecard.def",
+        infiniband="docker/infiniband.sh",
         install="docker/install.sh",
         lock="docker/requirements.lock",
     output:
@@ -21,9 +25,9 @@ rule container:
     resources:
         machine=100,
     params:
-        settings=json.dumps(SETTINGS.container),
+        settings=hidden(json.dumps(SETTINGS.container)),
         shared="--shared" if SETTINGS.cluster != "none" else "",
     message:
         "choose the container engine, and build or find the image"
     shell:
-        "python -m scalecard container {params.settings:q} {params.shared} --output {output.marker} 2>&1 | tee {log}"
+        "python -m scalecard container {params.shared} --output {output.marker} 2>&1 | tee {log}"
