@@ -1,6 +1,6 @@
 """Setting up where no package index can be reached: from a folder of wheels, with and without a PyTorch that is there.
 
-A few small packages of the lock stand for all of it; one of them (connection-pool) comes as sources, and has to be built.
+A few small packages of the lock stand for all of it; one (connection-pool) comes as sources, and has to be built.
 """
 
 import importlib.metadata
