@@ -17,7 +17,7 @@ import psutil
 import pytest
 from projects import ROOT, SMOKE, completed, copy_project, planned, results_of
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import launch, marker, oci
+from scalecard.jobs.containers import launch, marker
 from scalecard.jobs.containers.marker import Marker
 
 FOLDER = ROOT / "tests" / "containers"
@@ -170,12 +170,12 @@ def test_the_image_has_what_nccl_needs_for_infiniband(built: Path) -> None:
     assert inside(built, code).startswith("libibverbs.so.1 ")
 
 
-def test_with_the_options_for_gpus_and_for_several_nodes_a_container_starts(built: Path, tmp_path: Path) -> None:
-    """Without a GPU to pass on: a specification of the Container Device Interface may also describe none."""
+def test_a_container_starts_with_the_process_numbers_and_the_network_of_the_host(built: Path) -> None:
+    """As with GPUs and over several nodes, less the GPUs and the limits, which this kind of machine cannot raise."""
     made = launch.call(marker_of(built), ["true"], project=built, writable=[], gpus=True, online=True)
-    argv = [part for part in made.argv if part not in ("--device", oci.CDI)]
-    assert len(argv) == len(made.argv) - 2
-    subprocess.run(argv, check=True)
+    missing = {at + side for at, part in enumerate(made.argv) if part in ("--device", "--ulimit") for side in (0, 1)}
+    subprocess.run([part for at, part in enumerate(made.argv) if at not in missing], check=True)
+    assert "--pid=host" in made.argv
 
 
 def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_builds(built: Path, tmp_path: Path) -> None:
