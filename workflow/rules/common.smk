@@ -49,6 +49,9 @@ try:
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
+# Not on a command line, which Snakemake logs: build_args may hold the password of a proxy.
+os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
+
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 
 if workflow.is_main_process and SETTINGS.cluster == "slurm":

@@ -2,9 +2,6 @@
 # on the dependencies: editing the project's code rebuilds nothing.
 MARKER = f"{HERE}/container.json"
 
-# Not on the command line, which Snakemake logs: build_args may hold the password of a proxy.
-os.environ["SCALECARD_CONTAINER"] = json.dumps(SETTINGS.container)
-
 if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
     logger.warning(
         f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it."
