@@ -7,21 +7,40 @@ CACHE := $(shell test -w "$$HOME" && echo "$$HOME/.cache" || echo "$(CURDIR)/.sn
 # Quoted, because paths may have spaces.
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(CACHE)}" \
   MPLCONFIGDIR="$${MPLCONFIGDIR:-$(CACHE)/matplotlib}" PYTHONNOUSERSITE=1
-PIP := $(VENV)/bin/python -m pip install --quiet
+# With WHEELS=FOLDER everything is installed from that folder, which `make wheels` fills on a machine with a network.
+PIP := $(VENV)/bin/python -m pip install --quiet $(if $(WHEELS),--no-index --find-links "$(WHEELS)")
+# With OWN_TORCH=1, PyTorch and its CUDA libraries are those that $(PYTHON) has, and only the rest of the lock is installed.
+# Its folder comes after the environment's own packages.
+LOCKED := $(if $(OWN_TORCH),awk '/^[a-z]/ {kept = !/^(torch|triton|cuda-|nvidia-)/ || /^nvidia-ml-py/} kept',cat) \
+  docker/requirements.lock
+FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.find_spec("torch"); \
+  sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
+PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
-.PHONY: all test test-fast mutants fuzz check slurm generic kubernetes bench lock clean
+.PHONY: all wheels test test-fast mutants fuzz check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
 # Each stamp holds a copy of the file it was made from: a touched one installs nothing, a changed one does.
 .PHONY: force
-$(VENV)/runtime: force
-	@cmp -s docker/requirements.lock $@ || { \
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")' && \
-	  { test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV); } && \
-	  echo "installing the locked dependencies into $(VENV) (several GB, a few minutes)" && \
-	  $(PIP) --require-hashes --requirement docker/requirements.lock && \
-	  cp docker/requirements.lock $@; }
+$(VENV)/runtime: $(VENV)/bin/python force
+	@cmp -s <($(LOCKED)) $@ || { \
+	  $(if $(OWN_TORCH),torch=$$($(PYTHON) -c '$(FOLDER_OF_TORCH)') &&) \
+	  echo "installing the locked dependencies into $(VENV) (a few minutes; several GB, if PyTorch is among them)" && \
+	  $(LOCKED) >$(VENV)/wanted && \
+	  $(PIP) --require-hashes --requirement $(VENV)/wanted && \
+	  $(if $(OWN_TORCH),echo "$$torch" >"$$($< -c '$(PACKAGES)')/own-torch.pth" &&) \
+	  mv $(VENV)/wanted $@; }
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+
+# What `make` installs, for a machine with the same Python and no network; `wheel` builds those that come as sources.
+wheels: $(VENV)/bin/python
+	$(LOCKED) >$(VENV)/wanted
+	$(VENV)/bin/python -m pip download --quiet --require-hashes --requirement $(VENV)/wanted --dest "$(or $(WHEELS),wheels)"
+	$(VENV)/bin/python -m pip download --quiet wheel --dest "$(or $(WHEELS),wheels)"
 
 $(VENV)/package: $(VENV)/runtime force
 	@cmp -s pyproject.toml $@ || { $(PIP) --no-deps --no-build-isolation --editable . && cp pyproject.toml $@; }

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from projects import SITE, copy_project, planned, results_of, set_up_site, snakemake, with_profile
+from scalecard.jobs import kubernetes_pods
 
 pytestmark = [
     pytest.mark.cluster,
@@ -105,9 +106,15 @@ def test_pods_measure_and_each_asks_for_a_node_with_all_its_gpus_for_itself(
     assert (result.platform, result.environment["container"]) == (SITE, digest)
     assert result.environment["container_engine"] == "kubernetes"
     assert len(kubernetes.jobs) == 2, "one describes the node, one measures"
+    describing, measuring = (job["spec"]["template"]["spec"] for job in kubernetes.jobs.values())
+    assert describing["activeDeadlineSeconds"] == 60 * (10 + kubernetes_pods.TO_PULL), "rule machine's runtime"
+    assert measuring["activeDeadlineSeconds"] == 60 * (20 + kubernetes_pods.TO_PULL), "`minutes` of the experiment"
     for job in kubernetes.jobs.values():
         template = job["spec"]["template"]
         (container,) = template["spec"]["containers"]
+        assert template["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+        assert not any("pip install" in part for part in container["args"]), "all that a pod needs is in its image"
+        assert {"name": "PIP_NO_INDEX", "value": "1"} in container["env"]
         assert container["image"] == f"registry.example/scalecard@{digest}"
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
         assert "cpu" not in container["resources"]["limits"], "all cores of the node"

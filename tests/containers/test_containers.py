@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from projects import ROOT, SMOKE, completed, copy_project, planned, results_of
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import marker
+from scalecard.jobs.containers import launch, marker
 from scalecard.jobs.containers.marker import Marker
 
 FOLDER = ROOT / "tests" / "containers"
@@ -92,12 +93,42 @@ def marker_of(folder: Path) -> Marker:
     return marker.read(folder / "results" / MARKER)
 
 
-def inside(folder: Path, code: str) -> str:
+def inside(folder: Path, code: str, **variables: str) -> str:
     """What a Python program prints in the image."""
     launcher = [sys.executable, "-m", "scalecard.jobs.containers.launch", f"results/{MARKER}"]
     command = [*launcher, "--data", "data", "--writable", "results", "--", "python", "-c", code]
-    environment = os.environ | {"PYTHONPATH": "workflow/src", "SECRET_TOKEN": "hidden"}
+    environment = os.environ | {"PYTHONPATH": "workflow/src", "SECRET_TOKEN": "hidden", **variables}
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def assert_hardened(folder: Path) -> None:
+    """Ask a running container for everything that it must not be able to do, and for what it must have."""
+    code = (
+        "import json, os, pathlib, tempfile\n"
+        "status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+        "mounts = {m[1]: m for m in map(str.split, open('/proc/mounts'))}\n"
+        "try: pathlib.Path('/opt/scalecard/new').write_text('x'); wrote = True\n"
+        "except OSError: wrote = False\n"
+        "shared = os.statvfs('/dev/shm')\n"
+        "tempfile.NamedTemporaryFile(dir=os.path.expanduser('~')).write(b'x')\n"
+        "print(json.dumps({\n"
+        "    'capabilities': [int(status[f'Cap{kind}'], 16) for kind in ('Inh', 'Prm', 'Eff', 'Bnd', 'Amb')],\n"
+        "    'no new privileges': int(status['NoNewPrivs']),\n"
+        "    'root': [mounts['/'][3].split(',')[0], wrote],\n"
+        "    'temporary': [mounts['/tmp'][2], sorted(os.listdir('/tmp')), os.path.expanduser('~')],\n"
+        "    'shared memory': [mounts['/dev/shm'][2], shared.f_blocks * shared.f_frsize],\n"
+        "}))"
+    )
+    found = json.loads(inside(folder, code))
+    assert found["capabilities"] == [0, 0, 0, 0, 0]
+    assert found["no new privileges"] == 1
+    assert found["root"] == ["ro", False]
+    kind, names, home = found["temporary"]
+    assert (kind, home) == ("tmpfs", "/tmp")
+    assert set(names) <= {"scalecard.lock", folder.relative_to("/tmp").parts[0]}, "nothing of the host's own"
+    kind, size = found["shared memory"]
+    assert kind == "tmpfs"
+    assert size == pytest.approx(psutil.virtual_memory().total / 2, rel=0.01)
 
 
 def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path) -> None:
@@ -130,6 +161,23 @@ def test_no_network_no_writing_to_the_project_and_no_host_environment_inside(bui
     assert (folder / "results" / "probe").read_text() == "x"
 
 
+def test_the_container_is_allowed_nothing_that_a_measurement_does_not_need(built: Path) -> None:
+    assert_hardened(built)
+
+
+def test_the_image_has_what_nccl_needs_for_infiniband(built: Path) -> None:
+    code = "import ctypes, ctypes.util; print(ctypes.util.find_library('ibverbs'), ctypes.CDLL('libmlx5.so.1'))"
+    assert inside(built, code).startswith("libibverbs.so.1 ")
+
+
+def test_a_container_starts_with_the_process_numbers_and_the_network_of_the_host(built: Path) -> None:
+    """As with GPUs and over several nodes, less the GPUs and the limits, which this kind of machine cannot raise."""
+    made = launch.call(marker_of(built), ["true"], project=built, writable=[], gpus=True, online=True)
+    missing = {at + side for at, part in enumerate(made.argv) if part in ("--device", "--ulimit") for side in (0, 1)}
+    subprocess.run([part for at, part in enumerate(made.argv) if at not in missing], check=True)
+    assert "--pid=host" in made.argv
+
+
 def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_builds(built: Path, tmp_path: Path) -> None:
     folder = copy_of(built, tmp_path)
 
@@ -159,8 +207,20 @@ def test_the_same_image_as_a_sif_under_apptainer(under_apptainer: Path) -> None:
     made, found = marker_of(under_apptainer), results_of(under_apptainer)["async_timing"].environment
     assert (found["container"], found["container_engine"]) == (made.digest, "apptainer")
     assert Path(str(made.image)).name == "scalecard.sif"
-    code = "import os, json; print(json.dumps(os.listdir('/sys/class/net')))"
-    assert json.loads(inside(under_apptainer, code)) == ["lo"]
+    code = "import os, json; print(json.dumps([os.listdir('/sys/class/net'), os.environ['NCCL_ALGO']]))"
+    assert json.loads(inside(under_apptainer, code, NCCL_ALGO="Ring,Tree")) == [["lo"], "Ring,Tree"]
+
+
+def test_under_apptainer_it_is_allowed_no_more(
+    under_apptainer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("APPTAINER_NO_PRIVS", raising=False)  # the project drops them itself
+    assert_hardened(under_apptainer)
+    for name in ("APPTAINER_BIND", "SINGULARITY_BINDPATH", "APPTAINER_SCRATCH"):
+        folder = f"{tmp_path}:/foreign" if "BIND" in name else "/foreign"
+        assert inside(under_apptainer, "import os; print(os.path.exists('/foreign'))", **{name: folder}) == "False\n"
+    found = inside(under_apptainer, "import os; print('FOREIGN' in os.environ)", APPTAINERENV_FOREIGN="1")
+    assert found == "False\n"
 
 
 def test_snakemakes_own_apptainer_support_runs_the_same_sif(under_apptainer: Path, tmp_path: Path) -> None:

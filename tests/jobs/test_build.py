@@ -1,6 +1,7 @@
 """Building an image with a fake engine: the marker that comes of it, and what a failed build says."""
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,29 @@ def test_a_sif_file_is_used_as_it_is_and_must_exist(tmp_path: Path) -> None:
     sif.write_bytes(b"image")
     made = prepare("apptainer", image=str(sif))
     assert (made.image, made.size, made.base) == (str(sif), 5, None)
+
+
+def test_the_password_of_a_proxy_is_not_shown(fake_engine: Fake, capfd: pytest.CaptureFixture[str]) -> None:
+    proxy = "http://me:secret@proxy.example:3128"
+    fake_engine("docker", f"[ $1 = image ] && exit 0; echo 'cannot reach {proxy}/x'; exit 1")
+    with pytest.raises(build.BuildFailed) as error:
+        prepare(build_args={"HTTPS_PROXY": proxy})
+    shown = "".join(capfd.readouterr()) + str(error.value)
+    assert "HTTPS_PROXY=http://***@proxy.example:3128" in shown
+    assert "cannot reach http://***@proxy.example:3128/x" in str(error.value)
+    assert "secret" not in shown
+
+
+def test_where_no_package_of_the_distribution_can_be_had_the_image_is_built_without_infiniband(
+    fake_engine: Fake,
+) -> None:
+    fake_engine("rm", "exit 0")  # it would empty this machine's own lists
+    fake_engine("apt-get", 'echo "$@"; [[ "$*" = *update* ]] || { echo "E: Unable to locate package" >&2; exit 100; }')
+    script = ["bash", str(ROOT / "docker" / "infiniband.sh")]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "libibverbs1 ibverbs-providers" in done.stdout
+    assert "warning: the image has no libibverbs" in done.stderr
 
 
 def test_without_an_engine_nothing_is_built() -> None:

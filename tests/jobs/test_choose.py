@@ -7,19 +7,24 @@ from typing import Any
 
 import pytest
 from projects import ROOT
-from scalecard.jobs.containers import launch, marker
+from scalecard.jobs.containers import engines, launch, marker
 
 Fake = Callable[[str, str], None]
 FACTS = json.dumps([{"Id": "sha256:" + "a" * 64, "Size": 5}])
 UNREACHABLE = """case $1 in
-  info) echo 27.0;;
+  info) echo '{}';;
   image) echo 'No such image' >&2; exit 1;;
   pull) echo 'no such host' >&2; exit 1;;
 esac"""
 WITHOUT_GPUS = f"""case $1 in
-  info) echo 27.0;;
+  info) echo '{{}}';;
   image) echo '{FACTS}';;
-  run) echo 'could not select device driver' >&2; exit 125;;
+  run) [[ "$*" != *--gpus* ]] || {{ echo 'could not select device driver' >&2; exit 125; }};;
+esac"""
+WITHOUT_LIMITS = f"""case $1 in
+  info) echo '{{}}';;
+  image) echo '{FACTS}';;
+  run) echo 'error setting rlimit type 8: operation not permitted' >&2; exit 125;;
 esac"""
 
 
@@ -43,8 +48,10 @@ def container(
     [
         (UNREACHABLE, False, "pull", "container.base_image"),
         (WITHOUT_GPUS, True, "could not select device driver", "NVIDIA container toolkit"),
+        (WITHOUT_LIMITS, True, "does not start a container (error setting rlimit", "{engine: none}"),
+        (WITHOUT_LIMITS, False, "does not start a container (error setting rlimit", "{engine: none}"),
     ],
-    ids=["base image", "GPUs"],
+    ids=["base image", "GPUs", "no container", "no container, no GPUs"],
 )
 @pytest.mark.parametrize("wanted", ["auto", "docker"])
 def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an_error(
@@ -63,6 +70,7 @@ def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an
     if wanted == "docker":
         assert (done.status, path.exists()) == (2, False)
         assert advice in done.err
+        assert ("NVIDIA" in done.err) == (script == WITHOUT_GPUS), "the GPUs are blamed for nothing else"
     else:
         assert done.status == 0
         assert marker.read(path).engine == "none"
@@ -74,7 +82,7 @@ def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an
 def test_a_build_that_fails_leaves_no_marker(
     container: Callable[[str], tuple[Any, Path]], fake_engine: Fake, wanted: str
 ) -> None:
-    fake_engine("docker", f"case $1 in info) echo 27.0;; image) echo '{FACTS}';; *) echo broken >&2; exit 3;; esac")
+    fake_engine("docker", f"case $1 in info) echo '{{}}';; image) echo '{FACTS}';; *) echo broken >&2; exit 3;; esac")
     done, path = container(wanted)
     assert (done.status, path.exists()) == (2, False)
     assert "status 3" in done.err
@@ -84,8 +92,37 @@ def test_a_build_that_fails_leaves_no_marker(
 def test_an_image_that_sees_the_gpus_is_the_marker(
     container: Callable[[str], tuple[Any, Path]], fake_engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_engine("docker", f"case $1 in info) echo 27.0;; image) echo '{FACTS}';; esac")
+    fake_engine("docker", f"case $1 in info) echo '{{}}';; image) echo '{FACTS}';; esac")
     monkeypatch.setattr(launch, "has_gpus", lambda: True)
     done, path = container("auto")
     assert done.status == 0
     assert (marker.read(path).engine, marker.read(path).image) == ("docker", "sha256:" + "a" * 64)
+
+
+@pytest.mark.parametrize(("wanted", "status"), [("auto", 0), ("apptainer", 2)])
+def test_without_a_registry_auto_uses_the_host_and_not_apptainer(
+    container: Callable[[str], tuple[Any, Path]],
+    fake_engine: Fake,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: str,
+    status: int,
+) -> None:
+    monkeypatch.setattr(engines, "ENGINES", ("apptainer",))
+    unreachable = "dial tcp: lookup registry: no such host"
+    fake_engine("apptainer", f"[ $1 = version ] && echo 1.4.5 || {{ echo 'FATAL: {unreachable}' >&2; exit 255; }}")
+    done, path = container(wanted)
+    assert (done.status, path.exists()) == (status, status == 0)
+    assert unreachable in done.out + done.err
+    if wanted == "auto":
+        assert marker.read(path).engine == "none"
+
+
+def test_an_image_for_other_nodes_is_not_tried_on_this_one(
+    scalecard: Callable[..., Any], fake_engine: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sif, path = tmp_path / "own.sif", tmp_path / "container.json"
+    sif.write_bytes(b"image")
+    fake_engine("apptainer", "[ $1 = version ] && echo 1.4.5 || exit 255")
+    block = {"engine": "apptainer", "base_image": "far:1", "build_args": {}, "image": str(sif)}
+    assert scalecard("container", json.dumps(block), "--output", path).status == 2
+    assert scalecard("container", json.dumps(block), "--shared", "--output", path).status == 0

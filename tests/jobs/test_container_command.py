@@ -1,35 +1,86 @@
-"""The command line that runs a command in an image: mounts, devices, network, user and variables."""
+"""The command line that runs a command in an image: mounts, devices, network, user, limits and variables."""
 
 import itertools
+import json
 import os
+import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scalecard.hardware import network
-from scalecard.jobs.containers import launch
+from scalecard.jobs.containers import inside, launch
 from scalecard.jobs.containers.marker import Marker
 
+Fake = Callable[[str, str], None]
 COMMAND = ["python", "-m", "scalecard"]
+ENGINES = ["docker", "podman", "apptainer"]
+ROOTLESS = {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}
 
 
-def line(engine: str, *, gpus: bool = True, online: bool = False) -> list[str]:
+@pytest.fixture(autouse=True)
+def alone(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No InfiniBand, no file of NCCL's, and no engine of this machine is asked anything."""
+    monkeypatch.setattr(network, "VERBS", Path("/nowhere"))
+    monkeypatch.setattr(inside, "NCCL_CONF", Path("/nowhere"))
+    monkeypatch.setattr(inside, "NCCL_TOPOLOGY", Path("/nowhere"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("NCCL_CONF_FILE", "NCCL_TOPO_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def docker(fake_engine: Fake) -> Callable[..., None]:
+    """A Docker whose daemon says this about itself."""
+    return lambda **facts: fake_engine("docker", f"echo '{json.dumps(facts)}'")
+
+
+@pytest.fixture
+def caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller is not root, has two groups, and may not raise the limit of locked memory."""
+    limits = {resource.RLIMIT_MEMLOCK: (2**16, 2**26), resource.RLIMIT_STACK: (2**23, resource.RLIM_INFINITY)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1001)
+    monkeypatch.setattr(os, "getgroups", lambda: [1001, 44])
+
+
+def call(engine: str, *, gpus: bool = True, online: bool = False, project: str = "/project") -> launch.Call:
     made = Marker(engine=engine, why="", image="the-image", digest="sha256:1")
-    project, data = Path("/project"), Path("/somewhere/data")
-    writable = [data, project / "results"]
-    return launch.command_line(made, COMMAND, project=project, writable=writable, gpus=gpus, online=online)
+    folders = [Path("/somewhere/data"), Path(project, "results")]
+    return launch.call(made, COMMAND, project=Path(project), writable=folders, gpus=gpus, online=online)
 
 
-def options(engine: str, option: str, **changes: bool) -> list[str]:
+def line(engine: str, **changes: Any) -> list[str]:
+    return call(engine, **changes).argv
+
+
+def options(engine: str, option: str, **changes: Any) -> list[str]:
     """The values of an option, in their order."""
     return [value for name, value in itertools.pairwise(line(engine, **changes)) if name == option]
 
 
-@pytest.mark.parametrize(("engine", "mount"), [("docker", "--volume"), ("podman", "--volume"), ("apptainer", "--bind")])
-def test_the_project_is_read_only_and_what_is_written_comes_after_it(engine: str, mount: str) -> None:
-    first, *others = options(engine, mount)
-    assert first == "/project:/project:ro"
-    assert others[:2] == ["/somewhere/data:/somewhere/data:rw", "/project/results:/project/results:rw"]
+def variables(engine: str, **changes: Any) -> dict[str, str]:
+    """What the process inside finds in its environment."""
+    if engine == "apptainer":
+        found = call(engine, **changes).environment.items()
+        return {key.removeprefix("APPTAINERENV_"): value for key, value in found if key.startswith("APPTAINERENV_")}
+    return dict(value.split("=", 1) for value in options(engine, "--env", **changes))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_project_is_read_only_and_what_is_written_comes_after_it(engine: str) -> None:
+    first, *others = options(engine, "--mount")
+    assert first == "type=bind,source=/project,destination=/project,ro"
+    paths = ["/somewhere/data", "/project/results"]
+    assert others[:2] == [f"type=bind,source={path},destination={path}" for path in paths]
     assert line(engine)[-4:] == ["the-image", *COMMAND]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_path_with_a_comma_is_one_field_of_its_mount(engine: str) -> None:
+    assert options(engine, "--mount", project="/a,b")[0] == 'type=bind,"source=/a,b","destination=/a,b",ro'
 
 
 @pytest.mark.parametrize(
@@ -41,42 +92,113 @@ def test_gpus_are_passed_on_where_there_are_some(engine: str, passes: str) -> No
     assert passes not in " ".join(line(engine, gpus=False))
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
-def test_there_is_no_network_but_between_nodes(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "VERBS", Path("/nowhere"))
+def test_docker_with_cdi_gets_the_gpus_by_it(docker: Callable[..., None], tmp_path: Path) -> None:
+    docker(DiscoveredDevices=[{"Source": "cdi", "ID": "nvidia.com/gpu=0"}])
+    assert options("docker", "--device") == ["nvidia.com/gpu=all"]
+    assert "--gpus" not in line("docker")
+    docker(DiscoveredDevices=None, CDISpecDirs=[str(tmp_path)])
+    assert options("docker", "--gpus") == ["all"], "no specification in the folder"
+    (tmp_path / "nvidia.yaml").touch()
+    assert options("docker", "--device") == ["nvidia.com/gpu=all"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_there_is_no_network_but_between_nodes(engine: str) -> None:
     assert options(engine, "--network") == ["none"]
     assert options(engine, "--network", online=True) == ([] if engine == "apptainer" else ["host"])
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_nccl_gets_shared_and_locked_memory_and_nvml_the_hosts_process_numbers(engine: str) -> None:
-    assert {"--ipc=host", "--pid=host"} <= set(line(engine))
-    assert [limit.split("=")[0] for limit in options(engine, "--ulimit")] == ["memlock", "stack"]
+    assert "--pid=host" in line(engine)
+    assert "--init" not in line(engine), "Podman refuses both"
+    assert "--init" in line(engine, gpus=False)
+    (size,) = (int(part.split("=")[1]) for part in line(engine) if part.startswith("--shm-size="))
+    assert size > 2**30
+    for changes in ({"gpus": True}, {"gpus": False, "online": True}):
+        assert [limit.split("=")[0] for limit in options(engine, "--ulimit", **changes)] == ["memlock", "stack"]
+    assert options(engine, "--ulimit", gpus=False) == []
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
-def test_files_belong_to_the_caller(engine: str) -> None:
-    own = {f"{os.getuid()}:{os.getgid()}", "0:0"}  # root in a rootless engine is the caller
-    assert "--userns=keep-id" in line(engine) or set(options(engine, "--user")) <= own
+def test_nothing_is_allowed_that_a_measurement_does_not_need(engine: str) -> None:
+    assert {"--cap-drop=ALL", "--read-only"} <= set(line(engine))
+    assert options(engine, "--security-opt") == ["no-new-privileges", "label=disable"]
+    assert not {"--ipc=host", "--privileged", "--cap-add"} & set(line(engine, online=True))
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+@pytest.mark.usefixtures("caller")
+def test_a_rootless_engines_root_is_the_caller_and_it_raises_no_limit_beyond_its_own(docker: Any) -> None:
+    docker(**ROOTLESS)
+    assert options("docker", "--user") == options("podman", "--user") == ["0:0"]
+    assert options("docker", "--ulimit") == []
+    assert options("podman", "--ulimit") == [f"memlock={2**26}:{2**26}", f"stack={2**26}:{2**26}"]
+    assert options("podman", "--group-add") == ["keep-groups"]
+
+
+@pytest.mark.usefixtures("caller")
+def test_dockers_own_daemon_runs_the_caller_with_all_groups_and_raises_the_limits(docker: Any) -> None:
+    docker(SecurityOptions=["name=seccomp,profile=builtin"])
+    assert options("docker", "--user") == ["1000:1001"]
+    assert options("docker", "--group-add") == ["44"]
+    assert options("docker", "--ulimit") == ["memlock=-1:-1", f"stack={2**26}:{2**26}"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_only_listed_variables_of_the_host_are_seen(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NCCL_DEBUG", "CUDA_VISIBLE_DEVICES", "SECRET_TOKEN"):
-        monkeypatch.setenv(name, "told")
-    variables = dict(value.split("=", 1) for value in options(engine, "--env"))
-    assert {name for name, value in variables.items() if value == "told"} == {"NCCL_DEBUG", "CUDA_VISIBLE_DEVICES"}
-    assert variables["HOME"] == "/tmp"
-    assert variables["SCALECARD_IMAGE_DIGEST"] == "sha256:1"
+    listed = {"NCCL_DEBUG", "CUDA_VISIBLE_DEVICES", "TORCH_DIST_USE_NCCL2"}
+    for name in (*listed, "SECRET_TOKEN"):
+        monkeypatch.setenv(name, "told,twice")
+    found = variables(engine)
+    assert {name for name, value in found.items() if value == "told,twice"} == listed
+    assert found["SCALECARD_IMAGE_DIGEST"] == "sha256:1"
+    assert found["PYTHONPATH"] == "/project/workflow/src"
 
 
-def test_variables_of_nodes_and_nccl_are_listed() -> None:
-    given = {"SCALECARD_RENDEZVOUS": "a:1", "NCCL_IB_HCA": "x", "HOME": "/root", "AWS_SECRET": "s"}
-    assert launch.allowed(given) == {"SCALECARD_RENDEZVOUS": "a:1", "NCCL_IB_HCA": "x"}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_home_is_a_folder_that_can_be_written(engine: str) -> None:
+    assert options(engine, "--home") == ["/tmp"] if engine == "apptainer" else variables(engine)["HOME"] == "/tmp"
+
+
+def test_apptainer_gets_no_mounts_and_variables_of_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = ("APPTAINERENV_LD_PRELOAD", "SINGULARITYENV_A", "APPTAINER_BIND", "SINGULARITY_BIND", "APPTAINER_MOUNT")
+    for name in (*foreign, "APPTAINER_CACHEDIR"):
+        monkeypatch.setenv(name, "own")
+    found = call("apptainer").environment
+    assert not {*foreign} & {*found}
+    assert found["APPTAINER_CACHEDIR"] == "own", "says where, and not what"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_network_no_interface_of_the_host_is_named(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCCL_SOCKET_IFNAME", "NCCL_NET", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA"):
+        monkeypatch.setenv(name, "ib0")
+    named = {name for name, value in variables(engine).items() if value == "ib0"}
+    assert named == {"NCCL_IB_HCA"}
+    assert len([value for value in variables(engine, online=True).values() if value == "ib0"]) == 4
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nccl_reads_its_files_inside_but_no_interface_in_them_where_there_is_none(
+    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, everyones, topology = (tmp_path / name for name in (".nccl.conf", "nccl.conf", "topology.xml"))
+    for path in (own, everyones, topology):
+        path.touch()
+    monkeypatch.setattr(inside, "NCCL_CONF", everyones)
+    monkeypatch.setenv("NCCL_TOPO_FILE", str(topology))
+    mounts = options(engine, "--mount", online=True)
+    assert [m for m in mounts if m.endswith(",ro")][1:] == [
+        f"type=bind,source={path},destination={path},ro" for path in (everyones, own, topology)
+    ]
+    found = variables(engine, online=True)
+    assert (found["NCCL_CONF_FILE"], found["NCCL_TOPO_FILE"]) == (str(own), str(topology))
+    assert "NCCL_SOCKET_IFNAME" not in found
+    assert variables(engine)["NCCL_SOCKET_IFNAME"] == "lo", "whatever the files say"
 
 
 def test_without_an_engine_the_command_is_run_as_it_is() -> None:
-    assert line("none") == COMMAND
+    assert call("none") == (COMMAND, os.environ)
 
 
 @pytest.mark.parametrize(

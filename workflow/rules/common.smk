@@ -15,6 +15,7 @@ from scalecard.jobs import (
 )
 from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import marker
+from scalecard.jobs.containers.passwords import hidden
 from scalecard.jobs.machine_file import write_machine
 
 
@@ -49,6 +50,9 @@ if workflow.is_main_process:
         logger.warning(
             f"{folder}: ignored, because it is not named like a platform: {inputs.PLATFORM_NAME}"
         )
+
+# Not on a command line, which Snakemake logs: build_args may hold the password of a proxy.
+os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 

@@ -12,6 +12,7 @@ rule container:
     input:
         dockerfile="docker/Dockerfile",
         definition="docker/scalecard.def",
+        infiniband="docker/infiniband.sh",
         install="docker/install.sh",
         lock="docker/requirements.lock",
     output:
@@ -21,9 +22,9 @@ rule container:
     resources:
         machine=100,
     params:
-        settings=json.dumps(SETTINGS.container),
+        settings=hidden(json.dumps(SETTINGS.container)),
         shared=["--shared"] if SETTINGS.cluster != "none" else [],
     message:
         "choose the container engine, and build or find the image"
     shell:
-        "python -m scalecard container {params.settings:q} {params.shared:q} --output {output.marker:q} 2>&1 | tee {log:q}"
+        "python -m scalecard container {params.shared:q} --output {output.marker:q} 2>&1 | tee {log:q}"

@@ -34,7 +34,13 @@ def _parser() -> argparse.ArgumentParser:
         help="check the blocks of a configuration; stdin: JSON of scale to experiment to merged block, a string",
     )
     container = commands.add_parser("container", help="build or find the image, and write its marker")
-    container.add_argument("settings", type=json.loads, help="JSON: the container block of config.yaml")
+    container.add_argument(
+        "settings",
+        nargs="?",
+        type=json.loads,
+        default=os.environ.get("SCALECARD_CONTAINER", ""),  # lets the workflow keep passwords off the command line
+        help="JSON: the container block of config.yaml",
+    )
     container.add_argument("--shared", action="store_true", help="for other nodes: auto considers only Apptainer")
     container.add_argument("--output", type=Path, required=True, help="the marker file")
     fetch = commands.add_parser("fetch", help="download and verify the training images")

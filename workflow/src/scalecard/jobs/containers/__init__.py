@@ -1,8 +1,13 @@
 """The container that experiments run in.
 
-engines.py   finds which of Docker, Podman and Apptainer answers here
-build.py     builds an image from docker/
-marker.py    reads and writes the file that names the image
-choose.py    combines these: the image that config.yaml asks for, or the host's environment
-launch.py    runs a command in the image that a marker names, or in the host's environment
+engines.py    finds which of Docker, Podman and Apptainer answers here, and what it is able to do
+build.py      builds an image from docker/
+passwords.py  keeps the passwords in addresses out of what a build prints
+marker.py     reads and writes the file that names the image
+trial.py      tries whether a container of the image starts, and sees the GPUs
+choose.py     combines these: the image that config.yaml asks for, or the host's environment
+inside.py     says what a container gets of the host: variables, mounts, GPUs, network
+oci.py        makes that a command line of Docker or Podman
+apptainer.py  makes it one of Apptainer
+launch.py     runs a command in the image that a marker names, or in the host's environment
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from scalecard.hardware.environment import git
 from scalecard.jobs.containers import engines, marker
 from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.passwords import hidden
 
 CONTEXT = Path("docker")
 LOCK = CONTEXT / "requirements.lock"
@@ -75,10 +76,15 @@ def prepare(
 
 def _fetch_base(engine: str, base_image: str) -> None:
     if not marker.exists(engine, base_image):
-        try:
-            _run([engine, "pull", base_image])
-        except BuildFailed as error:
-            raise NoBaseImage(str(error)) from error
+        _pull([engine, "pull", base_image])
+
+
+def _pull(command: Sequence[str]) -> None:
+    """Run a command that fetches the base image; NoBaseImage if it fails."""
+    try:
+        _run(command)
+    except BuildFailed as error:
+        raise NoBaseImage(str(error)) from error
 
 
 def lock_hash() -> str:
@@ -135,7 +141,8 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> N
         save = ["--format", "docker-archive"] if builder == "podman" else []
         _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
         _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
-    else:
+    else:  # the base image first, and its layers are kept: whether it can be had is then known
+        _pull(["apptainer", "pull", str(made.with_name("base.sif")), f"docker://{arguments['BASE_IMAGE']}"])
         definition = str(CONTEXT / "scalecard.def")
         _run(["apptainer", "build", "--warn-unused-build-args", *_options(arguments), str(made), definition])
 
@@ -151,14 +158,14 @@ def _options(arguments: Mapping[str, str]) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> None:
-    """Run a command, streaming its output; BuildFailed gives the last lines and what to do."""
-    print("+", " ".join(command), flush=True)
+    """Run a command, streaming its output without passwords; BuildFailed gives the last lines and what to do."""
+    print("+", hidden(" ".join(command)), flush=True)
     if shutil.which(command[0]) is None:
         raise BuildFailed(f"{command[0]}: not installed")
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
-        for line in process.stdout:
+        for line in map(hidden, process.stdout):
             sys.stdout.write(line)
             sys.stdout.flush()
             lines = [*lines[1 - TAIL :], line.rstrip()]

@@ -1,10 +1,17 @@
 """Which container engine answers. A client without its daemon, or a program that always fails, does not."""
 
+import json
+import os
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 ENGINES = ("docker", "podman", "apptainer")
+DOCKER = ("docker", "info", "--format")
 QUESTION = {
-    "docker": ("docker", "info", "--format", "{{.ServerVersion}}"),
+    "docker": (*DOCKER, "{{.ServerVersion}}"),
     "podman": ("podman", "info", "--format", "{{.Version.Version}}"),
     "apptainer": ("apptainer", "version"),
 }
@@ -51,3 +58,32 @@ def why_silent(engine: str) -> str:
     if done.returncode == 0 and done.stdout.strip():
         return ""
     return f"`{command}` failed" + (f": {said[-1]}" if said else f" with status {done.returncode}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """An engine as it runs here. `cdi`: it takes GPUs by their names in the Container Device Interface."""
+
+    engine: str
+    rootless: bool
+    cdi: bool
+
+
+def ask(engine: str) -> Host:
+    """What Docker or Podman is here. Podman runs as the caller; Docker's daemon is asked."""
+    if engine == "podman":
+        return Host(engine=engine, rootless=os.getuid() != 0, cdi=True)
+    try:
+        done = subprocess.run((*DOCKER, "{{json .}}"), capture_output=True, text=True, timeout=TIMEOUT)
+        facts = json.loads(done.stdout) if done.returncode == 0 else {}
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        facts = {}
+    rootless = any("rootless" in option for option in facts.get("SecurityOptions") or [])
+    return Host(engine=engine, rootless=rootless, cdi=_knows_gpus(facts))
+
+
+def _knows_gpus(facts: Mapping[str, Any]) -> bool:
+    """Whether Docker's daemon finds GPUs by CDI: it lists them since 28.2; since 25 it names the specifications."""
+    listed = [str(device.get("ID", "")) for device in facts.get("DiscoveredDevices") or []]
+    specified = [path for folder in facts.get("CDISpecDirs") or [] for path in Path(folder).glob("nvidia*")]
+    return any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
