@@ -9,12 +9,16 @@ from snakemake.logging import logger
 
 sys.path.insert(0, str(Path(workflow.basedir).joinpath("workflow", "src")))
 
+from scalecard.hardware import host
 from scalecard.jobs import (
+    failed_cases,
     inputs,
     kubernetes_pods,
+    leftovers,
     plan,
     slurm_leftovers,
     source_code,
+    stale_lock,
     terminal,
 )
 from scalecard.jobs.config import InvalidConfig, resolve
@@ -50,10 +54,20 @@ except InvalidConfig as error:
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 
+if workflow.is_main_process:
+    stale_lock.take_over(sys.argv)
+    leftovers.remove()
+    host.project_salt()
+
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
     slurm_leftovers.wait(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     kubernetes_pods.complete_all()
+
+# Failed cases are measured once more, as with --forcerun.
+AGAIN = failed_cases.to_repeat(map(Path, MEASURED)) if workflow.is_main_process else []
+if AGAIN:
+    workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *AGAIN}
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from scalecard.hardware import host, machine
+from scalecard.hardware import host, machine, memory
 
 
 def main() -> int:
@@ -18,6 +18,11 @@ def main() -> int:
         return globals()[f"_{args.command}"](args) or 0
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
+        return 2
+    except (ImportError, MemoryError) as error:
+        if not memory.ran_out(error):
+            raise
+        print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
         return 2
 
 
@@ -151,14 +156,17 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from scalecard.jobs import plan
+    from scalecard.jobs import failed_cases, plan
     from scalecard.report import summary
 
     run = plan.take()
     seconds = time.time() - run.started if run else 0.0
     if args.failed is None:
         written = any(job.rule == "report" for job in run.jobs) if run else args.report.exists()
-        print(summary.success(summary.readable(args.results), args.report if written else None, seconds))
+        results = summary.readable(args.results)
+        print(summary.success(results, args.report if written else None, seconds))
+        if lost := failed_cases.closing(results):
+            print(lost)
     else:
         print(summary.failure(args.failed, seconds))
 

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from scalecard import experiments, progress
 from scalecard.distributed import nodes
-from scalecard.hardware import devices, network, nvml, processes
+from scalecard.hardware import devices, network, nvml, processes, scratch
+from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import preflight
+from scalecard.records.again import failed_again
+from scalecard.records.anonymous import anonymous
 from scalecard.records.files import save
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
@@ -49,24 +51,28 @@ def run(name: str, block: str, machine: Machine, platform: str, output: Path, *,
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     facts = environment(machine)
-    with machine_lock(), nodes.keep_store(job):
+    with scratch.own_folder(), machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         if machine.gpus:
             _in_a_fresh_process(name, devices.refuse_unusable, machine)  # so that this one keeps no CUDA context
-        started = _now()
+        watch = Stopwatch()
         outcomes = list(_outcomes(name, spec, machine))
-        finished = _now()
+        watch.stop()
     if not job.leads:
         return
+    records = [replace(r, note=anonymous(r.note)) for r in merged([outcome.records for outcome in outcomes])]
     result = Result(
         experiment=name,
         platform=platform,
         spec=asdict(spec),
         environment=facts,
-        started=started,
-        finished=finished,
-        warnings=[*disturbances, *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)],
-        records=merged([outcome.records for outcome in outcomes]),
+        started=watch.started,
+        finished=watch.finished,
+        warnings=[
+            *map(anonymous, [*disturbances, *watch.remarks, *_warnings(outcomes)]),
+            *failed_again(records, output),
+        ],
+        records=records,
     )
     save(result, output)
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
@@ -128,5 +134,6 @@ def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:
     return list(dict.fromkeys(str(w.message) for w in caught if type(w.message).__module__.startswith("scalecard")))
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _warnings(outcomes: list[Outcome]) -> list[str]:
+    """Those of all processes, each once."""
+    return list(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))

@@ -1,5 +1,6 @@
 """Whether a process belongs to this measurement or to somebody else."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -21,6 +22,20 @@ def is_ours(pid: int) -> bool:
         return root == pid or any(parent.pid == root for parent in psutil.Process(pid).parents())
     except psutil.Error:
         return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal or a debugger; one that cannot be seen from here is not."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False
+
+
+def kill(pid: int) -> None:
+    """End a process, also one that is stopped. It may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def die_with(parent: int) -> None:
