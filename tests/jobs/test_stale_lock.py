@@ -13,11 +13,12 @@ from projects import ROOT
 from scalecard.jobs import stale_lock
 
 WORKFLOW = """
-import sys, time
+import sys, tempfile, time
 from pathlib import Path
 from scalecard.jobs import stale_lock
 state = Path(sys.argv[1])
-stale_lock.take_over(["snakemake"], state=state)
+temporary = Path(tempfile.mkdtemp(dir=state, prefix="snakemake"))
+stale_lock.take_over(["snakemake"], temporary=temporary, state=state)
 (state / "locks").mkdir()
 (state / "locks" / "0.input.lock").touch()
 print("locked", flush=True)
@@ -43,6 +44,10 @@ def start(state: Path, seconds: float = 60) -> "subprocess.Popen[str]":
     return process
 
 
+def take_over(state: Path, *arguments: str) -> None:
+    stale_lock.take_over(["snakemake", *arguments], temporary=state / "mine", state=state)
+
+
 def kill(process: "subprocess.Popen[str]") -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -55,8 +60,10 @@ def entries(state: Path) -> list[Path]:
 def test_the_lock_of_a_dead_workflow_goes_with_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kill(start(tmp_path))
     (left,) = entries(tmp_path)
-    stale_lock.take_over(["snakemake"], state=tmp_path)
+    assert list(tmp_path.glob("snakemake*"))
+    take_over(tmp_path)
     assert not (tmp_path / "locks").exists()
+    assert not list(tmp_path.glob("snakemake*")), "its temporary folder goes as well"
     assert "its lock is removed" in capsys.readouterr().out
     assert left not in entries(tmp_path)
     assert len(entries(tmp_path)) == 1, "our own"
@@ -65,7 +72,7 @@ def test_the_lock_of_a_dead_workflow_goes_with_a_line(tmp_path: Path, capsys: py
 def test_the_lock_of_a_living_workflow_is_respected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = start(tmp_path)
     try:
-        stale_lock.take_over(["snakemake"], state=tmp_path)
+        take_over(tmp_path)
         assert list((tmp_path / "locks").iterdir())
         assert capsys.readouterr().out == "", "Snakemake says it"
     finally:
@@ -74,7 +81,7 @@ def test_the_lock_of_a_living_workflow_is_respected(tmp_path: Path, capsys: pyte
 
 def test_one_dead_workflow_does_not_cost_a_living_one_its_lock(tmp_path: Path) -> None:
     kill(start(tmp_path))
-    stale_lock.take_over(["snakemake"], state=tmp_path)  # this one lives
+    take_over(tmp_path)  # this one lives
     (tmp_path / "locks").mkdir()
     kill(start_second(tmp_path))
     (tmp_path / "locks" / "0.input.lock").touch()
@@ -100,33 +107,33 @@ def test_a_lock_from_another_host_is_respected_until_the_user_unlocks(
     (left,) = entries(tmp_path)
     left.write_text("other-host")
     left.rename(left.with_name("another-boot.12345678"))
-    stale_lock.take_over(["snakemake"], state=tmp_path)
+    take_over(tmp_path)
     assert list((tmp_path / "locks").iterdir())
     said = capsys.readouterr().out
     assert "other-host" in said
     assert "snakemake --unlock" in said
-    stale_lock.take_over(["snakemake", "--unlock"], state=tmp_path)
+    take_over(tmp_path, "--unlock")
     assert [path.name.split(".")[0] for path in entries(tmp_path)] == [stale_lock._boot()], "only our own is left"
 
 
 def test_after_a_reboot_the_workflows_of_before_are_dead(tmp_path: Path) -> None:
     kill(start(tmp_path))
     (left,) = entries(tmp_path)
-    assert left.read_text() == platform.node()
+    assert left.read_text().startswith(platform.node())
     left.rename(left.with_name("older-boot.12345678"))
-    stale_lock.take_over(["snakemake"], state=tmp_path)
+    take_over(tmp_path)
     assert not (tmp_path / "locks").exists()
 
 
 def test_a_lock_that_nobody_entered_is_respected(tmp_path: Path) -> None:
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "0.input.lock").touch()
-    stale_lock.take_over(["snakemake"], state=tmp_path)
+    take_over(tmp_path)
     assert list((tmp_path / "locks").iterdir())
 
 
 def test_a_workflow_that_ends_leaves_no_entry_and_a_dry_run_makes_none(tmp_path: Path) -> None:
     start(tmp_path, 0).wait()
     assert entries(tmp_path) == []
-    stale_lock.take_over(["snakemake", "-n"], state=tmp_path / "other")
+    take_over(tmp_path / "other", "-n")
     assert not (tmp_path / "other").exists()

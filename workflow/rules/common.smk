@@ -16,6 +16,7 @@ from scalecard.jobs import (
     kubernetes_pods,
     leftovers,
     plan,
+    room,
     slurm_leftovers,
     source_code,
     stale_lock,
@@ -45,6 +46,8 @@ resource_scopes:
 
 
 try:
+    if workflow.is_main_process:
+        room.check(sys.argv)
     SETTINGS = resolve(config, check=workflow.is_main_process)
     HERE = f"results/{SETTINGS.platform}"
     if workflow.is_main_process and SETTINGS.cluster == "none":
@@ -55,7 +58,7 @@ except InvalidConfig as error:
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 
 if workflow.is_main_process:
-    stale_lock.take_over(sys.argv)
+    stale_lock.take_over(sys.argv, temporary=workflow.snakemake_tmp_dir)
     leftovers.remove()
     host.project_salt()
 

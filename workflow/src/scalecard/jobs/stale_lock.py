@@ -3,7 +3,7 @@
 A killed Snakemake leaves its lock files, and the next one stops until `snakemake --unlock`. So every workflow also
 holds a lock that the kernel releases when it dies, on a file of its own, named after the kernel it runs on:
 
-    .snakemake/scalecard-running/BOOT.RANDOM    the host's name
+    .snakemake/scalecard-running/BOOT.RANDOM    the host's name, and Snakemake's temporary folder
 
 The folder's lock is stale if every file there is one of this host's and nobody holds it. A file of another host proves
 nothing, since not every shared file system passes locks on: what it may still hold is left alone.
@@ -26,9 +26,10 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 _held: list[int] = []  # open until this process ends
 
 
-def take_over(arguments: Sequence[str], *, state: Path = STATE) -> None:
+def take_over(arguments: Sequence[str], *, temporary: Path, state: Path = STATE) -> None:
     """Remove the folder's lock if it is stale, with a line that says so, and enter this workflow as running.
 
+    `temporary` is Snakemake's own folder in the temporary one. Those of dead workflows are removed.
     With `--unlock` only the entries of dead workflows go, wherever they ran: the user says that none is alive.
     """
     unlocking = "--unlock" in arguments
@@ -38,13 +39,15 @@ def take_over(arguments: Sequence[str], *, state: Path = STATE) -> None:
     running.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(running):
         alive, dead, elsewhere = _told_apart(running)
+        for path in dead:
+            _remove_temporary(path)
         for path in dead + elsewhere * unlocking:
             path.unlink(missing_ok=True)
         if unlocking:
             return
         if any((state / "locks").glob("*.lock")):
             _judge(alive, dead, elsewhere, state / "locks")
-        _enter(running)
+        _enter(running, temporary)
 
 
 def _judge(alive: list[Path], dead: list[Path], elsewhere: list[Path], locks: Path) -> None:
@@ -53,7 +56,7 @@ def _judge(alive: list[Path], dead: list[Path], elsewhere: list[Path], locks: Pa
         print("The workflow that had locked this folder is dead: its lock is removed.", flush=True)
     elif elsewhere and not alive:
         print(
-            f"A workflow on {elsewhere[0].read_text()} has locked this folder. If it is dead, start it there again, or"
+            f"A workflow on {_host(elsewhere[0])} has locked this folder. If it is dead, start it there again, or"
             " run `snakemake --unlock`.",
             flush=True,
         )
@@ -65,11 +68,22 @@ def _told_apart(running: Path) -> tuple[list[Path], list[Path], list[Path]]:
     for path in running.glob("*.*"):
         if not _is_free(path):
             alive.append(path)
-        elif path.name.startswith(f"{_boot()}.") or path.read_text() == platform.node():
+        elif path.name.startswith(f"{_boot()}.") or _host(path) == platform.node():
             dead.append(path)
         else:
             elsewhere.append(path)
     return alive, dead, elsewhere
+
+
+def _host(entry: Path) -> str:
+    return entry.read_text().partition("\n")[0]
+
+
+def _remove_temporary(entry: Path) -> None:
+    """Remove the temporary folder of a dead Snakemake, if it has the name that Snakemake gives it."""
+    folder = Path(entry.read_text().partition("\n")[2] or ".")
+    if folder.name.startswith("snakemake"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_free(path: Path) -> bool:
@@ -82,14 +96,14 @@ def _is_free(path: Path) -> bool:
     return True
 
 
-def _enter(running: Path) -> None:
+def _enter(running: Path, temporary: Path) -> None:
     """Hold a file in the name of this process until it ends."""
     file, name = tempfile.mkstemp(dir=running, prefix=f"{_boot()}.")
     _held.append(file)
     atexit.register(Path(name).unlink, missing_ok=True)
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(file, fcntl.LOCK_EX)
-    os.write(file, platform.node().encode())
+    os.write(file, f"{platform.node()}\n{temporary}".encode())
 
 
 @contextlib.contextmanager
