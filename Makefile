@@ -9,7 +9,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(
   MPLCONFIGDIR="$${MPLCONFIGDIR:-$(CACHE)/matplotlib}" PYTHONNOUSERSITE=1
 PIP := $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: all test test-fast mutants check slurm generic kubernetes bench lock clean
+.PHONY: all test test-fast mutants faults check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -47,6 +47,10 @@ test-fast: $(VENV)/testing
 # Whether wrong answers are caught, planted ones and those that a tool makes; hours. ARGS=--tenth takes three minutes.
 mutants: $(VENV)/mutating
 	$(RUN) python tests/mutants/run.py $(ARGS)
+
+# What kills, full disks and lost ranks lose or leave; hours. ARGS="--kill 15 --terminate 4 --interrupt 4" takes minutes.
+faults: $(VENV)/testing
+	$(RUN) python tests/faults/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .
