@@ -57,12 +57,13 @@ def second_is_killed(ctx: RankContext) -> list[Record]:
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_a_killed_rank_is_a_failed_record_that_names_it(machine: Machine) -> None:
-    case: Case = {"algorithm": "ring"}
-    (record,) = launch_and_record(second_is_killed, layout=TWO, machine=machine, case=case, metric="step_time")
-    assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
-    assert record.case == {"algorithm": "ring", "devices": 2}
-    assert "rank 1 was killed by signal 9" in record.note
+def test_a_killed_rank_is_a_failed_record_of_each_case_that_names_it(machine: Machine) -> None:
+    cases: list[Case] = [{"algorithm": "ring", "bytes": size} for size in (8, 16)]
+    records = launch_and_record(second_is_killed, layout=TWO, machine=machine, cases=cases, metric="step_time")
+    assert [record.case for record in records] == cases
+    for record in records:
+        assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
+        assert "rank 1 was killed by signal 9" in record.note
 
 
 def second_hangs(ctx: RankContext) -> None:

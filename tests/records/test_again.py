@@ -18,11 +18,18 @@ SKIPPED = Record.skipped({"devices": 8}, "needs 8")
     ("records", "due"), [([timed([1.0]), LOST], True), ([timed([1.0]), SKIPPED], False), ([timed([1.0])], False)]
 )
 def test_a_result_with_failed_cases_is_due_and_one_with_skipped_ones_is_not(
-    save_result: Callable[..., Path], records: list[Record], due: bool
+    save_result: Callable[..., Path], records: list[Record], due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     path = save_result("box", *records)
     assert again.is_due(path) == due
     assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    mark = failed_cases.mark_of(path)
+    assert bool(mark.read_text()) == due
+    assert (mark.stat().st_mtime > path.stat().st_mtime) == due
+    before = mark.stat().st_mtime_ns
+    assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    assert mark.stat().st_mtime_ns == before, "the same result changes it once"
 
 
 def test_what_fails_a_second_time_is_marked_and_left_alone(

@@ -67,10 +67,8 @@ if workflow.is_main_process and SETTINGS.cluster == "slurm":
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     kubernetes_pods.complete_all()
 
-# Failed cases are measured once more, as with --forcerun.
+# Experiments with failed cases, which are measured once more.
 AGAIN = failed_cases.to_repeat(map(Path, MEASURED)) if workflow.is_main_process else []
-if AGAIN:
-    workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *AGAIN}
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,

@@ -7,7 +7,7 @@ nothing outlives a killed measurement.
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,11 @@ def launch_and_record(
     *args: Any,
     layout: Layout,
     machine: Machine,
-    case: Case,
+    cases: Sequence[Case],
     metric: str,
     devices_each: int = 1,
 ) -> list[Record]:
-    """The records of rank 0 or, if a rank was lost, one failed record of `case` that says which rank and how.
+    """The records of rank 0 or, if a rank was lost, a failed record of each of `cases` that says which rank and how.
 
     No records on a node that does not take part.
     """
@@ -45,7 +45,7 @@ def launch_and_record(
         records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
     except RankLost as error:
         progress.say(f"failed: {error}")
-        return [Record.failed({**layout.case, **case}, str(error), metric=metric)]
+        return [Record.failed(case, str(error), metric=metric) for case in cases]
     return records[0] if records else []
 
 

@@ -20,7 +20,7 @@ from scalecard import progress
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import layouts
+from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices, provable
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
@@ -52,8 +52,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from _within_one_process(spec, machine)
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
-        lost: Case = {"algorithm": "torch.distributed"}
-        yield from launch_and_record(_rank, spec, layout=layout, machine=machine, case=lost, metric="time")
+        backend = "nccl" if machine.kind == "cuda" else "gloo"
+        cases = [_case(layout, size, backend) for size in spec.bytes]
+        yield from launch_and_record(_rank, spec, layout=layout, machine=machine, cases=cases, metric="time")
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,13 @@ def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
     """torch.distributed's all-reduce, every size."""
     records: list[Record] = []
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
-        case: Case = {"algorithm": "torch.distributed", **ctx.layout.case, "bytes": size}
-        case["backend"] = dist.get_backend()
+        case = _case(ctx.layout, size, dist.get_backend())
         records += guarded(_library(ctx, spec, case, size), case)
     return records
+
+
+def _case(layout: Layout, size: int, backend: str) -> Case:
+    return {"algorithm": "torch.distributed", **layout.case, "bytes": size, "backend": backend}
 
 
 def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Iterator[Record]:

@@ -117,9 +117,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
-        yield from launch_and_record(
-            *(_rank, spec, machine, dataset), layout=layout, machine=machine, case={}, metric="step_time"
-        )
+        cases: list[Case] = [{"model": model, **layout.case} for model in spec.models]
+        work = (_rank, spec, machine, dataset)
+        yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="step_time")
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 

@@ -1,17 +1,41 @@
-"""Cases that failed, not for want of devices but because a rank was lost or memory ran out: who runs them again, and
-who is told.
+"""Cases that failed, not for want of devices but because a rank was lost or memory ran out: the next run measures them
+once more, and the end of a run lists them.
+
+Every measurement has a small file among its inputs, which is empty at first. Where cases failed it names that result,
+so that Snakemake sees a changed input, once.
 """
 
+import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scalecard.records.again import TWICE, is_due, num_failed
+from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Record, Result
 
+MARKS = Path(".snakemake/scalecard-again")
 
-def to_repeat(paths: Iterable[Path]) -> list[str]:
-    """The experiments among these results that the next run measures again."""
-    return [path.stem for path in paths if is_due(path)]
+
+def mark_of(result: Path) -> Path:
+    """The file among a measurement's inputs."""
+    return MARKS / result.parent.name / result.stem
+
+
+def to_repeat(results: Iterable[Path]) -> list[str]:
+    """The experiments among these results that are measured once more; writes the marks."""
+    due = []
+    for path in results:
+        mark = mark_of(path)
+        if is_due(path):
+            due.append(path.stem)
+            which = str(json.loads(path.read_text()).get("started"))
+            if not mark.exists() or mark.read_text() != which:
+                write_atomically(mark, which)
+        elif not mark.exists():
+            write_atomically(mark, "")
+            os.utime(mark, (0, 0))  # older than any result: where Snakemake's records are gone, nothing is out of date
+    return due
 
 
 def announce(names: Sequence[str], folder: Path) -> None:
