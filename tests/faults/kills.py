@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections import Counter
 
-from workplace import Unexpected, Workplace
+from workplace import Unexpected, Workplace, ended
 
 GRACE = 90.0  # seconds that a run gets to end after SIGTERM or SIGINT
 
@@ -45,19 +45,20 @@ def _disturbed(place: Workplace, name: str, moment: float) -> bool:
     """One run and its signal; False if the run ended well before."""
     before = place.results()
     running = place.start(*place.again())
-    try:
-        status = running.wait(moment)
-    except subprocess.TimeoutExpired:
-        status = None
-    if status == 0:
-        return False
-    if status is not None:
-        raise Unexpected(f"the start after a signal needs a hand: {place.said()[-1500:]}")
-    os.killpg(running.pid, signal.Signals[name])
-    try:
-        running.wait(GRACE)
-    except subprocess.TimeoutExpired as error:
-        raise Unexpected(f"{name} does not end the run within {GRACE:.0f} s") from error
+    with ended(running):
+        try:
+            status = running.wait(moment)
+        except subprocess.TimeoutExpired:
+            status = None
+        if status == 0:
+            return False
+        if status is not None:
+            raise Unexpected(f"the start after a signal needs a hand: {place.said()[-1500:]}")
+        os.killpg(running.pid, signal.Signals[name])
+        try:
+            running.wait(GRACE)
+        except subprocess.TimeoutExpired as error:
+            raise Unexpected(f"{name} does not end the run within {GRACE:.0f} s") from error
     if survivors := place.survivors():
         raise Unexpected(f"{name}: survived: {', '.join(survivors)}")
     if lost := set(before) - set(place.results()):

@@ -10,6 +10,7 @@ Result      a line per fault, and exit status 1 if one did what it should not
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ PLACES: dict[str, Callable[[Workplace], str]] = {
 def main() -> int:
     """Do what was asked for; 1 if a fault did what it should not."""
     args = _arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it, too, ends what is running
     _go_apart()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="scalecard-faults-", ignore_cleanup_errors=True) as folder:

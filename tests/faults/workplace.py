@@ -75,8 +75,9 @@ class Workplace:
     def complete(self, *arguments: str, **environment: str) -> str:
         """A run that nothing disturbs; what it said."""
         running = self.start(*arguments, **environment)
-        if running.wait(PATIENCE):
-            raise Unexpected(f"a run failed: {self.said()[-1500:]}")
+        with ended(running):
+            if running.wait(PATIENCE):
+                raise Unexpected(f"a run failed: {self.said()[-1500:]}")
         return self.said()
 
     def said(self) -> str:
