@@ -36,7 +36,7 @@ def killed_rank(place: Workplace) -> str:
 
 
 def stopped_rank(place: Workplace) -> str:
-    return _lost_rank(place, signal.SIGSTOP, "did not answer: stopped by a signal")
+    return _lost_rank(place, signal.SIGSTOP, "rank 1 did not answer")
 
 
 def _lost_rank(place: Workplace, sent: signal.Signals, said: str) -> str:

@@ -79,25 +79,23 @@ def test_the_lock_of_a_living_workflow_is_respected(tmp_path: Path, capsys: pyte
         kill(first)
 
 
-def test_one_dead_workflow_does_not_cost_a_living_one_its_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", ["alive", "elsewhere"])
+def test_one_dead_workflow_does_not_cost_another_its_lock(tmp_path: Path, other: str) -> None:
+    """Two had locked the folder for different files; one of them is dead."""
+    first = start(tmp_path)
+    (tmp_path / "locks" / "0.input.lock").unlink()
+    (tmp_path / "locks").rmdir()
     kill(start(tmp_path))
-    take_over(tmp_path)  # this one lives
-    (tmp_path / "locks").mkdir()
-    kill(start_second(tmp_path))
-    (tmp_path / "locks" / "0.input.lock").touch()
-    state = subprocess.run(
-        [sys.executable, "-c", WORKFLOW.replace(".mkdir()", ".mkdir(exist_ok=True)"), str(tmp_path), "0"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")},
-    )
-    assert state.returncode == 0
-    assert (tmp_path / "locks" / "0.input.lock").exists()
-
-
-def start_second(state: Path) -> "subprocess.Popen[str]":
-    for path in (state / "locks").iterdir():
-        path.unlink()
-    (state / "locks").rmdir()
-    return start(state)
+    if other == "elsewhere":
+        (entry,) = (path for path in entries(tmp_path) if not stale_lock._is_free(path))
+        kill(first)
+        entry.write_text("other-host")
+        entry.rename(entry.with_name("another-boot.12345678"))
+    try:
+        take_over(tmp_path)
+        assert list((tmp_path / "locks").iterdir())
+    finally:
+        kill(first)
 
 
 def test_a_lock_from_another_host_is_respected_until_the_user_unlocks(

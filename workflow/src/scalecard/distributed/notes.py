@@ -43,10 +43,10 @@ class Notes:
             w in said.lower() for w in ABOUT_OTHERS
         )
         facts = {"time": time.time_ns(), "rank": rank, "error": anonymous(said), "about_others": others}
-        stopped = self._stopped() if others else {}
-        facts["stopped"] = list(stopped)
+        stopped = processes.stopped_siblings() if others else []
+        facts["stopped"] = [rank for rank, pid in self._began().items() if pid in stopped]
         (self.folder / f"failed.{rank}").write_text(json.dumps(facts))
-        for pid in stopped.values():  # the launcher's SIGTERM would not reach it, and it would wait for that for 30 s
+        for pid in stopped:  # the launcher's SIGTERM would not reach it, and it would wait for that for 30 s
             processes.kill(pid)
         if others:
             time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those waiting
@@ -57,7 +57,8 @@ class Notes:
         ranks = sorted(self._began())
         notes = self._failed()
         stopped = sorted({other for note in notes.values() for other in note["stopped"]})
-        if rank not in notes and rank not in stopped:
+        waited = any(note["about_others"] for note in notes.values())
+        if rank not in notes and not (waited and (rank in stopped or rank not in ranks)):
             if nccl and failed.exitcode == -signal.SIGABRT:  # what NCCL's watchdog does to a rank that waits too long
                 how = f"rank {rank} was aborted by NCCL while it waited"
                 silent = [other for other in ranks if other != rank] if len(ranks) == 2 else []
@@ -82,7 +83,3 @@ class Notes:
 
     def _failed(self) -> dict[int, dict[str, Any]]:
         return {int(path.suffix[1:]): json.loads(path.read_text()) for path in self.folder.glob("failed.*")}
-
-    def _stopped(self) -> dict[int, int]:
-        """The process IDs of the ranks that are stopped now, by a signal or a debugger."""
-        return {rank: pid for rank, pid in self._began().items() if pid and processes.is_stopped(pid)}

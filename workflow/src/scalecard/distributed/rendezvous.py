@@ -101,7 +101,8 @@ class Rendezvous:
         if not first.about_others:
             return (RankLost if first.lost else RanksFailed)(f"of {self.layout}, {first.text}")
         waited = f"each waits {timeout.total_seconds():g} s for the others"
-        who = _who_is_silent(failures)
+        began = {rank for failure in failures for rank in failure.ranks}
+        who = _who_is_silent(failures, sorted(set(range(self.layout.ranks)) - began))
         return RankLost(
             f"of {self.layout}, {who} ({first.text}; {waited})" if who else f"of {self.layout}, {first.text} ({waited})"
         )
@@ -116,10 +117,10 @@ class Rendezvous:
         return RankLost(text)
 
 
-def _who_is_silent(failures: list[Failure]) -> str:
-    """'rank 1 did not answer: it was stopped'; empty if no rank can be named."""
+def _who_is_silent(failures: list[Failure], never: list[int]) -> str:
+    """'rank 1 did not answer: stopped by a signal'; empty if no rank can be named. `never` did not even begin."""
     stopped = sorted({rank for failure in failures for rank in failure.stopped})
-    silent = stopped or sorted({rank for failure in failures for rank in failure.silent})
+    silent = stopped or never or sorted({rank for failure in failures for rank in failure.silent})
     if not silent:
         return ""
     who = f"rank{'s' * (len(silent) > 1)} {', '.join(map(str, silent))} did not answer"

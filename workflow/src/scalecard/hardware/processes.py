@@ -24,12 +24,14 @@ def is_ours(pid: int) -> bool:
         return False
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal or a debugger; one that cannot be seen from here is not."""
-    try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
-        return False
+def stopped_siblings() -> list[int]:
+    """The process IDs of those that this process's parent started and that are stopped, by a signal or a debugger."""
+    stopped = []
+    for sibling in psutil.Process(os.getppid()).children():
+        with contextlib.suppress(psutil.Error):
+            if sibling.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                stopped.append(sibling.pid)
+    return stopped
 
 
 def kill(pid: int) -> None:
