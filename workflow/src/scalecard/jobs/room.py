@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scalecard.jobs.config import InvalidConfig
 from scalecard.jobs.slurm_leftovers import only_looks
+from scalecard.records.atomic import FULL
 
 NEEDED = 4 * 2**20  # bytes; results are smaller, and so are Snakemake's own temporary files
 
@@ -26,7 +27,8 @@ def check(arguments: Sequence[str], results: Path = Path("results")) -> None:
                 file.write(bytes(NEEDED))
                 file.flush()
         except OSError as error:
-            raise InvalidConfig(f"{folder}: {what}: {error.strerror} ({_amounts(folder)})") from error
+            amounts = f" ({_amounts(folder)})" if error.errno in FULL else ""
+            raise InvalidConfig(f"{folder}: {what}: {error.strerror}{amounts}") from error
 
 
 def _amounts(folder: Path) -> str:
