@@ -17,7 +17,7 @@ FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.f
   sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
 PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
-.PHONY: all wheels test test-fast mutants fuzz check slurm generic kubernetes bench lock clean
+.PHONY: all wheels test test-fast mutants fuzz faults check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -70,6 +70,10 @@ mutants: $(VENV)/mutating
 # Odd configurations by the thousand: accepted with cause, or refused by one clear error? ARGS="--seed 7 --count 500".
 fuzz: $(VENV)/testing
 	$(RUN) python tests/fuzz/run.py $(ARGS)
+
+# What kills, full disks and lost ranks lose or leave; hours. ARGS="--kill 15 --terminate 4 --interrupt 4" takes minutes.
+faults: $(VENV)/testing
+	$(RUN) python tests/faults/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .

@@ -18,6 +18,7 @@ from fake_nvml import A100, FakeNvml, box
 from projects import ROOT
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.machine_file import read_machine
+from scalecard.records.record import Record
 
 Command = Callable[..., Any]
 Save = Callable[..., Path]
@@ -202,3 +203,14 @@ def test_the_exit_status_is_that_of_the_process(two_platforms: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")}
     command = [sys.executable, "-m", "scalecard", "compare", "old", "new", "--fail-on", "slower"]
     assert subprocess.run(command, capture_output=True, env=environment).returncode == 1
+
+
+def test_a_run_ends_with_a_line_that_lists_what_was_lost(
+    scalecard: Command, save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("scalecard.report.summary.success", lambda *args: "Done.")
+    path = save_result("box", repeated(1.0), Record.failed({"devices": 2}, "rank 1 was killed"))
+    *_, last = scalecard("summary", "--results", path).out.strip().splitlines()
+    assert last.startswith("Warning: 1 case failed: async_timing devices 2, time (rank 1 was killed).")
+    assert last.endswith("The next run measures async_timing once more.")

@@ -8,6 +8,7 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import budget
 from scalecard.measuring.preflight import Disturbed
 from scalecard.records import files
+from scalecard.records.again import TWICE
 from scalecard.records.files import save
 from scalecard.records.record import Record, Result
 from scalecard.records.rescue import NotSaved
@@ -143,6 +145,25 @@ def test_the_values_that_were_used_are_kept(install_gpus: Install, run_as_cuda: 
     assert {key: result.spec[key] for key in PRODUCTS} == PRODUCTS
     assert result.spec["seed"] == 7
     assert result.started <= result.finished
+
+
+def test_a_clock_set_back_and_private_names_in_notes(
+    install_gpus: Install, run_as_cuda: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes back by an hour while it is measured, and a case fails with an error that names this host."""
+    lost = Record.failed({"devices": 2}, f"no answer from [10.1.2.3], see {Path.home()}/log")
+    times = iter([datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)])
+    monkeypatch.setattr("scalecard.hardware.clock._now", lambda: next(times))
+    monkeypatch.setattr(run, "measure", lambda *args: run.Outcome([timed([1.0]), lost], ["cannot read /srv/images/x"]))
+    install_gpus([])
+    result = run_as_cuda("async_timing", **PRODUCTS)
+    assert result.started <= result.finished
+    assert any("clock was set back by 3600 s" in text for text in result.warnings)
+    assert "cannot read <path>" in result.warnings
+    assert result.records[1].note == "no answer from [<address>], see <path>"
+    assert TWICE not in result.warnings
+    times = iter([datetime(2026, 1, 1, tzinfo=UTC)] * 2)
+    assert TWICE in run_as_cuda("async_timing", **PRODUCTS).warnings, "it failed before as well"
 
 
 def test_with_strict_a_disturbed_machine_leaves_no_result(

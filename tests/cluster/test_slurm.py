@@ -190,8 +190,8 @@ def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(own_c
     wait_for_a_rank().kill()
     assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
     failed = [r for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
-    assert len(failed) == 1
-    assert failed[0].case == {"algorithm": "torch.distributed", "devices": 2, "nodes": 2}
+    lost = {"algorithm": "torch.distributed", "devices": 2, "nodes": 2, "backend": "gloo"}
+    assert [record.case for record in failed] == [{**lost, "bytes": size} for size in (4096, 65536)]
     assert re.search(r"of 2 ranks on 2 nodes, rank [01] was killed by signal 9", failed[0].note)
 
 
@@ -204,10 +204,10 @@ def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> Non
     assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
     assert time.monotonic() - started < 150
     notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
-    assert len(notes) == 2
+    assert len(notes) == 4, "two sizes of two layouts"
     assert "of 2 ranks on 2 nodes, rank" in notes[0]
     assert "was lost with node 1" in notes[0] or "node 1 never arrived" in notes[0]
-    assert "node 1 never arrived (waited 32.5 s)" in notes[1]
+    assert "node 1 never arrived (waited 32.5 s)" in notes[2]
 
 
 def test_a_job_over_its_time_limit_fails_and_the_next_run_measures_it(cluster: Path, own_copy: Path) -> None:

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -55,12 +57,13 @@ def second_is_killed(ctx: RankContext) -> list[Record]:
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_a_killed_rank_is_a_failed_record_that_names_it(machine: Machine) -> None:
-    case: Case = {"algorithm": "ring"}
-    (record,) = launch_and_record(second_is_killed, layout=TWO, machine=machine, case=case, metric="step_time")
-    assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
-    assert record.case == {"algorithm": "ring", "devices": 2}
-    assert "rank 1 was killed by signal 9" in record.note
+def test_a_killed_rank_is_a_failed_record_of_each_case_that_names_it(machine: Machine) -> None:
+    cases: list[Case] = [{"algorithm": "ring", "bytes": size} for size in (8, 16)]
+    records = launch_and_record(second_is_killed, layout=TWO, machine=machine, cases=cases, metric="step_time")
+    assert [record.case for record in records] == cases
+    for record in records:
+        assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
+        assert "rank 1 was killed by signal 9" in record.note
 
 
 def second_hangs(ctx: RankContext) -> None:
@@ -69,12 +72,44 @@ def second_hangs(ctx: RankContext) -> None:
     dist.barrier()
 
 
+def second_is_stopped(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.barrier()
+
+
+def first_is_stopped(ctx: RankContext) -> None:
+    if ctx.rank == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.barrier()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (second_hangs, r"rank 1 did not answer \(rank 0 failed: .*each waits 3 s"),
+        (second_is_stopped, r"rank 1 did not answer: stopped by a signal \(rank 0 failed"),
+        (first_is_stopped, r"rank 0 did not answer: stopped by a signal \(rank 1 failed"),
+    ],
+)
 @pytest.mark.usefixtures("forked_ranks")
-def test_a_rank_that_does_not_answer_ends_the_others_within_the_timeout(machine: Machine) -> None:
+def test_a_silent_rank_is_named_within_the_timeout(
+    machine: Machine, function: Callable[[RankContext], None], said: str
+) -> None:
     started = time.monotonic()
-    with pytest.raises(RankLost, match=r"rank 0 failed: .*2 s"):
-        launch(second_hangs, layout=TWO, machine=machine, timeout=timedelta(seconds=2))
-    assert time.monotonic() - started < 45
+    with pytest.raises(RankLost, match=said):
+        launch(function, layout=TWO, machine=machine, timeout=timedelta(seconds=3))
+    assert time.monotonic() - started < 20, "not the 30 s that the agent would give a stopped rank"
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_launch_leaves_nothing_in_the_temporary_folder(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    launch(sum_and_agree, 5, layout=TWO, machine=machine)
+    left = [path.name for path in tmp_path.iterdir()]
+    assert [name for name in left if not name.startswith("pymp-")] == [], "pymp-: the fork server's"
 
 
 def sleep_long(ctx: RankContext, pids: str) -> None:

@@ -1,8 +1,9 @@
-"""One measurement at a time on a machine."""
+"""One measurement at a time on a machine, by a file that every user may lock and none can turn against another."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,22 @@ with lock.machine_lock():
 """
 
 
-def test_a_second_measurement_waits_and_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lock, "LOCK", tmp_path / "lock")
     monkeypatch.delenv("SCALECARD_HOLDER", raising=False)
+    return tmp_path / "lock"
+
+
+def start_second(path: Path) -> "subprocess.Popen[str]":
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")}
-    command = [sys.executable, "-c", SECOND, str(tmp_path / "lock")]
+    command = [sys.executable, "-c", SECOND, str(path)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_second_measurement_waits_and_says_for_whom(path: Path) -> None:
     with lock.machine_lock():
-        second = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        second = start_second(path)
         assert second.stdout is not None
         assert f"process {os.getpid()}" in second.stdout.readline()
         assert second.poll() is None
@@ -33,9 +43,72 @@ def test_a_second_measurement_waits_and_says_for_whom(tmp_path: Path, monkeypatc
     assert second.wait(30) == 0
 
 
-def test_the_lock_is_free_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "LOCK", tmp_path / "lock")
+def test_the_lock_is_free_again_after_an_error(path: Path) -> None:
     with pytest.raises(RuntimeError, match="lost"), lock.machine_lock():
         raise RuntimeError("lost")
     with lock.machine_lock():
-        assert (tmp_path / "lock").stat().st_mode & 0o666 == 0o666, "every user may lock it"
+        assert path.stat().st_mode & 0o666 == 0o666, "every user may lock it"
+
+
+def test_waiting_ends_and_names_the_holder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(lock, "PAUSE", 0.05)
+    with lock.machine_lock(), pytest.raises(lock.UnusableLock, match=f"process {os.getpid()} has held"):  # noqa: SIM117
+        with lock.machine_lock():
+            raise AssertionError
+
+
+def link(path: Path, victim: Path) -> None:
+    path.symlink_to(victim)
+
+
+def hard_link(path: Path, victim: Path) -> None:
+    path.hardlink_to(victim)
+
+
+def fifo(path: Path, victim: Path) -> None:
+    os.mkfifo(path)
+
+
+def folder(path: Path, victim: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("plant", [link, hard_link, fifo, folder])
+def test_what_is_no_ordinary_file_is_refused_by_name_and_not_touched(
+    path: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    plant(path, victim)
+    with pytest.raises(lock.UnusableLock, match=str(path)), lock.machine_lock():
+        raise AssertionError
+    with pytest.raises(lock.UnusableLock, match=str(path)):
+        lock.lock_file()
+    assert victim.read_text() == "precious"
+    assert victim.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_to_nowhere_makes_no_file_there(path: Path, tmp_path: Path) -> None:
+    path.symlink_to(tmp_path / "made")
+    with pytest.raises(lock.UnusableLock):
+        lock.lock_file()
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_mode_of_an_existing_file_is_its_owners(path: Path) -> None:
+    path.touch()
+    path.chmod(0o640)
+    lock.lock_file()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_another_user_wrote_is_shown_as_one_short_line(path: Path) -> None:
+    path.write_text("\x1b[31mprocess 1" + "x" * 500 + "\nignored")
+    file = os.open(path, os.O_RDONLY)
+    said = lock._holder(file)
+    os.close(file)
+    assert "\x1b" not in said
+    assert len(said) < 80
+    assert "ignored" not in said

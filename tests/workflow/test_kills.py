@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, made_at, made_since, outputs, snakemake, snakemake_in_background
+from projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
 from scalecard.hardware.machine import probe
-from scalecard.records.files import load
+from scalecard.records.files import load, save
 
 pytestmark = pytest.mark.workflow
 
@@ -58,8 +59,23 @@ def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_co
     running.kill()
     running.wait(30)
     assert measuring("pipeline") == [orphan], "it lives on"
-    snakemake(own_copy, "--unlock")
     told = completed(own_copy, *SMOKE)
+    assert "its lock is removed" in told, "without --unlock by hand"
     assert f"process {orphan}" in told, "which the second run waits for"
     assert made_since(own_copy, before) == outputs(["pipeline"])
     assert load(own_copy / "results" / HERE / "pipeline.json").count("ok")
+
+
+def test_after_a_lost_rank_the_next_run_measures_its_cases_once_more(own_copy: Path) -> None:
+    """The record of the lost rank is written here: `make faults` loses a real one."""
+    path = own_copy / "results" / HERE / "allreduce.json"
+    result = load(path)
+    lost = [replace(r, status="failed", samples=[], note="rank 1 was killed", telemetry=[]) for r in result.records[:2]]
+    save(replace(result, records=[*lost, *result.records[2:]]), path)
+    os.utime(path, (path.stat().st_mtime - 60,) * 2)  # it was measured before
+    before = made_at(own_copy)
+    told = completed(own_copy, *SMOKE)
+    assert "allreduce: 2 cases failed last time" in told
+    assert made_since(own_copy, before) == outputs(["allreduce"])
+    assert load(path).count("failed") == 0
+    assert planned(own_copy, *SMOKE) == set()

@@ -5,12 +5,17 @@ import shlex
 
 from snakemake.logging import logger
 
+from scalecard.hardware import host
 from scalecard.jobs import (
+    failed_cases,
     inputs,
     kubernetes_pods,
+    leftovers,
     plan,
+    room,
     slurm_leftovers,
     source_code,
+    stale_lock,
     terminal,
 )
 from scalecard.jobs.config import resolve
@@ -38,6 +43,8 @@ resource_scopes:
 
 
 try:
+    if workflow.is_main_process:
+        room.check(sys.argv)
     SETTINGS = resolve(config, check=workflow.is_main_process)
     HERE = f"results/{SETTINGS.platform}"
     if workflow.is_main_process and SETTINGS.cluster == "none":
@@ -56,10 +63,18 @@ os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 
+if workflow.is_main_process:
+    stale_lock.take_over(sys.argv, temporary=workflow.snakemake_tmp_dir)
+    leftovers.remove()
+    host.project_salt()
+
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
     slurm_leftovers.wait(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     kubernetes_pods.complete_all()
+
+# Experiments with failed cases, which are measured once more.
+AGAIN = failed_cases.to_repeat(map(Path, MEASURED)) if workflow.is_main_process else []
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,

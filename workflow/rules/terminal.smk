@@ -10,6 +10,7 @@ def planned_jobs():
 
 
 onstart:
+    failed_cases.announce(AGAIN, Path(HERE))
     plan.announce(
         planned_jobs(),
         list(SETTINGS.blocks),

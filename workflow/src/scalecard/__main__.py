@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from scalecard.hardware import gpu_problems, host, machine
+from scalecard.hardware import gpu_problems, host, machine, memory
 
 
 def main() -> int:
@@ -21,6 +21,11 @@ def main() -> int:
         return globals()[f"_{args.command}"](args) or 0
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
+        return 2
+    except (ImportError, MemoryError) as error:
+        if not memory.ran_out(error):
+            raise
+        print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
         return 2
 
 
@@ -168,7 +173,7 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from scalecard.jobs import plan
+    from scalecard.jobs import failed_cases, plan
     from scalecard.report import summary
 
     run = plan.take()
@@ -176,7 +181,10 @@ def _summary(args: argparse.Namespace) -> None:
     if args.failed is None:
         written = any(job.rule == "report" for job in run.jobs) if run else args.report.exists()
         report, expected = args.report if written else None, run.expected if run else {}
-        print(summary.success(summary.readable(args.results), report, seconds, expected))
+        results = summary.readable(args.results)
+        print(summary.success(results, report, seconds, expected))
+        if lost := failed_cases.closing(results):
+            print(lost)
     else:
         print(summary.failure(args.failed, seconds))
 

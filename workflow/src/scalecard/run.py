@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +16,13 @@ from scalecard import experiments, progress
 from scalecard.distributed import nccl_paths, nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, network, nvml, processes, usable
+from scalecard.hardware import interconnect, network, nvml, processes, scratch, usable
+from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, preflight
+from scalecard.records.again import failed_again
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
 from scalecard.records.rescue import refuse_unsavable, save_or_keep
@@ -64,7 +65,7 @@ def run(
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     facts = environment(machine)
-    with machine_lock(), nodes.keep_store(job):
+    with scratch.own_folder(), machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         facts["nodes"] = _of_nodes(job, facts)
         if machine.gpus:
@@ -73,22 +74,25 @@ def run(
         result = _unmeasured(name, platform, spec, facts)
         if job.leads:
             refuse_unsavable(result, output)
-        started = _now()
+        watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
         outcomes = list(_outcomes(name, spec, machine))
-        finished = _now()
+        watch.stop()
     if not job.leads:
         return
+    records = merged([outcome.records for outcome in outcomes])
     result = replace(
         result,
-        started=started,
-        finished=finished,
+        started=watch.started,
+        finished=watch.finished,
         warnings=[
             *disturbances,
+            *watch.remarks,
             *nccl_paths.findings(facts["nccl_paths"]),
-            *dict.fromkeys(text for outcome in outcomes for text in outcome.warnings),
+            *_warnings(outcomes),
+            *failed_again(records, output),
         ],
-        records=merged([outcome.records for outcome in outcomes]),
+        records=records,
     )
     save_or_keep(result, output, elsewhere=_other_folders(output, spec))
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
@@ -97,7 +101,7 @@ def run(
 
 def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> Result:
     """The result as it is known before it is measured."""
-    values, now = asdict(spec), _now()
+    values, now = asdict(spec), Stopwatch().started
     folder = os.path.relpath(values["data_dir"])
     if folder.startswith(os.pardir):  # such a path may name its user, and results get published
         folder = "outside the project"
@@ -204,5 +208,6 @@ def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:
     return list(dict.fromkeys(str(w.message) for w in caught if type(w.message).__module__.startswith("scalecard")))
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _warnings(outcomes: list[Outcome]) -> list[str]:
+    """Those of all processes, each once."""
+    return list(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))

@@ -4,13 +4,10 @@ The rendezvous and the process group always have a timeout, and a rank dies with
 nothing outlives a killed measurement.
 """
 
-import json
 import logging
 import os
-import signal
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,13 +21,11 @@ from scalecard import progress
 from scalecard.distributed.context import join
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT
-from scalecard.distributed.rendezvous import Failure, RankLost, Rendezvous
+from scalecard.distributed.notes import Notes
+from scalecard.distributed.rendezvous import RankLost, Rendezvous
 from scalecard.hardware import processes
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Case, Record
-
-# Words in a rank's error that mean that another rank did not answer.
-ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
 
 
 def launch_and_record(
@@ -38,11 +33,11 @@ def launch_and_record(
     *args: Any,
     layout: Layout,
     machine: Machine,
-    case: Case,
+    cases: Sequence[Case],
     metric: str,
     devices_each: int = 1,
 ) -> list[Record]:
-    """The records of rank 0 or, if a rank was lost, one failed record of `case` that says which rank and how.
+    """The records of rank 0 or, if a rank was lost, a failed record of each of `cases` that says which rank and how.
 
     No records on a node that does not take part.
     """
@@ -50,7 +45,7 @@ def launch_and_record(
         records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
     except RankLost as error:
         progress.say(f"failed: {error}")
-        return [Record.failed({**layout.case, **case}, str(error), metric=metric)]
+        return [Record.failed(case, str(error), metric=metric) for case in cases]
     return records[0] if records else []
 
 
@@ -72,30 +67,16 @@ def launch(
     if not meeting:
         return []
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
-    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as notes:
-        start = elastic_launch(meeting.config(), _main)
+    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
+        notes = Notes(Path(folder))
+        start = elastic_launch(meeting.config(logs=folder), _main)
         try:
             returned = start(function, args, machine, os.getpid(), notes, timeout, layout, devices_each)
         except ChildFailedError as error:
-            raise meeting.failure(_failure(error, Path(notes), nccl=machine.kind == "cuda"), timeout) from error
+            raise meeting.failure(notes.failure(error, nccl=machine.kind == "cuda"), timeout) from error
         except RendezvousError as error:
             raise meeting.missing_nodes_error() from error
     return [returned[rank] for rank in sorted(returned)]
-
-
-def _failure(error: ChildFailedError, notes: Path, *, nccl: bool) -> Failure:
-    """The rank of this node that failed first. A killed rank leaves no note, and makes the others fail as well."""
-    rank, failure = error.get_first_failure()
-    ranks = sorted(int(path.suffix[1:]) for path in notes.glob("began.*"))
-    if not Path(notes, f"failed.{rank}").exists():
-        if nccl and failure.exitcode == -signal.SIGABRT:  # what NCCL's watchdog does to a rank that waits for too long
-            how = f"rank {rank} was aborted by NCCL while it waited"
-            return Failure(how, time.time_ns(), ranks, about_others=True, lost=True)
-        how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended ({failure.exitcode})"
-        return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, lost=True)
-    first = min((json.loads(path.read_text()) for path in notes.glob("failed.*")), key=lambda note: note["time"])
-    text = f"rank {first['rank']} failed: {first['error']}"
-    return Failure(text, first["time"], ranks, first["about_others"], lost=first["about_others"])
 
 
 def _main(
@@ -103,36 +84,23 @@ def _main(
     args: tuple[Any, ...],
     machine: Machine,
     parent: int,
-    notes: str,
+    notes: Notes,
     timeout: timedelta,
     layout: Layout,
     devices_each: int,
 ) -> Any:
-    """Runs in each rank process. Its error goes to the folder `notes` with the time, so that the first is known."""
+    """Runs in each rank process. Its error goes to its notes with the time, so that the first is known."""
     processes.die_with(parent)
     rank = int(os.environ["RANK"])
     progress.inherit(quiet=rank != 0)
-    Path(notes, f"began.{rank}").touch()
+    notes.begin(rank)
     try:
         context = join(machine, timeout, layout, devices_each)
         value = function(context, *args)
         return value if layout.nodes == 1 else context.all_gather(value)[0]
     except Exception as error:
-        _leave_note(error, rank, Path(notes))
+        notes.leave(error, rank)
         raise
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def _leave_note(error: Exception, rank: int, notes: Path) -> None:
-    """Write down an error, and whether it says that another rank did not answer."""
-    text, *_ = str(error).split("\nException raised from")  # C++ adds its own stack
-    said = f"{type(error).__name__}: {text}"
-    others = isinstance(error, dist.DistNetworkError | dist.DistStoreError) or any(
-        w in said.lower() for w in ABOUT_OTHERS
-    )
-    facts = {"time": time.time_ns(), "rank": rank, "error": said, "about_others": others}
-    Path(notes, f"failed.{rank}").write_text(json.dumps(facts))
-    if others:
-        time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those that waited

@@ -1,9 +1,10 @@
 """One launch of ranks over the nodes of a job: where its agents meet, and the error if they do not or a rank fails."""
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.launcher.api import LaunchConfig
 
 from scalecard.distributed import nodes as job
@@ -22,7 +23,8 @@ class RankLost(RanksFailed):
 class Failure:
     """How the launch failed on one node, and which ranks were there.
 
-    `about_others`: the rank that failed was waiting for another one. `lost`: it was killed, or waited in vain.
+    `about_others`: the rank that failed was waiting for another one. `lost`: it was killed, or waited in vain. `silent`
+    did not answer it and left no word, and `stopped` had been stopped by a signal.
     """
 
     text: str
@@ -30,6 +32,8 @@ class Failure:
     ranks: list[int]
     about_others: bool
     lost: bool
+    silent: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,11 @@ class Rendezvous:
         nodes.store.wait([f"{run_id} arrived 0"], job.WHOLE_JOB)
         return cls(layout, run_id, nodes)
 
-    def config(self) -> LaunchConfig:
-        """One agent per node. The store is the first node's or, on a single node, the agent's own."""
+    def config(self, logs: str) -> LaunchConfig:
+        """One agent per node. The store is the first node's or, on a single node, the agent's own.
+
+        The agent's own files go to the folder `logs`: without one it leaves a folder behind for every launch.
+        """
         alone = self.layout.nodes == 1
         options = {"join_timeout": int(job.JOIN.total_seconds()), **({} if alone else {"is_host": False})}
         return LaunchConfig(
@@ -73,6 +80,7 @@ class Rendezvous:
             max_restarts=0,
             monitor_interval=0.1,
             start_method="spawn",
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
         )
 
     def failure(self, ours: Failure, timeout: timedelta) -> RanksFailed:
@@ -90,9 +98,14 @@ class Rendezvous:
             who = f"rank {lost[0]} was" if len(lost) == 1 else f"ranks {', '.join(lost)} were"
             return RankLost(f"of {self.layout}, {who} lost with node {', '.join(map(str, silent))} ({ours.text})")
         first = min(own or failures, key=lambda failure: failure.time)
-        kind = RankLost if first.lost else RanksFailed
-        waited = f" (each waits {timeout.total_seconds():g} s for the others)" if first.about_others else ""
-        return kind(f"of {self.layout}, {first.text}{waited}")
+        if not first.about_others:
+            return (RankLost if first.lost else RanksFailed)(f"of {self.layout}, {first.text}")
+        waited = f"each waits {timeout.total_seconds():g} s for the others"
+        began = {rank for failure in failures for rank in failure.ranks}
+        who = _who_is_silent(failures, sorted(set(range(self.layout.ranks)) - began))
+        return RankLost(
+            f"of {self.layout}, {who} ({first.text}; {waited})" if who else f"of {self.layout}, {first.text} ({waited})"
+        )
 
     def missing_nodes_error(self) -> RankLost:
         """The error that names the nodes that never arrived; later launches raise it at once instead of waiting."""
@@ -102,3 +115,13 @@ class Rendezvous:
         text = f"of {self.layout}, none could start: {who} (waited {job.JOIN.total_seconds():g} s)"
         self.nodes.store.set("given up", text)
         return RankLost(text)
+
+
+def _who_is_silent(failures: list[Failure], never: list[int]) -> str:
+    """'rank 1 did not answer: stopped by a signal'; empty if no rank can be named. `never` did not even begin."""
+    stopped = sorted({rank for failure in failures for rank in failure.stopped})
+    silent = stopped or never or sorted({rank for failure in failures for rank in failure.silent})
+    if not silent:
+        return ""
+    who = f"rank{'s' * (len(silent) > 1)} {', '.join(map(str, silent))} did not answer"
+    return f"{who}: stopped by a signal" if stopped else who

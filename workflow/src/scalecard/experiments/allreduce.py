@@ -20,7 +20,7 @@ from scalecard import progress
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import layouts
+from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices, provable
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
@@ -58,8 +58,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
-        lost: Case = {"algorithm": "torch.distributed"}
-        yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, case=lost, metric="time")
+        cases = [_case(layout, size, "nccl" if machine.kind == "cuda" else "gloo") for size in spec.bytes]
+        work = (_rank, spec, proven)
+        yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,14 @@ def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> list[Record]:
     """torch.distributed's all-reduce, every size."""
     records: list[Record] = []
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
-        case: Case = {"algorithm": "torch.distributed", **ctx.layout.case, "bytes": size}
-        case["backend"] = dist.get_backend()
+        case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, spec, case, size)], proven)
         records += guarded(_time(ctx, spec, variants), case)
     return records
+
+
+def _case(layout: Layout, size: int, backend: str) -> Case:
+    return {"algorithm": "torch.distributed", **layout.case, "bytes": size, "backend": backend}
 
 
 def _time(ctx: RankContext, spec: Spec, variants: Sequence[Variant]) -> Iterator[Record]:

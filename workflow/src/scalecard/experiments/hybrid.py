@@ -18,7 +18,7 @@ import torch.distributed as dist
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import layouts
+from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
@@ -67,7 +67,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             *(_rank, spec, machine, proven),
             layout=layout,
             machine=machine,
-            case={"devices": layout.ranks * DEVICES_EACH, "ranks": layout.ranks},
+            cases=[{**_case(spec, layout), "strategy": name} for name in _strategies(layout)],
             metric="time",
             devices_each=DEVICES_EACH,
         )
@@ -79,20 +79,29 @@ def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
         return proofs(_variants(ctx, spec, devices, {}), Bench(devices, ctx))
 
 
+def _case(spec: Spec, layout: Layout) -> Case:
+    """What the strategies of a layout have in common."""
+    case: Case = {"model": "resnet50", **layout.case, "ranks": layout.ranks, "devices": layout.ranks * DEVICES_EACH}
+    return {**case, "image_size": spec.image_size, "batch_size": spec.batch_size * layout.ranks}
+
+
+def _strategies(layout: Layout) -> list[str]:
+    """One rank has nothing to average."""
+    return ["hybrid", "model parallel"] if layout.ranks > 1 else ["model parallel"]
+
+
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> list[Record]:
-    case: Case = {"model": "resnet50", **ctx.layout.case, "ranks": ctx.world_size}
-    case |= {"devices": ctx.world_size * DEVICES_EACH, "image_size": spec.image_size}
-    case["batch_size"] = spec.batch_size * ctx.world_size
+    case = _case(spec, ctx.layout)
     with open_devices(machine, DEVICES_EACH, first=ctx.device.index or 0) as devices:
         return list(guarded(_steps(ctx, spec, with_proofs(_variants(ctx, spec, devices, case), proven), devices), case))
 
 
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
-    """A step with averaging and the same without; one rank has nothing to average."""
+    """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
     load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
     variants = []
-    for name in ["hybrid", "model parallel"] if ctx.world_size > 1 else ["model parallel"]:
+    for name in _strategies(ctx.layout):
         averaged = groups if name == "hybrid" else []
         build = partial(_subject, ctx, devices, averaged, spec.check_steps)
         own: Case = {**case, "strategy": name}

@@ -135,8 +135,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from guarded(_in_process(spec, devices), {"implementation": "in one process"})
     empty_cache()
     progress.doing("torch.distributed.pipelining on two ranks")
-    lost: Case = {"implementation": "torch.distributed.pipelining"}
-    yield from launch_and_record(_rank, spec, layout=Layout(2), machine=machine, case=lost, metric="time")
+    runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not _unsuited(spec.batch_size, size, s)]
+    cases = [_case(spec, schedule, size) for schedule, size in runnable]
+    yield from launch_and_record(_rank, spec, layout=Layout(2), machine=machine, cases=cases, metric="time")
 
 
 def _pipelines() -> list[Implementation]:
@@ -234,22 +235,25 @@ def _rank(ctx: RankContext, spec: Spec) -> list[Record]:
 
 def _library(ctx: RankContext, spec: Spec, schedule: str, plainly: Plainly) -> list[Record]:
     """One of the library's schedules at every split size that it can run."""
-    name = f"torch {schedule}"
     load, small = Workload.of(spec), replace(Workload.of_check(spec), batch_size=4)  # it needs equal micro-batches
     build = partial(_library_subject, ctx, schedule, plainly, load.stages()[ctx.rank])
     records, variants = [], []
     for size in spec.split_sizes:
-        case: Case = {"implementation": name, "split_size": size, "batch_size": spec.batch_size}
-        case["image_size"] = spec.image_size
+        case = _case(spec, schedule, size)
         note = _unsuited(spec.batch_size, size, schedule)
         if note:
             records.append(Record.skipped(case, note))
             continue
         at = Setting(load, size)
         variants.append(Variant(name=str(size), case=case, build=build, proven_at=[Setting(small, 1)], timed_at=at))
-    progress.doing(f"{name}: {len(variants)} split sizes")
+    progress.doing(f"torch {schedule}: {len(variants)} split sizes")
     timings = time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True)
     return records + [timing.record() for timing in timings]
+
+
+def _case(spec: Spec, schedule: str, split_size: int) -> Case:
+    case: Case = {"implementation": f"torch {schedule}", "split_size": split_size, "batch_size": spec.batch_size}
+    return {**case, "image_size": spec.image_size}
 
 
 def _library_subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: nn.Module, setting: Setting) -> Subject:

@@ -3,18 +3,23 @@
 As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
 """
 
+import contextlib
+import functools
 import hashlib
 import os
 import platform
 import re
+import secrets
 import time
 from pathlib import Path
 
 import psutil
 
 from scalecard.hardware.missing import Missing
+from scalecard.records.atomic import write_atomically
 
 CPUS = Path("/sys/devices/system/cpu")
+SALT = Path(".snakemake/scalecard-salt")  # not in results/, which gets published
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -29,7 +34,21 @@ def cpu_model() -> str:
 
 def hashed_name() -> str:
     """Eight hex digits that tell hosts apart in what gets published, without naming them."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+    return hashlib.sha256(project_salt() + platform.node().encode()).hexdigest()[:8]
+
+
+@functools.cache
+def project_salt() -> bytes:
+    """A secret of this project's folder: without it, a host's name can be found from its hash by trying names.
+
+    Made once, by the workflow that starts the measurements; where it can be neither read nor made, for this process.
+    """
+    with contextlib.suppress(OSError):
+        return SALT.read_bytes()
+    made = secrets.token_bytes(16)
+    with contextlib.suppress(OSError):
+        write_atomically(SALT, made)
+    return made
 
 
 def usable_cores() -> int:

@@ -1,5 +1,6 @@
 """Whether a process belongs to this measurement or to somebody else."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -21,6 +22,22 @@ def is_ours(pid: int) -> bool:
         return root == pid or any(parent.pid == root for parent in psutil.Process(pid).parents())
     except psutil.Error:
         return False
+
+
+def stopped_siblings() -> list[int]:
+    """The process IDs of those that this process's parent started and that are stopped, by a signal or a debugger."""
+    stopped = []
+    for sibling in psutil.Process(os.getppid()).children():
+        with contextlib.suppress(psutil.Error):
+            if sibling.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                stopped.append(sibling.pid)
+    return stopped
+
+
+def kill(pid: int) -> None:
+    """End a process, also one that is stopped. It may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def die_with(parent: int) -> None:

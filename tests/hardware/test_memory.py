@@ -1,0 +1,39 @@
+"""Too little memory is one sentence, also where it shows as a library that cannot be loaded."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from projects import ROOT
+from scalecard.hardware import memory
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), True),
+        (MemoryError(), True),
+        (ImportError("No module named 'torch'"), False),
+    ],
+)
+def test_only_want_of_memory_is_called_so(error: Exception, expected: bool) -> None:
+    assert memory.ran_out(error) == expected
+
+
+def test_a_measurement_without_memory_ends_with_one_sentence() -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (400 * 2**20, 400 * 2**20))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "scalecard", "check", '{"quick": {"ddp": "{}"}}'],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src"), "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "too little memory" in done.stderr
+    assert "`ulimit -v` allows 400 MiB" in done.stderr

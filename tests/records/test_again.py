@@ -1,0 +1,70 @@
+"""Failed cases are measured once more, and not for ever."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import timed
+from scalecard.jobs import failed_cases
+from scalecard.records import again
+from scalecard.records.files import save
+from scalecard.records.record import Record, Result
+
+LOST = Record.failed({"devices": 2, "bytes": 4096}, "rank 1 was killed")
+SKIPPED = Record.skipped({"devices": 8}, "needs 8")
+
+
+@pytest.mark.parametrize(
+    ("records", "due"), [([timed([1.0]), LOST], True), ([timed([1.0]), SKIPPED], False), ([timed([1.0])], False)]
+)
+def test_a_result_with_failed_cases_is_due_and_one_with_skipped_ones_is_not(
+    save_result: Callable[..., Path], records: list[Record], due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = save_result("box", *records)
+    assert again.is_due(path) == due
+    assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    mark = failed_cases.mark_of(path)
+    assert bool(mark.read_text()) == due
+    assert (mark.stat().st_mtime > path.stat().st_mtime) == due
+    before = mark.stat().st_mtime_ns
+    assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    assert mark.stat().st_mtime_ns == before, "the same result changes it once"
+
+
+def test_what_fails_a_second_time_is_marked_and_left_alone(
+    save_result: Callable[..., Path], make_result: Callable[..., Result]
+) -> None:
+    path = save_result("box", LOST)
+    assert again.failed_again([timed([1.0])], path) == [], "all is well now"
+    warnings = again.failed_again([LOST], path)
+    assert warnings == [again.TWICE]
+    twice = make_result([LOST], warnings=warnings)
+    save(twice, path)
+    assert not again.is_due(path)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"records": 3}'])
+def test_what_cannot_be_read_is_not_due(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_text(content)
+    assert not again.is_due(path)
+
+
+def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
+    make_result: Callable[..., Result], capsys: pytest.CaptureFixture[str], save_result: Callable[..., Path]
+) -> None:
+    other = Record.failed({"model": "lenet"}, "out of memory", metric="step_time")
+    results = [
+        make_result([timed([1.0]), LOST]),
+        make_result([other], experiment="ddp", warnings=[again.TWICE]),
+    ]
+    assert failed_cases.closing(results) == (
+        "Warning: 2 cases failed: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
+        " ddp model lenet, step_time (out of memory). The next run measures async_timing once more."
+    )
+    assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""
+    path = save_result("box", LOST)
+    failed_cases.announce(["async_timing"], path.parent)
+    assert "1 case failed last time" in capsys.readouterr().out
