@@ -83,8 +83,11 @@ def test_the_same_of_the_current_platform_is_an_error_with_the_remedy(here: Path
         gather([here, other])
 
 
-def test_what_cannot_be_an_input_of_a_rule_is_named_too(here: Path, other: Path) -> None:
-    as_fifo(other)
+@pytest.mark.parametrize("become", [as_fifo, as_broken_link, as_folder])
+def test_what_cannot_be_an_input_of_a_rule_is_named_too(
+    here: Path, other: Path, become: Callable[[Path], None]
+) -> None:
+    become(other)
     assert [each.file for each in gather([here]).left_out] == ["other/async_timing.json"]
 
 

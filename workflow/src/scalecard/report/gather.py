@@ -94,8 +94,9 @@ def file_of(result: Result) -> str:
 def _not_given(paths: Sequence[Path]) -> list[Path]:
     """What has the name of a result beside these and cannot be an input of a rule, such as a FIFO or a broken link."""
     names, places = {path.name for path in paths}, {path.parent.parent for path in paths}
-    beside = sorted(found for place in places for name in names for found in place.glob(f"*/{name}"))
-    return [path for path in beside if path not in set(paths) and not (path.is_file() and os.access(path, os.R_OK))]
+    beside = sorted(folder / name for place in places for folder in place.iterdir() for name in names)
+    there = [path for path in beside if os.path.lexists(path)]  # glob() passes over a broken link
+    return [path for path in there if path not in set(paths) and not (path.is_file() and os.access(path, os.R_OK))]
 
 
 def _load_from_its_folder(path: Path) -> Result:
