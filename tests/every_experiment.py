@@ -33,6 +33,8 @@ GPU = {
     "ecc": True,
     "ecc_corrected": 0,
     "ecc_uncorrected": 0,
+    "numa_node": 0,
+    "cores": "0-31",
 }
 
 

@@ -45,7 +45,7 @@ def report_of(scalecard: Callable[..., Any], tmp_path: Path) -> Callable[[Result
     """The words of the report on one result, as the command line writes it."""
 
     def write(result: Result) -> str:
-        path, page = tmp_path / "a.json", tmp_path / "report.html"
+        path, page = tmp_path / result.platform / f"{result.experiment}.json", tmp_path / "report.html"
         save(result, path)
         figure = tmp_path / "figures" / f"{result.experiment}.svg"
         assert scalecard("plot", result.experiment, "--results", path, "--output", figure).status == 0
@@ -152,17 +152,17 @@ def test_a_clock_set_back_and_private_names_in_notes(
 ) -> None:
     """The clock goes back by an hour while it is measured, and a case fails with an error that names this host."""
     lost = Record.failed({"devices": 2}, f"no answer from [10.1.2.3], see {Path.home()}/log")
-    times = iter([datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)])
+    times = iter([*[datetime(2026, 1, 1, 12, tzinfo=UTC)] * 2, datetime(2026, 1, 1, 11, tzinfo=UTC)])
     monkeypatch.setattr("scalecard.hardware.clock._now", lambda: next(times))
     monkeypatch.setattr(run, "measure", lambda *args: run.Outcome([timed([1.0]), lost], ["cannot read /srv/images/x"]))
     install_gpus([])
     result = run_as_cuda("async_timing", **PRODUCTS)
     assert result.started <= result.finished
     assert any("clock was set back by 3600 s" in text for text in result.warnings)
-    assert "cannot read <path>" in result.warnings
-    assert result.records[1].note == "no answer from [<address>], see <path>"
+    assert "cannot read [path]" in result.warnings
+    assert result.records[1].note == "no answer from [[address]], see [path]"
     assert TWICE not in result.warnings
-    times = iter([datetime(2026, 1, 1, tzinfo=UTC)] * 2)
+    times = iter([datetime(2026, 1, 1, tzinfo=UTC)] * 3)
     assert TWICE in run_as_cuda("async_timing", **PRODUCTS).warnings, "it failed before as well"
 
 

@@ -27,7 +27,8 @@ def test_a_measurement_without_memory_ends_with_one_sentence() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (400 * 2**20, 400 * 2**20))
 
     done = subprocess.run(
-        [sys.executable, "-m", "scalecard", "check", '{"quick": {"ddp": "{}"}}'],
+        [sys.executable, "-m", "scalecard", "check"],
+        input='{"quick": {"ddp": "{}"}}',
         env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src"), "OPENBLAS_NUM_THREADS": "1"},
         preexec_fn=limit,
         capture_output=True,

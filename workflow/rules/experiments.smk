@@ -35,5 +35,5 @@ for experiment, block in SETTINGS.blocks.items():
             " python -m scalecard.jobs.containers.launch {input.container:q} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
             " python -m scalecard run {params.name:q} --spec {params.spec:q}"
-            " --seconds {resources.seconds} --usual {resources.usual}"
+            " --seconds {resources.seconds:q} --usual {resources.usual:q}"
             " --machine {input.machine:q} --output {output.json:q} 2>&1 | tee {log:q}"

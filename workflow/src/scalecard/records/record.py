@@ -13,7 +13,7 @@ from typing import Any
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 from scalecard.records.telemetry import Telemetry
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 BOUND = 0.9  # of the time
 
 Scalar = str | int | float | bool | None
