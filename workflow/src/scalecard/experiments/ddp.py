@@ -36,7 +36,7 @@ from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected, same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
-from scalecard.measuring.subjects import training
+from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
 from scalecard.training import classifiers, datasets, reference
@@ -45,7 +45,7 @@ from scalecard.training.trainer import Trainer
 
 Model = Literal["lenet", "resnet18"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-CHECK_BATCH = 3  # per rank
+CHECK_BATCH = 2  # per rank
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +66,11 @@ class Spec(Common):
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Precision):
     """Where a step or an epoch is built: samples per rank and step, for an epoch the images, and the precision."""
 
     batch_size: int
     num_images: int | None = None
-    exact: bool = False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float64 if self.exact else torch.float32
 
 
 class Plainly:
@@ -83,10 +78,16 @@ class Plainly:
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
-        self.expected = functools.cache(self._expected)
+        self.flops = [flops(work) for work in classifiers.without_data(model)]  # of scoring an image, and of training
+        self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
+        self.builder = functools.cache(lambda option: partial(_step, ctx, spec, self, option))
 
     def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
-        """After steps over these ranks' batches, each of which counts `count` times."""
+        """After steps over these ranks' batches, each of which counts `count` times: as timed, so does the one step."""
+        if count > 1 and not at.exact:
+            once = self.expected(at, ranks, 1, times)
+            assert isinstance(once, Change), "a step is checked as timed"
+            return Change([count * part for part in once.step], once.tolerance)
         spec, device = self.spec, self.ctx.device
         steps = [self._parts(at, ranks, count)] * times
         plainly = partial(classifiers.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
@@ -96,10 +97,12 @@ class Plainly:
         """The same after one step as timed, whose tolerance allows for the hook's rounding of gradients."""
         step = self.expected(at, ranks, 1, 1)
         assert isinstance(step, Change), "a hook is checked as timed"
+        return compressed(self.model, step, self.shares(at, ranks), HOOK_DTYPES[hook])
+
+    def _shares(self, at: Setting, ranks: tuple[int, ...]) -> list[list[Tensor]]:
+        """What each of these ranks adds to the gradient."""
         network = classifiers.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
-        parts = self._parts(at, ranks, 1)
-        shares = [reference.gradient(network, [part], reference.cross_entropy) for part in parts]
-        return compressed(self.model, step, shares, HOOK_DTYPES[hook])
+        return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
         return [reference.Part(count / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
@@ -122,14 +125,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     """What is proven on more ranks than are timed: every option and an epoch, with the smaller model."""
     plainly = Plainly(ctx, spec, "lenet", dataset.train)
-    options = [Option("strong"), Option("weak"), *every_option(spec.buckets_mib, spec.hooks, spec.accumulation)]
-    steps = [_variant(ctx, spec, plainly, option, {}, CHECK_BATCH) for option in options]
+    options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
+    steps = [_variant(plainly, option, {}, CHECK_BATCH) for option in options]
+    steps += [_variant(plainly, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
     steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
-    others = [
-        replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None]),
-        _epochs(ctx, spec, "lenet", dataset),
-    ]
-    return proofs([*steps, *others], Bench([ctx], ctx))
+    alone = replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None])
+    return proofs([*steps, alone, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> list[Record]:
@@ -153,8 +154,8 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     variants = []
     for name, size in sizes.items():
         case: Case = {"model": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
-        option = Option(name, wrapped=name != "plain")
-        variants.append(_variant(ctx, spec, plainly, option, case, size))
+        option = Option("default") if name != "plain" else Option("plain", wrapped=False)
+        variants.append(_variant(plainly, option, case, size, name=name))
     progress.doing(f"{model}: scaling on {ctx.layout}")
     for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
@@ -168,7 +169,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     variants = []
     for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
         own: Case = {**case, "option": option.name, **whole, "steps": option.count}
-        variants.append(_variant(ctx, spec, plainly, option, own, share))
+        variants.append(_variant(plainly, option, own, share))
     own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
     variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
     progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
@@ -176,10 +177,10 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
         yield timing.record("step_time")
 
 
-def _variant(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, case: Case, batch_size: int) -> Variant:
-    build = partial(_step, ctx, spec, plainly, option)
+def _variant(plainly: Plainly, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
     small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
-    return Variant(name=option.name, case=case, build=build, proven_at=small, timed_at=Setting(batch_size))
+    build, at = plainly.builder(option), Setting(batch_size)
+    return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
 
 
 def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
@@ -190,7 +191,7 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())
-    _, flop = map(flops, classifiers.without_data(model))
+    _, flop = plainly.flops
     return training(
         f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
         stepper.step,

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from scalecard import progress
@@ -26,7 +25,7 @@ from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
-from scalecard.measuring.subjects import training
+from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Record
 from scalecard.training import classifiers, datasets, reference
@@ -47,18 +46,13 @@ class Spec(Common):
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Precision):
     """Where an epoch is built: devices, batch, learning rate, images (None: all), and the precision."""
 
     devices: int
     batch_size: int
     lr: float
     num_images: int | None = None
-    exact: bool = False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float64 if self.exact else torch.float32
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -92,7 +86,7 @@ def _grid_point(
         odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
         variants.append(
             Variant(
-                name=f"{count} devices",
+                name=progress.counted(count, "device"),
                 case={"devices": count, "batch_size": batch_size, "lr": lr, "data": data},
                 build=build,
                 proven_at=[

@@ -23,7 +23,7 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.subjects import training
+from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
 from scalecard.training import classifiers, datasets, reference
@@ -46,18 +46,13 @@ class Spec(Common):
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Precision):
     """Where an epoch is built: on how many devices, by which all-reduce, over which images, in which precision."""
 
     devices: int
     algorithm: str
     batch_size: int
     num_images: int | None
-    exact: bool = False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float64 if self.exact else torch.float32
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -70,7 +65,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         build = partial(_subject, spec, devices, dataset, wanted)
         variants = [
             Variant(
-                name=f"{count} devices",
+                name=progress.counted(count, "device"),
                 case={"devices": count, **case},
                 build=build,
                 proven_at=_proven_at(spec, count, len(devices)),

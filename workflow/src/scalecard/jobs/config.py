@@ -32,8 +32,8 @@ DEFAULT_MINUTES = 60
 class Settings:
     """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
-    Each experiment may take its `minutes` or, if the budget is shorter, its share of it in `seconds`. `job_minutes` are
-    the time limits for a cluster's jobs.
+    Each experiment may take `seconds`, its share of the budget, of its `minutes`. `job_minutes` are the time limits for
+    a cluster's jobs.
     """
 
     platform: str
@@ -67,7 +67,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks(blocks_of_all_scales(config))
     minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
-    shared = shares(config["budget"], minutes)
+    shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
         cluster=config["cluster"],

@@ -151,12 +151,10 @@ def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtyp
     `shares` are the ranks' gradients. Rounding each, dividing, and adding them up in `dtype` is at most (n + 1) times
     its unit roundoff of the mean of their absolute values, and below the smallest normal number its spacing.
     """
-    ranks = len(shares)
-    absolute = [torch.stack([abs(g.cpu().double()) for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
-    mean = [torch.stack([g.cpu().double() for g in parts]).mean(0) for parts in zip(*shares, strict=True)]
-    limits = torch.finfo(dtype)
-    spacing = limits.smallest_normal * limits.eps * sum(g.numel() for g in mean) ** 0.5
-    rounding = (ranks + 1) * (limits.eps / 2 * _norm(absolute) + spacing) / _norm(mean)
+    ranks, limits = len(shares), torch.finfo(dtype)
+    norms = [_norm(part(parts) for parts in zip(*shares, strict=True)) / ranks for part in (_sum_of_absolutes, _sum)]
+    spacing = limits.smallest_normal * limits.eps * sum(g.numel() for g in shares[0]) ** 0.5
+    rounding = (ranks + 1) * (limits.eps / 2 * norms[0] + spacing) / norms[1]
     if not step.tolerance + rounding < VOID:
         raise ProofFailed(f"{name}: void, compression alone may change a step by {rounding:.2g} of itself, not timed")
     return Change(step.step, step.tolerance + rounding)
@@ -214,7 +212,15 @@ def _distance(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     return _number(difference / norm) if norm else float("inf")
 
 
-def _norm(tensors: Sequence[Tensor]) -> float:
+def _sum(tensors: Sequence[Tensor]) -> Tensor:
+    return sum((tensor.cpu().double() for tensor in tensors[1:]), start=tensors[0].cpu().double())
+
+
+def _sum_of_absolutes(tensors: Sequence[Tensor]) -> Tensor:
+    return _sum([tensor.abs() for tensor in tensors])
+
+
+def _norm(tensors: Iterable[Tensor]) -> float:
     return math.sqrt(sum(float(tensor.square().sum()) for tensor in tensors))
 
 

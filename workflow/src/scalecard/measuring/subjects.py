@@ -1,9 +1,11 @@
 """The subjects that several experiments time: training steps that change parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from scalecard import progress
@@ -11,6 +13,17 @@ from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.proof import Change, Trained, steps_like
 from scalecard.measuring.variant import Subject, Work
 from scalecard.records.record import Check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """Of a setting: in float64, where parameters are compared, or as timed."""
+
+    exact: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.exact else torch.float32
 
 
 def training(

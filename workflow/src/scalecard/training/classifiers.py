@@ -1,5 +1,6 @@
 """The image classifiers as they are proven and timed, their plain training, and a step without data to count."""
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -33,6 +34,7 @@ def plain(
     return reference.train(module, steps, loss=reference.cross_entropy, lr=lr)
 
 
+@functools.cache
 def without_data(name: str) -> tuple[Callable[[], object], Callable[[], object]]:
     """Scoring one image, and the gradient of training on one, on tensors without data: to count operations."""
     module = MODELS[name](seed=0).to("meta").train()

@@ -91,6 +91,7 @@ def step_without_data(load: Workload, stage: int | None = None) -> Callable[[], 
 
 
 @functools.cache
+@functools.cache
 def bytes_handed_over(load: Workload, num_stages: int = 2) -> tuple[int, int]:
     """Bytes of a batch of images, and of all the activations that cross from stage to stage in one forward."""
     images, _ = one_hot_images(load, torch.device("meta"), torch.device("meta"))
