@@ -7,13 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.hardware.devices import (
-    CudaDevice,
-    copy_engine,
-    device_counts,
-    open_devices,
-    threads_each,
-)
+from scalecard.hardware.counts import device_counts, threads_each
+from scalecard.hardware.devices import CudaDevice, copy_engine, open_devices
 from scalecard.hardware.machine import Machine
 
 

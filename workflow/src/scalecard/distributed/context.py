@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
-from scalecard.hardware.devices import float32_is_float32, threads_each
+from scalecard.hardware.counts import threads_each
+from scalecard.hardware.devices import float32_is_float32
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 

@@ -21,7 +21,8 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
-from scalecard.hardware.devices import Device, device_counts, empty_cache, open_devices, provable
+from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.devices import Device, empty_cache, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs

@@ -19,7 +19,8 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, Task, device_counts, open_devices
+from scalecard.hardware.counts import device_counts
+from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep

@@ -18,7 +18,8 @@ from pathlib import Path
 from torch import nn
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, device_counts, open_devices
+from scalecard.hardware.counts import device_counts
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs

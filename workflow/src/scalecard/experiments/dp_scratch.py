@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, device_counts, open_devices, provable
+from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs

@@ -21,7 +21,8 @@ from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
-from scalecard.hardware.devices import Device, empty_cache, open_devices, provable
+from scalecard.hardware.counts import provable
+from scalecard.hardware.devices import Device, empty_cache, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
 from scalecard.measuring.out_of_memory import guarded

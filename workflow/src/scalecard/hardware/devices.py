@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from scalecard.hardware import host, numa
+from scalecard.hardware.counts import threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 
@@ -290,22 +291,6 @@ def float32_is_float32() -> None:
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def threads_each(machine: Machine) -> int:
-    """Intra-op threads of one CPU worker or rank: its share of the cores."""
-    return max(1, machine.cores // machine.num_devices)
-
-
-def provable(machine: Machine) -> int:
-    """On how many devices strategies are proven: up to four, which CPU workers can be on any machine."""
-    return 4 if machine.emulated else min(4, machine.num_devices)
-
-
-def device_counts(num_devices: int) -> list[int]:
-    """The powers of two up to N, and N: [1, 2, 4, 6] for 6."""
-    powers = [2**i for i in range(num_devices.bit_length()) if 2**i <= num_devices]
-    return sorted({*powers, num_devices})
 
 
 def empty_cache() -> None:
