@@ -264,7 +264,7 @@ def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
         calls.append((layout.ranks, layout.nodes))
         raise RanksFailed("on purpose")
 
-    monkeypatch.setattr(run.nccl_paths, "used", used)
+    monkeypatch.setattr("scalecard.distributed.nccl_paths.used", used)
     spec = SimpleNamespace(**{"nodes": over} if over else {})
     assert run._nccl_paths(spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
     assert calls == ([asked] if asked else [])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scalecard.distributed import nccl_paths
 from scalecard.distributed.layout import Layout
+from scalecard.hardware import interconnect
 from scalecard.hardware.machine import Machine
 
 DIRECT = """\
@@ -40,7 +41,7 @@ STAGED = "node2:926:1151 [7] NCCL INFO Channel 03/0 : 5[5] -> 12[4] [send] via N
 )
 def test_channels_are_counted_by_their_path(log: str, paths: dict[str, int], words: list[str]) -> None:
     assert nccl_paths.paths_in(log) == paths
-    found = nccl_paths.findings(paths)
+    found = interconnect.ways_of_nccl(paths)
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
 

@@ -78,3 +78,11 @@ def test_energy_where_the_gpu_counts_it(install_gpus: Install, rule: Rule, board
     (timing,) = time_rounds(variants(w=lambda: time.sleep(0.01)), devices=[], rule=rule, energy=True)
     assert (timing.metered >= 50) == counts
     assert timing.telemetry.joules == (pytest.approx(0.1 / timing.metered) if counts else None)
+
+
+def test_shares_of_the_cpus_time_stay_between_nothing_and_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counters are read one after the other, and may go back by a rounding error."""
+    readings = iter([(10.0, 1.0, 100.0), (10.0 - 1e-9, 3.0, 101.0)])
+    monkeypatch.setattr("scalecard.hardware.host.cpu_seconds", lambda: next(readings))
+    state = watched()
+    assert (state.cpu_busy, state.steal) == (0.0, 1.0)

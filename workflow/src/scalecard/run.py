@@ -1,5 +1,6 @@
 """One run of one experiment: alone on the machine, in fresh processes, its result written whole or not at all."""
 
+import importlib
 import multiprocessing
 import os
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scalecard import experiments, progress
-from scalecard.distributed import nccl_paths, nodes
+from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.hardware import interconnect, network, nvml, processes, scratch, usable
@@ -88,7 +89,7 @@ def run(
         warnings=[
             *disturbances,
             *watch.remarks,
-            *nccl_paths.findings(facts["nccl_paths"]),
+            *interconnect.ways_of_nccl(facts["nccl_paths"]),
             *_warnings(outcomes),
             *failed_again(records, output),
         ],
@@ -158,8 +159,11 @@ def _nccl_paths(spec: Any, machine: Machine) -> dict[str, int]:
     if machine.num_devices * over < 2:
         return {}
     progress.doing("one start of NCCL that is not timed, to see which way it sends")
+    # Not a statement: what is not measured on ranks would depend on how they are launched.
+    nccl_paths = importlib.import_module("scalecard.distributed.nccl_paths")
     try:
-        return nccl_paths.used(machine, Layout(machine.num_devices * over, over))
+        found: dict[str, int] = nccl_paths.used(machine, Layout(machine.num_devices * over, over))
+        return found
     except RanksFailed as error:
         progress.say(f"warning: NCCL did not say which way it sends: {error}")
         return {}

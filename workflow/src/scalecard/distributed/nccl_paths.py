@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,18 +32,6 @@ def used(machine: Machine, layout: Layout) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder, _logging_to(Path(folder)):
         found: list[dict[str, int]] = launch(_start, folder, layout=layout, machine=machine)
     return found[0] if found else {}
-
-
-def findings(paths: Mapping[str, int]) -> list[str]:
-    """What a reader should know about them, in words."""
-    found = []
-    if "NET/Socket" in paths:
-        found.append("NCCL uses TCP sockets between nodes: the network is not used as it could be")
-    if "NET/IB" in paths:
-        found.append("NCCL uses InfiniBand without GPUDirect: data between nodes passes through the host's memory")
-    if "SHM" in paths:
-        found.append("NCCL passes data between GPUs of a node through the host's memory: they cannot reach each other")
-    return found
 
 
 def paths_in(log: str) -> dict[str, int]:

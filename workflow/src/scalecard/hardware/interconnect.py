@@ -1,7 +1,7 @@
 """What keeps InfiniBand from being used as it could be: links down, memory that cannot be locked, no GPUDirect."""
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ADAPTERS = Path("/sys/class/infiniband")
@@ -37,3 +37,15 @@ def _gpu_direct() -> Iterator[str]:
         return
     if not any((MODULES / name).exists() for name in PEER_MODULES):
         yield "GPUDirect RDMA is missing (load nvidia_peermem): data between nodes passes through the host's memory"
+
+
+def ways_of_nccl(paths: Mapping[str, int]) -> list[str]:
+    """What a reader should know about the ways that NCCL goes (channels by path), in words."""
+    found = []
+    if "NET/Socket" in paths:
+        found.append("NCCL uses TCP sockets between nodes: the network is not used as it could be")
+    if "NET/IB" in paths:
+        found.append("NCCL uses InfiniBand without GPUDirect: data between nodes passes through the host's memory")
+    if "SHM" in paths:
+        found.append("NCCL passes data between GPUs of a node through the host's memory: they cannot reach each other")
+    return found

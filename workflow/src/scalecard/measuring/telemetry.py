@@ -86,8 +86,8 @@ class Watch:
             gpus=[self._gpu(index) for index in range(len(self.gpus))],
             load_average=max(reading["load_average"] for reading in self._readings),
             cpu_mhz=_spread([reading["cpu_mhz"] for reading in self._readings]),
-            cpu_busy=busy / everything if everything else None,
-            steal=stolen / everything if everything else None,
+            cpu_busy=_share(busy, everything),
+            steal=_share(stolen, everything),
             missing=dict(self._missing.reasons),
         )
 
@@ -105,6 +105,11 @@ class Watch:
             pcie_width=_most(values["pcie_width"]),
             reasons={word: words.count(word) / len(bits) for word in dict.fromkeys(words)},
         )
+
+
+def _share(part: float, whole: float) -> float | None:
+    """From 0 to 1, which the kernel's counters may leave by a rounding error."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else None
 
 
 def _spread(values: list[float | None]) -> Spread | None:
