@@ -10,6 +10,10 @@ for i in 0 1 2 3; do [ -e "$folder/nvidia$i" ] || mknod "$folder/nvidia$i" c 1 3
 munged --force --socket="$folder/munge.sock" --key-file="$folder/munge.key" --pid-file="$folder/munged.pid" \
   --log-file="$folder/log/munged.log" --seed-file="$folder/munge.seed"
 
+# No driver knows these GPUs, which would be an error: the tasks measure the CPU.
+printf '#!/bin/sh\necho export CUDA_VISIBLE_DEVICES=-1\n' >"$folder/task_prolog"
+chmod +x "$folder/task_prolog"
+
 cpus=$(nproc)
 cat >"$folder/slurm.conf" <<END
 ClusterName=test
@@ -23,6 +27,7 @@ CredType=cred/munge
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
+TaskProlog=$folder/task_prolog
 ReturnToService=2
 SwitchType=switch/none
 SelectType=select/cons_tres
