@@ -95,5 +95,10 @@ def test_gpus_and_more_ranks_need_no_further_proof(machine: Machine) -> None:
         assert proven_on_more_ranks(_never, timed=timed, machine=one) == {}
 
 
+def test_a_node_that_takes_no_part_in_the_proof_goes_on(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalecard.measuring.more_ranks.launch", lambda *args, **options: [])
+    assert proven_on_more_ranks(_never, timed=[Layout(2, nodes=2)], machine=machine) == {}
+
+
 def _never(*_args: object) -> Proofs:
     raise AssertionError("launched")

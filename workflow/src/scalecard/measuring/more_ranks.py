@@ -33,7 +33,7 @@ def proven_on_more_ranks(
         return {}
     progress.doing(f"proving on {RANKS} ranks as well")
     found: list[Proofs] = launch(prove, *args, layout=Layout(RANKS), machine=machine, devices_each=devices_each)
-    return found[0]
+    return found[0] if found else {}  # another node than the first takes no part
 
 
 def with_proofs(variants: Sequence[Variant], proven: Proofs) -> list[Variant]:
