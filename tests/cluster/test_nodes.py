@@ -43,6 +43,8 @@ pytestmark = [
 def hosts() -> Iterator[tuple[str, str]]:
     """Two namespaces, wan0 in one connected to wan0 in the other; neither has another way out."""
     for host in HOSTS:
+        # A test run that was killed leaves its namespaces behind, and no test uses these two but the ones here.
+        subprocess.run(["ip", "netns", "del", host], capture_output=True)
         subprocess.run(["ip", "netns", "add", host], check=True)
     pair = ["ip", "link", "add", "wan0", "netns", HOSTS[0], "type", "veth", "peer", "name", "wan0", "netns", HOSTS[1]]
     subprocess.run(pair, check=True)

@@ -1,17 +1,19 @@
 """Results as JSON files. A file is either whole and valid, or refused with its path and the field that is wrong."""
 
+import contextlib
 import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import jsonschema
 from jsonschema.exceptions import best_match, relevance
 
-from scalecard.records import quick_schema, strict_json
+from scalecard.records import strict_json
 from scalecard.records.anonymous import without_identities
 from scalecard.records.atomic import write_atomically
 from scalecard.records.consistency import problems
@@ -103,7 +105,8 @@ def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
 
 def _first_problem(data: Any) -> tuple[str, str] | None:
     """(field, what is wrong): what the schema says most about, else what does not agree; None for a result."""
-    if _matches_schema()(data):
+    with contextlib.suppress(fastjsonschema.JsonSchemaValueException):
+        _quick_check()(data)
         return next(problems(data), None)
     error = best_match(jsonschema.Draft202012Validator(_schema()).iter_errors(data), key=_how_telling)
     assert error, "the schema's two readers disagree"
@@ -116,8 +119,10 @@ def _schema() -> dict[str, Any]:
 
 
 @functools.cache
-def _matches_schema() -> quick_schema.Test:
-    return quick_schema.compiled(_schema())
+def _quick_check() -> Callable[[Any], Any]:
+    """Compiled, because a report of many platforms reads hundreds of results; it says less than jsonschema does."""
+    check: Callable[[Any], Any] = fastjsonschema.compile(_schema())
+    return check
 
 
 def _uncertainty(record: Record) -> dict[str, list[float] | None]:

@@ -1,15 +1,15 @@
-"""The schema's two readers agree, on results that are right and on altered ones."""
+"""What result.schema.json describes, and that its two readers agree, on results that are right and on altered ones."""
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import jsonschema
-import pytest
 from every_experiment import every_result
 from scalecard.records.files import SCHEMA, as_json
-from scalecard.records.quick_schema import compiled
 
 RESULTS = [json.loads(as_json(result)) for result in every_result("box", gpus=2, rounds=2)]
 ODD: list[Any] = [None, True, 0, -1, 1.0, 1.5, 1e300, "", "x" * 999, [], {}, [1], {"a": 1}]
@@ -28,22 +28,25 @@ def altered(data: Any, draw: random.Random) -> None:
         data = data[key]
 
 
+def accepted(check: Callable[[Any], Any], data: Any) -> bool:
+    try:
+        check(data)
+    except fastjsonschema.JsonSchemaValueException:
+        return False
+    return True
+
+
 def test_both_readers_agree() -> None:
     schema, draw = json.loads(SCHEMA.read_text()), random.Random(1)
-    quick, slow = compiled(schema), jsonschema.Draft202012Validator(schema)
+    quick, slow = fastjsonschema.compile(schema), jsonschema.Draft202012Validator(schema)
     verdicts = []
     for number in range(120):
         data = {**RESULTS[number % len(RESULTS)]}
         data = json.loads(json.dumps({**data, "records": data["records"][:2]}))
         altered(data, draw)
-        verdicts.append(quick(data))
+        verdicts.append(accepted(quick, data))
         assert verdicts[-1] == slow.is_valid(data), data
     assert set(verdicts) == {True, False}
-
-
-def test_a_keyword_that_is_not_known_is_an_error() -> None:
-    with pytest.raises(ValueError, match="multipleOf"):
-        compiled({"multipleOf": 2})
 
 
 def test_every_part_of_the_schema_is_described_or_referred_to() -> None:
