@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,15 +136,10 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
 
 @pytest.fixture
 def forked_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks are forked from a server (rank_server.py) that has torch already, which takes a tenth of the time."""
-    from torch.distributed.launcher.api import LaunchConfig
-
-    def start_by_fork(**options: Any) -> LaunchConfig:
-        return LaunchConfig(**{**options, "start_method": "forkserver"})
-
-    monkeypatch.setattr("scalecard.distributed.rendezvous.LaunchConfig", start_by_fork)
+    """Ranks are forked from a server that has loaded and changed what forked_ranks.py says."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server is started by the first such test
-    multiprocessing.set_forkserver_preload(["rank_server"])
+    multiprocessing.set_forkserver_preload(["forked_ranks"])
+    forkserver.ensure_running()
 
 
 @pytest.fixture

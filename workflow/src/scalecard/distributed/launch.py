@@ -4,7 +4,9 @@ The rendezvous and the process group always have a timeout, and a rank dies with
 nothing outlives a killed measurement.
 """
 
+import importlib
 import logging
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,9 +25,10 @@ from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT
 from scalecard.distributed.notes import Notes
 from scalecard.distributed.rendezvous import RankLost, Rendezvous
-from scalecard.hardware import processes
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Case, Record
+
+RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
 
 
 def launch_and_record(
@@ -69,9 +72,10 @@ def launch(
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
         notes = Notes(Path(folder))
+        multiprocessing.set_forkserver_preload([RANK_SERVER, function.__module__])
         start = elastic_launch(meeting.config(logs=folder), _main)
         try:
-            returned = start(function, args, machine, os.getpid(), notes, timeout, layout, devices_each)
+            returned = start(function, args, machine, dict(os.environ), notes, timeout, layout, devices_each)
         except ChildFailedError as error:
             raise meeting.failure(notes.failure(error, nccl=machine.kind == "cuda"), timeout) from error
         except RendezvousError as error:
@@ -83,14 +87,14 @@ def _main(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     machine: Machine,
-    parent: int,
+    environment: dict[str, str],
     notes: Notes,
     timeout: timedelta,
     layout: Layout,
     devices_each: int,
 ) -> Any:
     """Runs in each rank process. Its error goes to its notes with the time, so that the first is known."""
-    processes.die_with(parent)
+    importlib.import_module(RANK_SERVER).become_rank(environment)
     rank = int(os.environ["RANK"])
     progress.inherit(quiet=rank != 0)
     notes.begin(rank)

@@ -79,7 +79,7 @@ class Rendezvous:
             local_addr=self.nodes.use_network() if not alone else "127.0.0.1",
             max_restarts=0,
             monitor_interval=0.1,
-            start_method="spawn",
+            start_method="forkserver",
             logs_specs=DefaultLogsSpecs(log_dir=logs),
         )
 
@@ -123,5 +123,5 @@ def _who_is_silent(failures: list[Failure], never: list[int]) -> str:
     silent = stopped or never or sorted({rank for failure in failures for rank in failure.silent})
     if not silent:
         return ""
-    who = f"rank{'s' * (len(silent) > 1)} {', '.join(map(str, silent))} did not answer"
+    who = f"{'rank' if len(silent) == 1 else 'ranks'} {', '.join(map(str, silent))} did not answer"
     return f"{who}: stopped by a signal" if stopped else who

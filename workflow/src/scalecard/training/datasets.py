@@ -18,7 +18,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torchvision.datasets import FashionMNIST
 
 from scalecard import progress
 
@@ -103,6 +102,8 @@ def load(name: str, root: Path) -> Dataset:
 
 def _download(root: Path) -> None:
     progress.say(f"downloading Fashion-MNIST to {root}")
+    from torchvision.datasets import FashionMNIST  # two seconds that not everybody needs
+
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)
     root.mkdir(parents=True, exist_ok=True)
@@ -116,6 +117,8 @@ def _download(root: Path) -> None:
 
 def fashion_mnist(root: Path) -> Dataset:
     """Read what torchvision downloaded, after verifying it against the published MD5 sums of its archives."""
+    from torchvision.datasets import FashionMNIST
+
     for archive, md5 in FashionMNIST.resources:
         _verify(root / "FashionMNIST" / "raw" / archive, md5)
     splits = [FashionMNIST(str(root), train=train) for train in (True, False)]

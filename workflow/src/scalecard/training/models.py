@@ -3,12 +3,11 @@
 import copy
 import functools
 import itertools
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.models import resnet50
-from torchvision.models.resnet import BasicBlock, ResNet
 
 LENET_SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
 INIT_STD = 0.01
@@ -52,6 +51,14 @@ def resnet18_variant(*, seed: int) -> nn.Module:
 
     Source: Dive into Deep Learning, chapter "Concise Implementation for Multiple GPUs".
     """
+    return copy.deepcopy(_resnet18(seed))
+
+
+@functools.cache
+def _resnet18(seed: int) -> nn.Module:
+    """Drawing 11 million parameters takes longer than copying them."""
+    from torchvision.models.resnet import BasicBlock, ResNet  # two seconds that not everybody needs
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: nn.Module = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
@@ -92,8 +99,10 @@ def resnet50_stages(*, seed: int, num_classes: int = 1000, num_stages: int = 2) 
 
 
 @functools.cache
-def _resnet50(seed: int, num_classes: int) -> ResNet:
+def _resnet50(seed: int, num_classes: int) -> Any:
     """Drawing 25 million parameters takes longer than copying them."""
+    from torchvision.models import resnet50
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return resnet50(num_classes=num_classes)

@@ -1,17 +1,15 @@
-"""What the process has loaded and changed that the tests' ranks are forked from (the fixture `forked_ranks`).
+"""What the process has loaded and changed besides that the tests' ranks are forked from (the fixture `forked_ranks`).
 
 It is imported by that process alone.
 """
 
 import pytest  # noqa: F401 - so that a forked rank has it
-import torch.distributed.launcher.api
+import scalecard.distributed.rank_server  # noqa: F401
 import torch.distributed.pipelining  # noqa: F401
 from scalecard import experiments
-from scalecard.hardware import processes
 from scalecard.training import resnet50
 from small_network import small_stages
 
 for name in ("ddp", "hybrid", "pipeline"):
     experiments.load(name)
 resnet50.resnet50_stages = small_stages
-processes.die_with = lambda parent: None  # a rank's parent is this process, and not the launcher
