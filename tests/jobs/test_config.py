@@ -71,9 +71,15 @@ def test_only_experiments_that_span_nodes_get_their_number() -> None:
 
 def test_an_experiment_may_have_minutes() -> None:
     blocks = {"ddp": {"minutes": 7, "quick": {"minutes": 3}}, "hybrid": {}}
+    node = {**CONFIG, "cluster": "slurm", "platform": "a100", "experiments": blocks}
     for scale, minutes in (("full", 7), ("quick", 3)):
-        settings = resolve({**CONFIG, "experiments": blocks, "scale": scale}, check=False)
+        settings = resolve({**node, "scale": scale}, check=False)
         assert settings.minutes == {"ddp": minutes, "hybrid": config.DEFAULT_MINUTES}
+
+
+def test_minutes_are_for_the_devices_that_are_used() -> None:
+    settings = resolve({**CONFIG, "experiments": {"ddp": {"minutes": 8}}, "scale": "full", "devices": 1}, check=False)
+    assert settings.minutes == {"ddp": 2}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A budget of minutes is shared among the experiments in proportion to what each may take."""
 
 import pytest
-from scalecard.jobs.shares import SLACK, job_minutes, shares
+from scalecard.jobs.shares import SLACK, estimated, job_minutes, shares
 
 MINUTES = {"ddp": 120, "pipeline": 60, "hybrid": 20}
 
@@ -27,6 +27,24 @@ def test_a_clusters_jobs_get_the_share_and_some_minutes_to_start_and_end() -> No
         "pipeline": 15 + SLACK,
         "hybrid": 5 + SLACK,
     }
+
+
+@pytest.mark.parametrize(
+    ("scale", "devices", "nodes", "processes", "minutes"),
+    [
+        ("full", 8, 1, 3, 60),  # 1, 2, 4 and 8 devices
+        ("full", None, 1, 3, 60),  # a cluster's, before any node was seen
+        ("full", 1, 1, 3, 15),
+        ("full", 2, 1, 1, 10),
+        ("full", 8, 4, 3, 120),  # besides, on 2 and on 4 nodes, with one rank and with eight on each
+        ("quick", 2, 1, 1, 60),
+        ("quick", 4, 1, 3, 270),
+    ],
+)
+def test_minutes_follow_devices_nodes_and_processes(
+    scale: str, devices: int | None, nodes: int, processes: int, minutes: int
+) -> None:
+    assert estimated(60, scale, devices=devices, nodes=nodes, processes=processes) == minutes
 
 
 def test_nobody_gets_nothing() -> None:

@@ -19,7 +19,7 @@ from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig
-from scalecard.jobs.shares import job_minutes, shares
+from scalecard.jobs.shares import estimated, job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, spec_fields
 from scalecard.records.atomic import write_atomically
 
@@ -66,7 +66,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         scale = "quick" if machine.emulated else "full"
     if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks(blocks_of_all_scales(config))
-    minutes = {name: _scaled(own, scale).get("minutes", DEFAULT_MINUTES) for name, own in config["experiments"].items()}
+    minutes = {name: _minutes(config, name, scale, machine) for name in config["experiments"]}
     shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
@@ -82,6 +82,18 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         seconds=shared,
         job_minutes=job_minutes(minutes, shared),
         nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in minutes},
+    )
+
+
+def _minutes(config: Mapping[str, Any], name: str, scale: str, machine: Machine) -> int:
+    """The most that an experiment may take without a budget. A cluster's devices are not those of this machine."""
+    block = merged_block(config, name, scale)
+    return estimated(
+        _scaled(config["experiments"][name], scale).get("minutes", DEFAULT_MINUTES),
+        scale,
+        devices=config["devices"] or (machine.num_devices if config["cluster"] == "none" else None),
+        nodes=block.get("nodes", 1),
+        processes=block["measure"]["processes"],
     )
 
 

@@ -1,9 +1,23 @@
-"""Shares config.yaml's `budget` among the experiments, in proportion to the minutes that each may take without one."""
+"""How long each experiment may take on these devices, and its share of config.yaml's `budget`."""
 
 import math
 from collections.abc import Mapping
 
+from scalecard.distributed.layout import layouts
+
+# Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
+STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
+
+
+def estimated(minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:
+    """The `minutes` of config.yaml for these devices per node (None: not known yet), nodes and processes.
+
+    In proportion to the processes, and to the numbers of devices and nodes that are swept.
+    """
+    usual_devices, usual_processes = STATED_FOR[scale]
+    swept = len(layouts(devices or usual_devices, nodes)) / len(layouts(usual_devices, 1))
+    return math.ceil(minutes * swept * processes / usual_processes)
 
 
 def shares(budget: float | None, minutes: Mapping[str, int], *, limited: bool) -> dict[str, int]:
