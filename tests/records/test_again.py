@@ -1,11 +1,13 @@
-"""Failed cases are measured once more, and not for ever."""
+"""Failed cases are measured once more, and not for ever; so are those that a smaller budget had left out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import timed
 from scalecard.jobs import failed_cases
+from scalecard.measuring import budget
 from scalecard.records import again
 from scalecard.records.files import save
 from scalecard.records.record import Record, Result
@@ -22,13 +24,13 @@ def test_a_result_with_failed_cases_is_due_and_one_with_skipped_ones_is_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = save_result("box", *records)
-    assert again.is_due(path) == due
-    assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    assert bool(again.is_due(path, 0)) == due
+    assert list(failed_cases.to_repeat([path], {})) == ["async_timing"] * due
     mark = failed_cases.mark_of(path)
     assert bool(mark.read_text()) == due
     assert (mark.stat().st_mtime > path.stat().st_mtime) == due
     before = mark.stat().st_mtime_ns
-    assert failed_cases.to_repeat([path]) == ["async_timing"] * due
+    assert list(failed_cases.to_repeat([path], {})) == ["async_timing"] * due
     assert mark.stat().st_mtime_ns == before, "the same result changes it once"
 
 
@@ -41,7 +43,21 @@ def test_what_fails_a_second_time_is_marked_and_left_alone(
     assert warnings == [again.TWICE]
     twice = make_result([LOST], warnings=warnings)
     save(twice, path)
-    assert not again.is_due(path)
+    assert not again.is_due(path, 0)
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "due"), [(60, 61, True), (60, 0, True), (60, 60, False), (60, 30, False), (0, 60, False)]
+)
+def test_what_a_budget_left_out_is_due_once_there_is_more(
+    make_result: Callable[..., Result], tmp_path: Path, had: int, has: int, due: bool
+) -> None:
+    late = Record.skipped({"devices": 2}, f"{again.LEFT_OUT}{budget.OVER}")
+    path = tmp_path / "async_timing.json"
+    save(replace(make_result([timed([1.0]), late]), budget_seconds=had), path)
+    assert bool(again.is_due(path, has)) == due
+    save(replace(make_result([timed([1.0]), SKIPPED]), budget_seconds=had), path)
+    assert not again.is_due(path, has), "what this machine cannot run needs no time"
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '{"records": 3}'])
@@ -49,7 +65,7 @@ def test_what_cannot_be_read_is_not_due(tmp_path: Path, content: str | None) -> 
     path = tmp_path / "a.json"
     if content is not None:
         path.write_text(content)
-    assert not again.is_due(path)
+    assert not again.is_due(path, 0)
 
 
 def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
@@ -65,6 +81,5 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
         " ddp model lenet, step_time (out of memory). The next run measures async_timing once more."
     )
     assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""
-    path = save_result("box", LOST)
-    failed_cases.announce(["async_timing"], path.parent)
-    assert "1 case failed last time" in capsys.readouterr().out
+    failed_cases.announce(failed_cases.to_repeat([save_result("box", LOST)], {}))
+    assert "async_timing: 1 case failed last time" in capsys.readouterr().out

@@ -238,9 +238,12 @@ def test_a_file_is_utf_8_in_every_locale(path: Path) -> None:
     data = json.loads(path.read_text())
     data["records"][2]["note"] = "3 µs"
     path.write_bytes(json.dumps(data, ensure_ascii=False).encode())
-    code = f"from pathlib import Path; from scalecard.records.files import load; load(Path({str(path)!r}))"
+    code = "from pathlib import Path; from scalecard.records.files import load\n"
+    code += f"print(ascii(load(Path({str(path)!r})).records[2].note))"
     latin = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    subprocess.run([sys.executable, "-c", code], env=latin | {"PYTHONPATH": str(ROOT / "workflow" / "src")}, check=True)
+    latin |= {"PYTHONPATH": str(ROOT / "workflow" / "src")}
+    read = subprocess.run([sys.executable, "-c", code], env=latin, check=True, capture_output=True, text=True).stdout
+    assert read == ascii("3 µs") + "\n"
 
 
 def test_no_file_names_who_measured_where(

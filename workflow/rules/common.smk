@@ -73,8 +73,12 @@ if workflow.is_main_process and SETTINGS.cluster == "slurm":
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     kubernetes_pods.complete_all()
 
-# Experiments with failed cases, which are measured once more.
-AGAIN = failed_cases.to_repeat(map(Path, MEASURED)) if workflow.is_main_process else []
+# Experiments that are measured again though nothing has changed, and why.
+AGAIN = (
+    failed_cases.to_repeat(map(Path, MEASURED), SETTINGS.seconds)
+    if workflow.is_main_process
+    else {}
+)
 
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,

@@ -10,7 +10,7 @@ def planned_jobs():
 
 
 onstart:
-    failed_cases.announce(AGAIN, Path(HERE))
+    failed_cases.announce(AGAIN)
     plan.announce(
         planned_jobs(),
         list(SETTINGS.blocks),

@@ -1,16 +1,17 @@
 """Cases that failed, not for want of devices but because a rank was lost or memory ran out: the next run measures them
-once more, and the end of a run lists them.
+once more, and the end of a run lists them. So it is with cases for which a smaller budget had no time.
 
-Every measurement has a small file among its inputs, which is empty at first. Where cases failed it names that result,
+Every measurement has a small file among its inputs, which is empty at first. Where cases are due it names that result,
 so that Snakemake sees a changed input, once.
 """
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from scalecard.records.again import TWICE, is_due, num_failed
+from scalecard import progress
+from scalecard.records.again import TWICE, is_due
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Record, Result
 
@@ -22,13 +23,16 @@ def mark_of(result: Path) -> Path:
     return MARKS / result.parent.name / result.stem
 
 
-def to_repeat(results: Iterable[Path]) -> list[str]:
-    """The experiments among these results that are measured once more; writes the marks."""
-    due = []
+def to_repeat(results: Iterable[Path], seconds: Mapping[str, int]) -> dict[str, str]:
+    """The experiments among these results that are measured again, and why; writes the marks.
+
+    `seconds` is how long each may take; without an entry, as long as it needs.
+    """
+    due = {}
     for path in results:
         mark = mark_of(path)
-        if is_due(path):
-            due.append(path.stem)
+        if why := is_due(path, seconds.get(path.stem, 0)):
+            due[path.stem] = why
             which = str(json.loads(path.read_text()).get("started"))
             if not mark.exists() or mark.read_text() != which:
                 write_atomically(mark, which)
@@ -38,11 +42,10 @@ def to_repeat(results: Iterable[Path]) -> list[str]:
     return due
 
 
-def announce(names: Sequence[str], folder: Path) -> None:
+def announce(due: Mapping[str, str]) -> None:
     """Say why experiments that are up to date are measured again."""
-    for name in names:
-        number = num_failed(folder / f"{name}.json")
-        print(f"{name}: {number} case{'s' * (number != 1)} failed last time: measuring it once more", flush=True)
+    for name, why in due.items():
+        print(f"{name}: {why}", flush=True)
 
 
 def closing(results: Sequence[Result]) -> str:
@@ -57,7 +60,7 @@ def closing(results: Sequence[Result]) -> str:
         return ""
     due = [r.experiment for r in results if r.count("failed") and TWICE not in r.warnings]
     after = f" The next run measures {', '.join(due)} once more." if due else ""
-    return f"Warning: {len(lost)} case{'s' * (len(lost) > 1)} failed: {'; '.join(lost)}.{after}"
+    return f"Warning: {progress.counted(len(lost), 'case')} failed: {'; '.join(lost)}.{after}"
 
 
 def _case(record: Record) -> str:

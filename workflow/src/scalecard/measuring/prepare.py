@@ -15,6 +15,7 @@ from scalecard.measuring.counting import counted
 from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Prepared, Subject, Variant
+from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Check, Count
 
 
@@ -27,7 +28,7 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     if budget.over(bench.ranks):
-        return [Timing(variant=variant, left_out=f"left out: {budget.OVER}") for variant in variants]
+        return [Timing(variant=variant, left_out=f"{LEFT_OUT}{budget.OVER}") for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
         with out_of_memory.caught(on_failure=timing.fail):
@@ -83,15 +84,18 @@ def _worst(checks: Sequence[Check]) -> list[Check]:
 
 @contextmanager
 def _put_back(subject: Subject) -> Iterator[None]:
-    """Afterwards the state and the order of images are as before."""
+    """Afterwards the state and the order of images are as before, and there are no gradients; also if it fails."""
     saved = [tensor.detach().clone() for tensor in subject.state()]
     order = subject.order.get_state() if subject.order else None
-    yield
-    with torch.no_grad():
-        for tensor, value in zip(subject.state(), saved, strict=True):
-            tensor.copy_(value)
-    if subject.order and order is not None:
-        subject.order.set_state(order)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(subject.state(), saved, strict=True):
+                tensor.copy_(value)
+                tensor.grad = None
+        if subject.order and order is not None:
+            subject.order.set_state(order)
 
 
 def _refuse_deviations(name: str, work: Sequence[Count], bench: Bench) -> None:
@@ -112,7 +116,8 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
     done = [timing.prepared for timing in timings if timing.prepared]
     for timing in timings:
         if timing.prepared:
-            words = _wrong(timing.prepared, done) or _ranks_apart(timing.prepared, bench)
+            wrong_here, apart = _wrong(timing.prepared, done), _ranks_apart(timing.prepared, bench)  # all ranks do both
+            words = wrong_here or apart
             (wrong,) = bench.ranks.maximum([float(bool(words))])
             if wrong and not timing.failure:
                 timing.fail(words or f"{timing.variant.name}: the state of another rank is wrong")
@@ -125,7 +130,7 @@ def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> str:
     if now and not words:
         sharing = [other for other in everyone if _first(other) is now[0]]
         expected = sum(other.calls * other.updates for other in sharing)
-        seen = {version - then for version, then in zip(one.subject.versions(), one.versions, strict=True)}
+        seen = one.subject.updates_since(one.versions)
         if seen != {expected}:
             words = f"{one.variant.name}: {expected:g} updates of each parameter expected, {sorted(seen)} counted"
     for check in one.subject.after():

@@ -125,7 +125,10 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """All records of one experiment on one platform, with what they were measured on and from."""
+    """All records of one experiment on one platform, with what they were measured on and from.
+
+    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs.
+    """
 
     experiment: str
     platform: str
@@ -135,6 +138,7 @@ class Result:
     finished: str
     warnings: list[str]
     records: list[Record]
+    budget_seconds: int = 0
     schema_version: int = SCHEMA_VERSION
 
     @property
