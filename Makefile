@@ -67,7 +67,7 @@ test-fast: $(VENV)/testing
 mutants: $(VENV)/mutating
 	$(RUN) python tests/mutants/run.py $(ARGS)
 
-# Odd configurations by the thousand: accepted with cause, or refused by one clear error? ARGS="--seed 7 --count 500".
+# Odd configurations and results by the thousand: accepted with cause, or clearly refused? ARGS="--seed 7 --count 500".
 fuzz: $(VENV)/testing
 	$(RUN) python tests/fuzz/run.py $(ARGS)
 

@@ -23,6 +23,7 @@ def put(install_gpus: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch, 
     """Two GPUs, and what the kernel says of each: its NUMA node and the cores there."""
     install_gpus(box(H100, 2))
     monkeypatch.setattr(numa, "PCI", tmp_path)
+    monkeypatch.setattr(numa, "FEWEST", 1)
 
     def write(index: int, node: str, cores: str) -> None:
         folder = tmp_path / f"ffff:{0x1A + index:02x}:00.0"
@@ -74,6 +75,14 @@ def test_without_cores_next_to_a_gpu_it_stays(put: Put, cores: str | None) -> No
         put(1, "0", cores)
     with numa.near([0, 1]):
         assert sorted(os.sched_getaffinity(0)) == ALL
+
+
+def test_nobody_is_bound_to_too_few_cores(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numa, "FEWEST", 2)
+    put(0, "0", f"{ALL[0]}")
+    with numa.near([0]):
+        assert sorted(os.sched_getaffinity(0)) == ALL
+    assert "too few" in environment(probe())["missing"]["gpus.0.cores"]
 
 
 def test_the_result_says_where_each_gpu_is_and_which_cores_are_next_to_it(put: Put) -> None:

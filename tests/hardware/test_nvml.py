@@ -35,6 +35,8 @@ def test_a_slice_of_a_gpu_goes_by_its_own_uuid(install_gpus: Install, monkeypatc
     install_gpus(boards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
     assert [gpu.name for gpu in nvml.visible_gpus()] == [A100.name]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,MIG-2,MIG-1")
+    assert [gpu.name for gpu in nvml.visible_gpus()] == [H100.name], "a wrong name hides those after it"
 
 
 @pytest.mark.parametrize("board", [H100, A100, GTX])

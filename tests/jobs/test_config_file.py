@@ -72,10 +72,16 @@ def test_deep_nesting_is_one_line(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "# nothing", "a: &a {b: 1}\nc: {<<: *a, b: 2}", "a: ['1e3', \"2024-01-01\", 1_000]"]
+    ("text", "value"),
+    [
+        ("", None),
+        ("# nothing", None),
+        ("a: &a {b: 1}\nc: {<<: *a, b: 2}", {"a": {"b": 1}, "c": {"b": 2}}),
+        ("a: ['1e3', \"2024-01-01\", 1_000]", {"a": ["1e3", "2024-01-01", 1000]}),
+    ],
 )
-def test_what_is_not_odd_is_read(text: str) -> None:
-    parse(text, "my.yaml")
+def test_what_is_not_odd_is_read(text: str, value: object) -> None:
+    assert parse(text, "my.yaml") == value
 
 
 def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def test_copies_and_what_devices_receive_are_counted_in_bytes(machine: Machine) 
 def test_scoring_the_test_images_is_counted_apart() -> None:
     x = torch.ones(10, 10)
 
-    def test() -> float:
+    def score() -> float:
         return float((x @ x @ x).sum())
 
-    seen = counts(lambda: x @ x, test=test)
+    seen = counts(lambda: x @ x, test=score)
     assert (seen["FLOPs"], seen["test FLOPs"]) == (2000, 4000)
 
 

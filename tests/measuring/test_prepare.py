@@ -9,7 +9,7 @@ import pytest
 import torch
 from scalecard.measuring.bench import Bench, Ranks
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.prepare import prepared
+from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.proof import ProofFailed
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
@@ -149,3 +149,65 @@ def test_ranks_that_no_longer_agree_fail_the_record(rule: Rule) -> None:
     subject = Subject(work=lambda: None, prove=lambda: [PASSED], agreeing=lambda: [torch.ones(3)])
     (timing,) = time_rounds([variant(subject)], devices=[], rule=rule, ranks=ranks)
     assert "ranks' parameters are no longer the same" in timing.failure
+
+
+@pytest.mark.parametrize("fails_at", [1, 4])  # as it is counted, or in a block
+def test_memory_that_runs_out_in_one_variant_leaves_the_others_sharing_its_parameters_alone(
+    rule: Rule, fails_at: int
+) -> None:
+    parameter, calls = torch.ones(4, requires_grad=True), [0]
+
+    def step(parts: int) -> None:
+        """Each part's gradient is added up, and then used."""
+        for _ in range(parts):
+            parameter.sum().backward()  # type: ignore[no-untyped-call]
+            calls[0] += parts > 1
+            if parts > 1 and calls[0] == fails_at:
+                raise MemoryError("out of memory")
+        assert parameter.grad is not None
+        grad, parameter.grad = parameter.grad, None
+        with torch.no_grad():
+            parameter.sub_(0.001 * grad / parts)
+
+    def proof() -> list[Check]:
+        before = parameter.detach().clone()
+        step(1)
+        difference = float((before - 0.001 - parameter.detach()).abs().max())
+        return [Check(name="one step", dtype="float32", difference=difference, tolerance=1e-6)]
+
+    def build(parts: int) -> Subject:
+        return Subject(work=partial(step, parts), prove=proof, expected={"updates": 1}, state=lambda: [parameter])
+
+    two = [Variant(name=str(parts), case={"parts": parts}, build=build, timed_at=parts) for parts in (2, 1)]
+    failed, fine = time_rounds(two, devices=[], rule=rule)
+    assert "out of memory" in failed.failure
+    assert not fine.failure
+    assert fine.completion
+
+
+def test_every_rank_compares_checksums_even_if_its_own_state_is_wrong(rule: Rule) -> None:
+    """A rank that left the comparison out would leave the others waiting."""
+    asked: list[int] = []
+
+    class Counted:
+        leads, spans_nodes = True, False
+
+        def barrier(self) -> None: ...
+
+        def maximum(self, values: Sequence[float]) -> list[float]:
+            asked.append(len(values))
+            return list(values)
+
+    fine, wrong = counter(lambda p: p.mul_(0.999)), counter(lambda p: p.mul_(0.999))
+    counts = []
+    for subject in (fine, wrong):
+        asked.clear()
+        timing = prepared([variant(subject)], Bench([], Counted()))[0]
+        timing.completion.append(1.0)
+        if subject is wrong:
+            with torch.no_grad():
+                next(iter(subject.state())).fill_(float("nan"))
+        before = len(asked)
+        fail_wrong([timing], Bench([], Counted()))
+        counts.append(asked[before:])
+    assert counts[0] == counts[1]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from scalecard.measuring.bench import ALONE
 from scalecard.measuring.proof import (
+    VOID,
     Change,
     ProofFailed,
     agreed,
@@ -116,18 +117,42 @@ def test_a_tolerance_that_could_hide_half_of_the_gradients_is_void() -> None:
 
 @pytest.mark.parametrize(("dtype", "unit_roundoff"), [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)])
 def test_compression_may_round_every_ranks_gradient_and_no_more(dtype: torch.dtype, unit_roundoff: float) -> None:
-    """Two ranks with equal gradients of 1: (2 + 1) unit roundoffs of the mean; a halved gradient is far beyond."""
-    wanted = compressed("w", change("w", plain(ONES), plain(ONES)), [[ONES], [ONES]], dtype)
-    assert wanted.tolerance == pytest.approx(3 * unit_roundoff, rel=1e-3)
+    """Two ranks that add 1/2 each: squares of two roundings of each half, and of one of their sum; three times that.
+
+    A halved gradient is far beyond.
+    """
+    wanted = compressed("w", change("w", plain(ONES), plain(ONES)), [[ONES / 2], [ONES / 2]], dtype)
+    assert wanted.tolerance == pytest.approx(3 * unit_roundoff * (2 * 2 / 4 + 1) ** 0.5, rel=1e-3)
     assert same_change("w", [ZEROS], [ONES * (1 + 2 * unit_roundoff)], wanted).passed
     assert not same_change("w", [ZEROS], [ONES / 2], wanted).passed
 
 
 def test_opposite_gradients_may_lose_more_to_compression() -> None:
-    """Means of absolute values of 1 and of the values of 0.5: twice the tolerance of equal signs."""
-    shares = [[1.5 * ONES], [-0.5 * ONES]]
+    """0.75 and -0.25 add up to 0.5, which is less than either square root of what their squares add up to."""
+    shares = [[0.75 * ONES], [-0.25 * ONES]]
     wanted = compressed("w", change("w", plain(ONES / 2), plain(ONES / 2)), shares, torch.float16)
-    assert wanted.tolerance == pytest.approx(2 * 3 * 2**-11, rel=1e-3)
+    squares = 0.75**2 + 0.25**2
+    assert wanted.tolerance == pytest.approx(3 * 2**-11 * (2 * squares + squares) ** 0.5 / 0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("ranks", [2, 64, 1024])
+def test_compression_among_many_ranks_stays_within_its_tolerance_and_is_not_void(
+    ranks: int, dtype: torch.dtype
+) -> None:
+    """As the hook and a ring do it: convert, divide, and add one rank after the other."""
+    generator = torch.Generator().manual_seed(ranks)
+    signal = 0.05 * torch.randn(20_000, generator=generator)
+    gradients = [signal + 0.5 * torch.randn(20_000, generator=generator) for _ in range(ranks)]
+    mean = torch.stack(gradients).double().mean(0)
+    wanted = compressed("w", Change([mean], 0.0), [[g / ranks] for g in gradients], dtype)
+    assert wanted.tolerance < VOID
+    total = torch.zeros(20_000, dtype=dtype)
+    for gradient in gradients:
+        total += gradient.to(dtype).div_(ranks)
+    found = same_change("w", [torch.zeros(20_000)], [total.double()], wanted)
+    assert found.passed, f"{found.difference} of {found.tolerance}"
+    assert found.difference > wanted.tolerance / 100, "the tolerance means something"
 
 
 @pytest.mark.parametrize("change_of", [lambda t: t + 1e-7, lambda t: t.flip(0), lambda t: t * 0])

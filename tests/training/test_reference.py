@@ -56,3 +56,11 @@ def test_an_epoch_in_shares_leaves_out_what_cannot_be_shared() -> None:
     images = torch.zeros(7, 1, 1, 1, dtype=torch.uint8)
     steps = reference.epoch(images, torch.arange(7), batch_size=4, seed=1, dtype=torch.float32, shares=2)
     assert [[len(part.inputs) for part in parts] for parts in steps] == [[2, 2]]
+
+
+def test_uneven_shares_keep_every_image() -> None:
+    images = torch.arange(7, dtype=torch.uint8).view(7, 1, 1, 1)
+    steps = reference.epoch(images, torch.arange(7), batch_size=4, seed=1, dtype=torch.float64, shares=3, uneven=True)
+    assert [[len(part.targets) for part in parts] for parts in steps] == [[2, 1, 1], [1, 1, 1]]
+    assert sorted(int(label) for parts in steps for part in parts for label in part.targets) == list(range(7))
+    assert [sum(part.weight for part in parts) for parts in steps] == [pytest.approx(1)] * 2

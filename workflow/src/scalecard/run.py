@@ -17,7 +17,7 @@ from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, network, nvml, processes, scratch, usable
+from scalecard.hardware import interconnect, nvml, processes, scratch, usable
 from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
@@ -65,43 +65,44 @@ def run(
     processes.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    facts = environment(machine)
     with scratch.own_folder(), machine_lock(), nodes.keep_store(job):
-        disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
-        facts["nodes"] = _of_nodes(job, facts)
-        if machine.gpus:
-            _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
-            facts["nccl_paths"] = _nccl_paths(spec, machine)
-        result = _unmeasured(name, platform, spec, facts)
+        result = _unmeasured(name, platform, spec, machine, preflight.check(machine.cores, strict=strict))
+        result = replace(result, budget_seconds=seconds)
         if job.leads:
             refuse_unsavable(result, output)
         watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
         outcomes = list(_outcomes(name, spec, machine))
         watch.stop()
-    if not job.leads:
-        return
+    if job.leads:
+        result = _measured(result, watch, outcomes, output)
+        save_or_keep(result, output, elsewhere=_other_folders(output, spec))
+        counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
+        progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
+
+
+def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
+    """The result with what was measured, and all that is to be told of it."""
     records = merged([outcome.records for outcome in outcomes])
-    result = replace(
+    told = [*watch.remarks, *interconnect.ways_of_nccl(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    return replace(
         result,
         started=watch.started,
         finished=watch.finished,
-        warnings=[
-            *disturbances,
-            *watch.remarks,
-            *interconnect.ways_of_nccl(facts["nccl_paths"]),
-            *_warnings(outcomes),
-            *failed_again(records, output),
-        ],
+        warnings=[*result.warnings, *told, *failed_again(records, output)],
         records=records,
     )
-    save_or_keep(result, output, elsewhere=_other_folders(output, spec))
-    counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
-    progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
 
-def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> Result:
-    """The result as it is known before it is measured."""
+def _unmeasured(name: str, platform: str, spec: Any, machine: Machine, disturbances: list[str]) -> Result:
+    """The result as it is known before it is measured; `disturbances` are those of this node."""
+    job = nodes.here()
+    disturbances = _disturbances(job, disturbances)
+    facts = environment(machine)
+    facts["nodes"] = _of_nodes(job, facts)
+    if machine.gpus:
+        _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
+        facts["nccl_paths"] = _nccl_paths(spec, machine)
     values, now = asdict(spec), Stopwatch().started
     folder = os.path.relpath(values["data_dir"])
     if folder.startswith(os.pardir):  # such a path may name its user, and results get published
@@ -113,7 +114,7 @@ def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> R
         environment=facts,
         started=now,
         finished=now,
-        warnings=[],
+        warnings=disturbances,
         records=[],
     )
 
@@ -136,7 +137,7 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
     """What disturbs this node and, on the first node, the others too."""
     if job.count > 1:
-        job.publish("disturbances", [*here, *network.why_slow(), *interconnect.why_slow()])
+        job.publish("disturbances", [*here, *interconnect.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
         here = [f"node {index}: {text}" for index, texts in published.items() for text in texts]
     for text in here:

@@ -46,7 +46,13 @@ def paths_in(log: str) -> dict[str, int]:
 @contextmanager
 def _logging_to(folder: Path) -> Iterator[None]:
     """Ranks that start meanwhile have NCCL write its log to a file each, named by their process."""
-    wanted = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET", "NCCL_DEBUG_FILE": str(folder / "%p")}
+    # With NVSwitches NCCL would add up in them (NVLS), and connect no channels between the GPUs.
+    wanted = {
+        "NCCL_ALGO": "Ring",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET",
+        "NCCL_DEBUG_FILE": str(folder / "%p"),
+    }
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:

@@ -250,16 +250,17 @@ def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Datase
 
 
 def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:
-    case: Case = {"model": model, **ctx.layout.case, "data": dataset.name}
-    case |= {"batch_size": spec.accuracy_batch_size, "lr": spec.lr}
-    batch, ranks = CHECK_BATCH * ctx.world_size, ctx.world_size
+    ranks = ctx.world_size
+    whole = max(1, spec.accuracy_batch_size // ranks) * ranks  # ranks leave out a batch that they cannot share equally
+    case: Case = {"model": model, **ctx.layout.case, "data": dataset.name, "batch_size": whole, "lr": spec.lr}
+    batch = CHECK_BATCH * ranks
     small = [Setting(batch, batch * spec.check_steps - ranks, exact=True), Setting(batch, batch)]
     return Variant(
         name=model,
         case=case,
         build=partial(_epoch, ctx, spec, model, dataset),
         proven_at=small,
-        timed_at=Setting(spec.accuracy_batch_size),
+        timed_at=Setting(whole),
     )
 
 

@@ -93,12 +93,13 @@ def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:
 
 
 def _expected(
-    spec: Spec, device: Device, dataset: datasets.Dataset, batch_size: int, num_images: int, exact: bool
+    spec: Spec, device: Device, dataset: datasets.Dataset, batch_size: int, num_images: int, shares: int, exact: bool
 ) -> Trained | Change:
-    """An epoch of the plain loop on one device."""
+    """An epoch of the plain loop on one device, each batch in so many shares: cuDNN chooses algorithms by size."""
     first = dataset.train.first(num_images).to(device.torch)
     dtype = torch.float64 if exact else torch.float32
-    steps = reference.epoch(first.images, first.labels, batch_size=batch_size, seed=spec.seed, dtype=dtype)
+    batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
+    steps = batches(dtype=dtype, shares=shares, uneven=True)
     plainly = partial(classifiers.plain, "lenet", steps, seed=spec.seed, device=device.torch, lr=spec.lr, exact=exact)
     return expected("lenet", lambda exactly: plainly(exactly=exactly), exact=exact)
 
@@ -129,7 +130,7 @@ def _subject(
     spec: Spec,
     devices: Sequence[Device],
     dataset: datasets.Dataset,
-    wanted: Callable[[int, int, bool], Trained | Change],
+    wanted: Callable[[int, int, int, bool], Trained | Change],
     at: Setting,
 ) -> Subject:
     used = devices[: at.devices]
@@ -144,7 +145,7 @@ def _subject(
         f"an epoch on {progress.counted(at.devices, 'device')}, {at.algorithm} all-reduce",
         run.epoch,
         lambda: [parameter for replica in run.model.replicas for parameter in replica],
-        partial(wanted, at.batch_size, num_images, at.exact),
+        partial(wanted, at.batch_size, num_images, 1 if at.exact else at.devices, at.exact),
         times=1 if at.num_images else 0,
         steps=steps,
         devices=used,

@@ -194,7 +194,7 @@ def _variants(
             build=build,
             proven_at=[Setting(small, alike), *([many] if len(devices) > 2 and size < spec.batch_size else [])],
             timed_at=Setting(load, size),
-            devices=devices[:2],
+            devices=devices[: 1 if implementation.on_one_device else 2],
         )
 
 

@@ -12,6 +12,7 @@ Tasks may be arguments of later tasks, which wait for them: a CPU worker for the
 """
 
 import contextlib
+import gc
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -296,4 +297,5 @@ def float32_is_float32() -> None:
 def empty_cache() -> None:
     """Give cached GPU memory back between cases."""
     if torch.cuda.is_available():
+        gc.collect()  # cycles hold tensors too
         torch.cuda.empty_cache()

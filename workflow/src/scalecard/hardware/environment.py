@@ -62,6 +62,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "container_engine": _engine(),
         **_commit(missing),
         **FLOAT32,
+        "nccl_process_group": _nccl_process_group() if machine.gpus else None,
         "nccl_paths": {},
         "nodes": [],
         "missing": missing.reasons,
@@ -154,6 +155,11 @@ def _image() -> str:
         raise OSError("not run in a container")
     with open(sif, "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _nccl_process_group() -> str:
+    """Which of PyTorch's two process groups for NCCL ranks use: since 2.15 the second, unless this says otherwise."""
+    return "ProcessGroupNCCL" if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else "ProcessGroupNCCL2"
 
 
 def _engine() -> str:

@@ -1,10 +1,12 @@
-"""What keeps InfiniBand from being used as it could be: links down, memory that cannot be locked, no GPUDirect."""
+"""What keeps InfiniBand from being used as it could be: no library, links down, little locked memory, no GPUDirect."""
 
+import ctypes.util
 import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ADAPTERS = Path("/sys/class/infiniband")
+VERBS = Path("/dev/infiniband")  # what programs open to send; a container sees the adapters even where it lacks this
 MODULES = Path("/sys/module")
 DRIVER = Path("/proc/driver/nvidia/version")
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -15,7 +17,14 @@ def why_slow() -> list[str]:
     """In words; empty if all is well, or if there is no adapter."""
     if not ADAPTERS.exists() or not any(ADAPTERS.iterdir()):
         return []
-    return [*_links_down(), *_memory(), *_gpu_direct()]
+    return [*_unusable(), *_links_down(), *_memory(), *_gpu_direct()]
+
+
+def _unusable() -> Iterator[str]:
+    if not VERBS.exists():
+        yield f"{VERBS} is missing here: NCCL uses TCP between nodes"
+    elif ctypes.util.find_library("ibverbs") is None:
+        yield "libibverbs is not installed: NCCL uses TCP between nodes"
 
 
 def _links_down() -> Iterator[str]:
@@ -28,7 +37,7 @@ def _links_down() -> Iterator[str]:
 def _memory() -> Iterator[str]:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and limit < LEAST_LOCKED:
-        yield f"at most {limit / 2**20:.0f} MiB may be locked (ulimit -l), so NCCL may fail on InfiniBand"
+        yield f"RLIMIT_MEMLOCK is {limit / 2**20:g} MiB: NCCL may fail on InfiniBand; set ulimit -l unlimited"
 
 
 def _gpu_direct() -> Iterator[str]:

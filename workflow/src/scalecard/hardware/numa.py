@@ -11,6 +11,7 @@ from pathlib import Path
 from scalecard.hardware import nvml
 from scalecard.hardware.missing import Missing
 
+FEWEST = 4  # cores: a rank's launcher, autograd's thread, NCCL's proxy and the sampler would share fewer
 PCI = Path("/sys/bus/pci/devices")
 THREADS = Path("/proc/self/task")
 
@@ -24,10 +25,13 @@ def node(gpu: nvml.Gpu) -> int:
 
 
 def cores(gpu: nvml.Gpu) -> list[int]:
-    """The cores next to a GPU that this process may use, inside a session; errors as in `node`."""
+    """The cores next to a GPU that this process may use, inside a session; errors as in `node`, or if too few are."""
     spans = [span.split("-") for span in _read(gpu, "local_cpulist").split(",") if span]
     near = {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
-    return sorted(near & os.sched_getaffinity(0))
+    allowed = os.sched_getaffinity(0)
+    if len(near & allowed) < min(FEWEST, len(allowed)):
+        raise OSError(f"{len(near & allowed)} of the cores next to it may be used, which is too few to run on")
+    return sorted(near & allowed)
 
 
 def _read(gpu: nvml.Gpu, fact: str) -> str:

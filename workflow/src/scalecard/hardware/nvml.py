@@ -111,7 +111,7 @@ def _uuid(index: int) -> str:
 def _named(name: str, uuids: list[str]) -> str:
     """The UUID, or '' if there is no such GPU."""
     if name.startswith("MIG-"):
-        return name
+        return name if Missing().ask("slice", pynvml.nvmlDeviceGetHandleByUUID, name) is not None else ""
     if name.isdigit():
         return uuids[int(name)] if int(name) < len(uuids) else ""
     return next((uuid for uuid in uuids if name and uuid.startswith(name)), "")

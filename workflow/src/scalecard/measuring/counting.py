@@ -113,7 +113,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
         synchronize()
     del kept
     seen = tally.sums()
-    updates = {now - then for now, then in zip(subject.versions(), before, strict=True)}
+    updates = subject.updates_since(before)
     seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
     if subject.test:
         with counting() as scoring:

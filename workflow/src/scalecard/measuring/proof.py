@@ -146,15 +146,20 @@ def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
 
 
 def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> Change:
-    """The plain loop's step, and the tolerance if every rank's gradient was rounded to `dtype` and then averaged.
+    """The plain loop's step, and the tolerance if what every rank adds to the gradient was rounded to `dtype`.
 
-    `shares` are the ranks' gradients. Rounding each, dividing, and adding them up in `dtype` is at most (n + 1) times
-    its unit roundoff of the mean of their absolute values, and below the smallest normal number its spacing.
+    `shares` are what the n ranks add. Each is rounded twice, as it is converted and divided, and each of the n - 1 sums
+    once: by at most a unit roundoff of the value or, below the smallest normal number, half its spacing. Roundings of
+    millions of values are independent, so that their squares add up; three times that is allowed.
+    Source: Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019.
     """
     ranks, limits = len(shares), torch.finfo(dtype)
-    norms = [_norm(part(parts) for parts in zip(*shares, strict=True)) / ranks for part in (_sum_of_absolutes, _sum)]
-    spacing = limits.smallest_normal * limits.eps * sum(g.numel() for g in shares[0]) ** 0.5
-    rounding = (ranks + 1) * (limits.eps / 2 * norms[0] + spacing) / norms[1]
+    whole = _norm(_sum(parts) for parts in zip(*shares, strict=True))
+    parts = math.sqrt(sum(_norm(_double(share)) ** 2 for share in shares))
+    relative = limits.eps / 2 * math.hypot(math.sqrt(2) * parts, math.sqrt(ranks - 1) * max(parts, whole))
+    values = sum(gradient.numel() for gradient in shares[0])
+    absolute = limits.smallest_normal * limits.eps / 2 * math.sqrt((3 * ranks - 1) * values)
+    rounding = ROUNDING * (relative + absolute) / whole
     if not step.tolerance + rounding < VOID:
         raise ProofFailed(f"{name}: void, compression alone may change a step by {rounding:.2g} of itself, not timed")
     return Change(step.step, step.tolerance + rounding)
@@ -214,10 +219,6 @@ def _distance(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
 
 def _sum(tensors: Sequence[Tensor]) -> Tensor:
     return sum((tensor.cpu().double() for tensor in tensors[1:]), start=tensors[0].cpu().double())
-
-
-def _sum_of_absolutes(tensors: Sequence[Tensor]) -> Tensor:
-    return _sum([tensor.abs() for tensor in tensors])
 
 
 def _norm(tensors: Iterable[Tensor]) -> float:

@@ -47,6 +47,8 @@ class Timing:
     def fail(self, reason: str) -> None:
         """Drop the samples: the variant ran out of memory, or what it computed is wrong."""
         self.failure = reason
+        for tensor in self.prepared.subject.parameters() if self.prepared else ():
+            tensor.grad = None  # a half-finished step leaves some, and variants may share their parameters
         self.enqueue.clear()
         self.completion.clear()
         self.accuracies.clear()

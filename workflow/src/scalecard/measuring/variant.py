@@ -51,6 +51,10 @@ class Subject:
         """How often each parameter was changed in place so far, which PyTorch itself counts."""
         return [parameter._version for parameter in self.parameters()]
 
+    def updates_since(self, versions: list[int]) -> set[int]:
+        """How often the parameters were changed since then; one number, unless some were left out."""
+        return {now - then for now, then in zip(self.versions(), versions, strict=True)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -88,8 +92,9 @@ class Prepared:
 
     def call(self) -> object:
         """One call of the work."""
-        self.calls += 1
-        return self.subject.work()
+        made = self.subject.work()
+        self.calls += 1  # not one that runs out of memory on its way
+        return made
 
     @property
     def updates(self) -> float:

@@ -28,6 +28,7 @@ PROVENANCE = (
     "cuda",
     "cudnn",
     "nccl",
+    "nccl_process_group",
     "float32_products",
     "float32_convolutions",
     "python",

@@ -96,17 +96,27 @@ def _loss(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Tensor
 
 
 def epoch(
-    images: Tensor, labels: Tensor, *, batch_size: int, seed: int, dtype: torch.dtype, shares: int = 1
+    images: Tensor,
+    labels: Tensor,
+    *,
+    batch_size: int,
+    seed: int,
+    dtype: torch.dtype,
+    shares: int = 1,
+    uneven: bool = False,
 ) -> list[Step]:
     """The steps of an epoch over uint8 images (n, 1, 28, 28) in the order that the seed draws.
 
-    Each batch is forwarded in equal shares. Pixels become 0..1 in float32.
+    Each batch is forwarded in equal shares; one that has none is left out or, if `uneven`, has shares that differ by
+    one. Pixels become 0..1 in float32.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
     steps: list[Step] = []
-    for places in batches(len(labels), batch_size, shares):
+    for places in batches(len(labels), batch_size, 1 if uneven else shares):
         chosen = order[places.start : places.stop]
-        steps.append(split((images[chosen] / 255).to(dtype), labels[chosen], [len(places) // shares] * shares))
+        each, more = divmod(len(places), shares)
+        sizes = [each + (number < more) for number in range(shares)]
+        steps.append(split((images[chosen] / 255).to(dtype), labels[chosen], [size for size in sizes if size]))
     return steps
 
 

@@ -6,7 +6,7 @@ and those that would mount or allow more, are left out.
 
 from collections.abc import Mapping
 
-from scalecard.hardware import network
+from scalecard.hardware import interconnect
 from scalecard.jobs.containers.inside import Inside, Mount
 
 FOR_THE_INSIDE = ("APPTAINERENV_", "SINGULARITYENV_")
@@ -23,8 +23,8 @@ ADDING = {
 
 def command(inside: Inside) -> list[str]:
     """Everything before the image's path."""
-    if inside.online and network.VERBS.exists():
-        inside = inside._replace(mounts=[*inside.mounts, Mount(network.VERBS, writable=True)])
+    if inside.online and interconnect.VERBS.exists():
+        inside = inside._replace(mounts=[*inside.mounts, Mount(interconnect.VERBS, writable=True)])
     return [
         *("apptainer", "exec", "--cleanenv", "--contain", "--no-privs"),
         *("--no-home", "--home", "/tmp"),  # a home like that of the other engines, and nothing of the caller's

@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Iterator
 
-from scalecard.hardware import network
+from scalecard.hardware import interconnect
 from scalecard.jobs.containers import engines
 from scalecard.jobs.containers.inside import Inside
 
@@ -28,7 +28,7 @@ def command(engine: str, inside: Inside) -> list[str]:
         *("--network", "host" if inside.online else "none"),
         *_user(host),
         *(_gpus(host) if inside.gpus else ["--init"]),  # a process that shares the host's numbers needs no init
-        *(["--device", str(network.VERBS)] if inside.online and network.VERBS.exists() else []),
+        *(["--device", str(interconnect.VERBS)] if inside.online and interconnect.VERBS.exists() else []),
         *(_limits(host) if inside.gpus or inside.online else []),
         *inside.each_mount(),
         *(part for key, value in inside.variables.items() for part in ("--env", f"{key}={value}")),
