@@ -36,6 +36,20 @@ def test_ranks_return_and_agree(machine: Machine) -> None:
     assert returned == [(0, [11.0, 1.0], [0, 10]), (1, [11.0, 1.0], [0, 10])]
 
 
+def waited_for_the_second(ctx: RankContext) -> float:
+    ctx.barrier()
+    started = time.monotonic()
+    if ctx.rank == 1:
+        time.sleep(0.5)
+    ctx.barrier()
+    return time.monotonic() - started
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_barrier_waits_for_every_rank(machine: Machine) -> None:
+    assert min(launch(waited_for_the_second, layout=TWO, machine=machine)) > 0.4
+
+
 def second_fails(ctx: RankContext) -> None:
     if ctx.rank == 1:
         raise ValueError("on purpose")
