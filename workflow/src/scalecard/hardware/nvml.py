@@ -170,7 +170,7 @@ def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
         "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-        "nvlinks": ask("nvlinks", _active_links, handle),
+        "nvlinks": ask("nvlinks", lambda: len(active_links(handle))),
         "power_limit_w": power and power / 1000,
         "power_limit_max_w": power_max and power_max[1] / 1000,
         "sm_clock_max_mhz": ask("sm_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
@@ -178,22 +178,23 @@ def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
             "memory_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM
         ),
         "ecc": ecc and bool(ecc[0]),
-        "ecc_corrected": ask("ecc_corrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        "ecc_uncorrected": ask("ecc_uncorrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        "ecc_corrected": ask("ecc_corrected", ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        "ecc_uncorrected": ask("ecc_uncorrected", ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     }
 
 
-def _ecc_errors(handle: Any, kind: int) -> int:
+def ecc_errors(handle: Any, kind: int) -> int:
     """Errors over the card's life."""
     return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC))
 
 
-def _active_links(handle: Any) -> int:
-    """NVLinks that are up. NVML does not say how many there are, so ask until it has no such link."""
-    active = 0
+def active_links(handle: Any) -> list[int]:
+    """The NVLinks that are up. NVML does not say how many there are, so ask until it has no such link."""
+    active = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
-            active += pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED
+            if pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED:
+                active.append(link)
         except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
             break
     return active
