@@ -123,6 +123,8 @@ def test_a_host_that_never_comes_is_named_and_not_waited_for_twice(hosts: tuple[
 
 def test_a_pulled_cable_ends_the_ranks_within_the_timeout(hosts: tuple[str, str], tmp_path: Path) -> None:
     marks = [Path(f"/tmp/scalecard-test-{index}") for index in (0, 1)]
+    for mark in marks:
+        mark.unlink(missing_ok=True)  # of a test run that was killed
     both = [start(index, "for_long", tmp_path, timeout=8) for index in (0, 1)]
     deadline = time.monotonic() + 90
     while not all(mark.exists() for mark in marks) and time.monotonic() < deadline:
