@@ -9,12 +9,15 @@ that work at the same time (each takes its own device's time, and is also measur
 nothing (each result is compared first). Without GPUs, CPU workers stand in for devices, and share one memory.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import base64
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Len
 from pydantic import Field
@@ -24,8 +27,8 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
-from scalecard.hardware import error_counters
-from scalecard.hardware.devices import Device, empty_cache, near, open_devices
+from scalecard.hardware import error_counters, numa
+from scalecard.hardware.devices import Device, empty_cache, host_device, near, open_devices
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.out_of_memory import guarded
@@ -33,7 +36,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts import collectives, copies, links, memory, products, storage
+from scalecard.parts import collectives, copies, errors, links, memory, products, storage, tournament
 from scalecard.parts.products import Products
 from scalecard.records.record import Case, Record
 
@@ -57,18 +60,28 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Every device and every pair, on several nodes those of the first one; then the collectives of all."""
-    before = error_counters.read()
-    with error_counters.counting_xids() as xids:
-        if nodes.here().leads:
-            with open_devices(machine) as devices:
-                yield from _devices(spec, machine, devices)
-                yield from _pairs(spec, devices)
-                yield from _load(spec, devices)
-            empty_cache()
-            yield from _host(spec)
+    """Every device and every pair within each node, then the collectives of all, and the nodes in pairs."""
+    with errors.watched() as counters:
+        with open_devices(machine) as devices:
+            mine = [*_devices(spec, machine, devices), *_pairs(spec, devices), *_load(spec, devices)]
+        empty_cache()
+        mine += _host(spec)
         yield from _collectives(spec, machine)
-        yield from _counters(before, error_counters.read(), xids())
+        yield from _between_nodes(spec, machine)
+        yield from _of_every_node([*mine, *counters()])
+
+
+def _of_every_node(mine: list[Record]) -> Iterator[Record]:
+    """On the first of several nodes the records of all, which say whose they are."""
+    job = nodes.here()
+    if job.count == 1:
+        yield from mine
+        return
+    job.publish("health", base64.b64encode(pickle.dumps(mine)).decode())
+    found = job.collect("health", within=nodes.JOIN) if job.leads else {}
+    for node, theirs in found.items():
+        for record in pickle.loads(base64.b64decode(theirs)):
+            yield replace(record, case={**record.case, "node": node})
 
 
 def _devices(spec: Spec, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
@@ -175,15 +188,22 @@ def _load(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
 
 
 def _host(spec: Spec) -> Iterator[Record]:
-    """What the training images come from, and the memory of each NUMA node."""
+    """The memory of each NUMA node, what the training images come from, and the ports of the network."""
     size = spec.memory_bytes
-    case: Case = {"part": "storage", "bytes": size}
+    for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
+        with numa.on(cores), host_device(len(cores)) as host:
+            build = partial(_made, partial(memory.subject, spec.seed, "copy", size), host)
+            case: Case = {"part": "host memory", "numa_node": node, "bytes": size}
+            yield from _timed(spec.measure, [Variant(name=f"NUMA node {node}", case=case, build=build)], [host])
+    case = {"part": "storage", "bytes": size}
     try:
         with storage.file_of(Path(spec.data_dir), size) as (path, checksum):
             build = partial(_reading, path, checksum)
             yield from _timed(spec.measure, [Variant(name="storage", case=case, build=build)], [])
     except OSError as error:
         yield Record.skipped(case, f"no file of this size can be written to data_dir: {error.strerror}")
+    for name, rate in error_counters.link_rates().items():
+        yield Record(case={"part": "adapter", "adapter": name}, metric="rate", unit="B/s", samples=[[rate]])
 
 
 def _reading(path: Path, checksum: int, _at: None) -> Subject:
@@ -226,12 +246,13 @@ def _on_all(ctx: RankContext, spec: Spec, variant: Variant) -> Iterator[Record]:
         yield timing.record()
 
 
-def _counters(before: error_counters.Counts, after: error_counters.Counts, xids: Mapping[int, int]) -> Iterator[Record]:
-    """What was counted before and after all of this."""
-    pairs: dict[Any, list[float]] = {key: [before[key], after[key]] for key in before if key in after}
-    pairs |= {(("device", index), "XID"): [0.0, float(count)] for index, count in xids.items()}
-    for ((kind, place), name), samples in pairs.items():
-        case: Case = {"part": "counters", kind: place, "counter": name}
-        yield Record(case=case, metric="errors", unit="count", samples=[samples])
-    if not pairs:
-        yield Record.skipped({"part": "counters"}, "no GPU and no InfiniBand here", metric="errors", unit="count")
+def _between_nodes(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """All-reduces within every node and between every two, on all devices."""
+    if spec.nodes == 1:
+        return
+    layout = Layout(machine.num_devices * spec.nodes, spec.nodes)
+    sizes = [max(spec.collective_bytes)]
+    progress.doing(f"every node, then every pair of {spec.nodes} nodes")
+    cases: list[Case] = [{"part": "node", "bytes": size} for size in sizes]
+    work = (tournament.records, spec.measure, sizes)
+    yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")

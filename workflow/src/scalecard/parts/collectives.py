@@ -33,11 +33,11 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
     lengths = {"all_gather": (part, whole), "reduce_scatter": (whole, part), "all_to_all": (whole, whole)}
     given, got = (torch.zeros(length, device=ctx.device) for length in lengths.get(collective, (whole, 0)))
     works: dict[str, Callable[[], object]] = {
-        "all_reduce": partial(dist.all_reduce, given),
-        "all_gather": partial(dist.all_gather_into_tensor, got, given),
-        "reduce_scatter": partial(dist.reduce_scatter_tensor, got, given),
-        "all_to_all": partial(dist.all_to_all_single, got, given),
-        "broadcast": partial(dist.broadcast, given, src=0),
+        "all_reduce": partial(dist.all_reduce, given, group=ctx.group),
+        "all_gather": partial(dist.all_gather_into_tensor, got, given, group=ctx.group),
+        "reduce_scatter": partial(dist.reduce_scatter_tensor, got, given, group=ctx.group),
+        "all_to_all": partial(dist.all_to_all_single, got, given, group=ctx.group),
+        "broadcast": partial(dist.broadcast, given, group=ctx.group, group_src=0),
     }
     return Subject(
         work=works[collective],
