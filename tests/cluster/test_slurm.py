@@ -167,17 +167,18 @@ def of_the_second_node() -> list[psutil.Process]:
     return found
 
 
-def is_spawned(process: psutil.Process | None) -> bool:
-    return process is not None and any("spawn_main" in part for part in process.cmdline())
+def is_or_was_a_fork_server(process: psutil.Process | None) -> bool:
+    """What it forks has its command line."""
+    return process is not None and any("multiprocessing.forkserver" in part for part in process.cmdline())
 
 
 def wait_for_a_rank() -> psutil.Process:
-    """On the second node: spawned by the process that measures, which is spawned itself."""
+    """On the second node: forked by the fork server of the process that measures."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for process in of_the_second_node():
             try:
-                if is_spawned(process) and is_spawned(process.parent()):
+                if is_or_was_a_fork_server(process) and is_or_was_a_fork_server(process.parent()):
                     return process
             except psutil.Error:
                 continue

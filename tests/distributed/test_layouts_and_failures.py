@@ -4,8 +4,11 @@ import os
 import signal
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from scalecard.distributed.context import RankContext
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.distributed.notes import Notes
 from scalecard.distributed.rendezvous import RankLost, Rendezvous
@@ -59,3 +62,10 @@ def test_a_rank_that_never_began_is_named_by_those_that_waited_for_it(tmp_path: 
     error = meeting.failure(ours, timedelta(seconds=10))
     assert isinstance(error, RankLost)
     assert str(error).startswith("of 2 ranks, rank 1 did not answer (rank 0 failed: TimeoutError")
+
+
+@pytest.mark.parametrize(("count", "spans"), [(1, False), (2, True), (3, True)])
+def test_a_rank_knows_whether_there_are_other_nodes(count: int, spans: bool) -> None:
+    control: Any = None
+    context = RankContext(0, 6, torch.device("cpu"), control, Layout(6, count), timedelta(seconds=1))
+    assert context.spans_nodes == spans

@@ -132,14 +132,15 @@ class Workplace:
             time.sleep(0.05)
 
     def ranks(self) -> list[psutil.Process]:
-        """The rank processes: children, by spawn, of a process that was spawned itself."""
-        spawned = []
+        """The rank processes: forked by a fork server, whose command line they have."""
+        forked = []
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 parent = process.parent()
-                if parent and all("spawn_main" in " ".join(each.cmdline()) for each in (process, parent)):
-                    spawned.append(process)
-        return sorted(spawned, key=lambda process: process.pid)
+                lines = [" ".join(each.cmdline()) for each in (process, parent) if each]
+                if len(lines) == 2 and all("multiprocessing.forkserver" in line for line in lines):
+                    forked.append(process)
+        return sorted(forked, key=lambda process: process.pid)
 
 
 KEPT = {f"torchinductor_{os.environ.get('USER', 'root')}", "torchinductor_root"}  # torch's cache, from run to run
