@@ -71,7 +71,8 @@ def environment_of(machine: Machine, gpus: int) -> dict[str, Any]:
     """What a result says of it; no driver is asked."""
     details = [{**GPU, "uuid_hash": name} for name in machine.gpu_uuid_hashes]
     links = [[None if a == b else 20 for b in range(gpus)] for a in range(gpus)]
-    return {**environment(machine), "gpus": details, "topology": links}
+    nvlinks = [[None if a == b else GPU["nvlinks"] for b in range(gpus)] for a in range(gpus)]
+    return {**environment(machine), "gpus": details, "topology": links, "nvlink_pairs": nvlinks}
 
 
 def settings(name: str, scale: str) -> Settings:
