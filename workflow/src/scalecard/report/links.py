@@ -65,3 +65,9 @@ def matrix(result: Result) -> list[list[str]]:
     """The labels of every pair; empty with fewer than two GPUs."""
     every = range(len(result.environment["gpus"]))
     return [[label(result, a, b) for b in every] for a in every] if len(every) > 1 else []
+
+
+def kind(result: Result, a: int, b: int) -> str:
+    """What is alike for pairs that are linked alike: through switches 'NV', however many links are up."""
+    found = label(result, a, b) if max(a, b) < len(result.environment["gpus"]) else ""
+    return "NV" if found.startswith("NV") and on_switches(result, a) and on_switches(result, b) else found
