@@ -236,14 +236,14 @@ class Box:
         used = range(case["devices"] if not case.get("nodes") else self.count)
         near = [sum(self.nvlinks(a, b) > 0 for b in used if a != b) for a in used]
         fewest = len(used) - 1 if case["collective"] == "all_to_all" else min(2, len(used) - 1)
-        slowest = min([self.pairs.get((a, b), 1.0) for a in used for b in used] + [self._slowest(used)])
         if min(near) >= fewest and self.peer:
             sheet = reference.gpu_spec(self.gpu)
             of_each = self.switched or min(sum(self.nvlinks(a, b) for b in used if a != b) for a in used)
             rate = 0.8 * of_each * ((sheet and sheet.one_nvlink_gbs) or 25.0)
+            rate *= min(self.pairs.get((a, b), 1.0) for a in used for b in used)
         else:
             rate = min((self._link(a, b) for a in used for b in used if a != b), default=1.0) * 0.9
-        rate *= slowest
+        rate *= self._slowest(used)
         if case.get("nodes"):
             rate = 40.0 * min([*self.nodes_speed.values(), 1.0])
         n, factors = case["devices"], {"all_reduce": 2.0, "broadcast": case["devices"] / (case["devices"] - 1)}

@@ -29,6 +29,8 @@ ADVICE = {
     "latency": "which NUMA node the process ran on, the CPU's governor, and ACS or the IOMMU",
     "collective": "NCCL_DEBUG=INFO for the paths that NCCL chose; NCCL_ALGO, NCCL_P2P_LEVEL and other NCCL variables"
     " that are set",
+    "PCIe collective": "NCCL_DEBUG=INFO for the paths that NCCL chose; whether ACS or the IOMMU keeps GPUs from writing"
+    " to one another; NCCL_P2P_LEVEL",
     "shared memory": "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, ACS and the IOMMU, and whether the container shares its"
     " processes' memory (--ipc=host)",
     "socket": "install libibverbs, pass /dev/infiniband into the container, unset NCCL_IB_DISABLE, and look at"

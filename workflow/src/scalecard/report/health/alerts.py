@@ -6,39 +6,43 @@ from dataclasses import replace
 from scalecard.report.health import advice
 from scalecard.report.health.verdict import WORDS, Verdict
 
-_OF_A_LINK = frozenset({"latency", "collective", "node"})
-_OF_A_SLOT = _OF_A_LINK | {"host link", "PCIe pair", "PCIe errors", "node pair", "node links"}
+_ALL_TOGETHER = frozenset({"collective", "PCIe collective", "node"})
+_BETWEEN_NODES = frozenset({"node pair", "node links", "collective"})
+_OF_A_LINK = frozenset({"latency", "collective", "node", "pair", "device links"})
+_OF_A_SLOT = frozenset({"latency", "PCIe collective", "host link", "PCIe pair", "PCIe errors"})
 # What each kind of trouble explains besides itself, the worst cause first: of the same device, pair or node, and of
 # whatever these take part in.
 EXPLAINS: dict[str, frozenset[str]] = {
-    "lost": _OF_A_SLOT | {"pair", "device links", "compute", "memory", "slowed down", "XID", "peer access"},
+    "lost": _ALL_TOGETHER | _OF_A_LINK | _OF_A_SLOT | {"compute", "memory", "slowed down", "XID", "peer access"},
     "XID": frozenset({"memory errors", "NVLink errors"}),
     "memory errors": frozenset({"memory"}),
-    "slowed down": frozenset({"compute", "memory", "collective", "node"}),
+    "slowed down": _ALL_TOGETHER | {"compute", "memory"},
     "slot width": _OF_A_SLOT,
     "slot generation": _OF_A_SLOT,
-    "NVLinks down": _OF_A_LINK | {"pair", "device links", "NVLink errors"},
-    "NVLink errors": _OF_A_LINK | {"pair", "device links"},
+    "NVLinks down": _OF_A_LINK | {"NVLink errors"},
+    "NVLink errors": _OF_A_LINK,
     "PCIe errors": _OF_A_SLOT,
-    "peer access": _OF_A_LINK | {"pair", "device links", "shared memory"},
-    "compute": frozenset({"memory", "collective", "node"}),
-    "memory": frozenset({"collective", "node"}),
-    "host link": _OF_A_LINK | {"PCIe pair"},
-    "device links": _OF_A_LINK | {"pair"},
-    "pair": _OF_A_LINK,
-    "PCIe pair": _OF_A_LINK,
-    "shared memory": _OF_A_LINK,
-    "socket": frozenset({"node pair", "node links", "collective", "adapter errors"}),
-    "adapter errors": frozenset({"node pair", "node links", "collective"}),
-    "no GPUDirect": frozenset({"node pair", "node links", "collective"}),
-    "node": frozenset({"node pair", "node links", "collective"}),
-    "node links": frozenset({"node pair", "collective"}),
+    "peer access": _OF_A_LINK | {"shared memory"},
+    "compute": _ALL_TOGETHER | {"memory"},
+    "memory": _ALL_TOGETHER,
+    "host link": frozenset({"latency", "PCIe collective", "PCIe pair"}),
+    "device links": _OF_A_LINK,
+    "pair": frozenset({"latency", "collective", "node"}),
+    "PCIe pair": frozenset({"latency", "PCIe collective"}),
+    "shared memory": frozenset({"latency", "collective", "node"}),
+    "socket": _BETWEEN_NODES | {"adapter errors"},
+    "adapter errors": _BETWEEN_NODES,
+    "no GPUDirect": _BETWEEN_NODES,
+    "node": _BETWEEN_NODES,
+    "node links": _BETWEEN_NODES,
     "node pair": frozenset({"collective"}),
     "host memory": frozenset(),
     "latency": frozenset(),
     "collective": frozenset(),
+    "PCIe collective": frozenset(),
     "storage": frozenset(),
 }
+COLLECTIVES = ("collective", "PCIe collective")
 ABOUT = {
     "compute": "computing",
     "memory": "its memory",
@@ -51,7 +55,6 @@ ABOUT = {
     "node links": "its links to the other nodes",
     "node pair": "the way between them",
     "memory errors": "errors of its memory",
-    "collective": "collectives",
 }
 # What most links of one end are evidence of, if they are slow. A GPU's only PCIe link leads to the host and to peers.
 OF_ENDS = {"pair": "device links", "PCIe pair": "host link", "node pair": "node links"}
@@ -78,7 +81,7 @@ def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verd
     """Verdicts of one kind and place are one fault; low collectives are one whoever takes part."""
     found: dict[tuple[object, ...], list[Verdict]] = {}
     for verdict in verdicts:
-        where = () if verdict.kind == "collective" else verdict.place
+        where = () if verdict.kind in COLLECTIVES else verdict.place
         found.setdefault((verdict.kind, where), []).append(verdict)
     return found
 
@@ -87,7 +90,7 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     """The worst of one fault's verdicts stands for all, under the name of its cause."""
     worst = min(own, key=lambda verdict: WORDS.index(verdict.verdict))
     others = tuple(_short(verdict) for verdict in own if verdict is not worst)
-    if worst.kind not in ABOUT or worst.kind == "collective":
+    if worst.kind not in ABOUT:
         return replace(worst, seen_in=(*worst.seen_in, *others))
     about = f"{' and '.join(worst.place)}: {ABOUT[worst.kind]}"
     value = worst.value if worst.what in worst.place else f"{_short(worst)}: {worst.value}"
@@ -142,7 +145,7 @@ def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[
 def _explains(cause: Verdict, effect: Verdict) -> bool:
     if effect.kind not in EXPLAINS[cause.kind]:
         return False
-    if effect.kind in ("collective", "node", "node pair", "node links") and not _is_node(cause):
+    if effect.kind in (*COLLECTIVES, "node", "node pair", "node links") and not _is_node(cause):
         return _takes_part(cause, effect)
     return set(cause.place) <= set(effect.place) or not effect.place
 

@@ -202,25 +202,35 @@ def _numa_node(result: Result, device: int) -> int | None:
     return node
 
 
-def bus_factor(record: Record) -> float:
-    """nccl-tests' factor from bytes / time to bus bandwidth, for the ranks that took part."""
-    n = number(record, "devices")
-    factors = {"all_reduce": 2 * (n - 1) / n, "broadcast": 1.0}
-    return factors.get(str(record.case.get("collective", "all_reduce")), (n - 1) / n)
+def bus_factor(collective: str, devices: int) -> float:
+    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
+    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
+
+
+def _on_the_bus(record: Record) -> float:
+    """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
+    factor = bus_factor(str(record.case.get("collective", "all_reduce")), number(record, "devices"))
+    return factor * number(record, "bytes") / 1e9
 
 
 def _collective(result: Result, record: Record) -> Rate:
     case, nodes = record.case, record.case.get("nodes")
     over = f" over {nodes} nodes" if nodes else ""
     operation = str(case["collective"])
+    kind = "collective" if nodes or _has_ring(result, record) else "PCIe collective"
     about = _About(
-        part="collectives",
-        kind="collective",
+        part="network" if nodes else "collectives",
+        kind=kind,
         what=f"{operation.replace('_', '-')} on {case['devices']} devices{over}, {units.count_bytes(case['bytes'])}",
         place=() if nodes else tuple(name(result, device) for device in range(number(record, "devices"))),
         like=(operation, case["devices"], nodes, case["bytes"]),
     )
-    return _rate(record, about, bus_factor(record) * number(record, "bytes") / 1e9, "GB/s", _of_ring(result, record))
+    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(result, record))
+
+
+def _has_ring(result: Result, record: Record) -> bool:
+    """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
+    return links.has_ring(result, range(number(record, "devices")))
 
 
 def _of_ring(result: Result, record: Record) -> Limit | None:
@@ -243,7 +253,7 @@ def _nodes(record: Record) -> Rate:
         place=tuple(f"node {end}" for end in ends),
         like=(case["devices"], case["bytes"]),
     )
-    return _rate(record, about, bus_factor(record) * number(record, "bytes") / 1e9, "GB/s")
+    return _rate(record, about, _on_the_bus(record), "GB/s")
 
 
 def _host(record: Record) -> Rate:
