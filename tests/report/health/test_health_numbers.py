@@ -222,3 +222,30 @@ def test_a_card_that_came_with_less_is_not_in_trouble() -> None:
     gpus = [{**gpu, "pcie_gen_max": 3, "pcie_gen": 3} for gpu in box.environment["gpus"]]
     slow = Box(gpu="NVIDIA GeForce RTX 4090", count=2, slots={0: (3, 16), 1: (3, 16)}).result()
     assert alerts(replace(slow, environment={**slow.environment, "gpus": gpus})) == []
+
+
+def test_a_module_that_is_linked_to_its_cpu_has_no_slot() -> None:
+    """Its driver may still tell of one lane of PCIe where sixteen could be."""
+    box = Box(gpu="NVIDIA GH200 480GB", count=1).result()
+    gpus = [{**gpu, "pcie_gen_max": 4, "pcie_width_max": 16} for gpu in box.environment["gpus"]]
+    assert alerts(replace(box, environment={**box.environment, "gpus": gpus})) == []
+
+
+# Of the 31.5 GB/s of PCIe 4: through the host's memory a quarter, 7.9, is normal for a copy, and a tenth, 3.15, for all
+# GPUs together; with peer access a copy reaches 12.6. 1 GB in 0.1 s is 10 GB/s.
+@pytest.mark.parametrize(("peer", "gbs", "word"), [(False, 10, "normal"), (False, 7, "low"), (True, 10, "low")])
+def test_without_peer_access_less_is_normal(peer: bool, gbs: float, word: str) -> None:
+    box = Box(gpu="NVIDIA GeForce RTX 4090", count=2)
+    (watched,) = {id(entry): entry for entry in box.result().records[0].telemetry}.values()
+    case = {"part": "device link", "source": 0, "target": 1, "at_once": False, "bytes": GB, "peer": peer}
+    record = replace(timed([1 / gbs] * 6, **case), telemetry=[watched])
+    (found,) = (verdict for verdict in verdicts(result_of(record, box=box)) if verdict.kind == "PCIe pair")
+    assert found.verdict == word
+
+
+def test_threads_that_copy_pageable_memory_at_once_are_not_compared() -> None:
+    case: Case = {"part": "host link", "direction": "to host", "memory": "pageable", "bytes": GB}
+    for at_once, word in ((False, "odd one out"), (True, "not judged")):
+        records = [timed([t] * 6, device=i, at_once=at_once, **case) for i, t in enumerate((0.1, 0.1, 0.1, 0.2))]
+        (found,) = (v for v in verdicts(result_of(*records)) if v.what.startswith("GPU 3, to host"))
+        assert found.verdict == word

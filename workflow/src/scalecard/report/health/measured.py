@@ -12,7 +12,10 @@ FEWEST = 3  # samples whose range may stand for an interval
 # Smaller ones cost latency, of which no link's rate says anything.
 LEAST_BYTES = {"memory": 2**26, "host link": 2**24, "device link": 2**24, "collective": 2**28}
 LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
-LEAST_SHARE = {"all_to_all": 0.5, "broadcast": 0.5}  # NCCL gets less out of a link than with a ring
+# NCCL gets less out of a link with these than with an all-reduce.
+LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}
+# Without peer access every byte crosses the host's memory, whose rate many GPUs share, and both sides wait in turn.
+LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +164,7 @@ def _memory(result: Result, record: Record) -> Rate:
 def _host_link(result: Result, record: Record) -> Rate:
     """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike."""
     case, device = record.case, number(record, "device")
-    near = _neighbours(result, device) if case["at_once"] else ()
+    near: tuple[Hashable, ...] = _neighbours(result, device) if case["at_once"] else ()
     about = _About(
         part="host links",
         kind="host link",
@@ -170,6 +173,8 @@ def _host_link(result: Result, record: Record) -> Rate:
         like=(case["direction"], case["memory"], case["bytes"], _together(record), _kind(result, device), near),
     )
     pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
+    if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
+        about = replace(about, like=(*about.like, device))
     limit = limits.of_host_copy(result, record, device) if pinned else None
     return _rate(record, about, number(record, "bytes") / 1e9, "GB/s", limit)
 
@@ -184,8 +189,7 @@ def _device_link(result: Result, record: Record) -> Rate:
     source, target, size = (number(record, axis) for axis in ("source", "target", "bytes"))
     way = links.kind(result, source, target)
     kind = "latency" if size < LATENCY else "pair" if way.startswith("NV") else "PCIe pair"
-    # A small copy is started by a thread, which is nearer to some GPUs than to others.
-    near = tuple(_numa_node(result, device) for device in (source, target)) if kind == "latency" else ()
+    near = () if kind == "pair" else _places(result, source, target, at_once=bool(record.case["at_once"]))
     about = _About(
         part="GPU links",
         kind=kind,
@@ -193,7 +197,19 @@ def _device_link(result: Result, record: Record) -> Rate:
         place=tuple(name(result, device) for device in sorted((source, target))),
         like=(size, _together(record), way, _kind(result, source), _kind(result, target), near),
     )
-    return _rate(record, about, size / 1e9, "GB/s", limits.of_pair(result, record, source, target))
+    limit = limits.of_pair(result, record, source, target)
+    if limit and kind == "PCIe pair" and record.case.get("peer") is False:
+        limit = replace(limit, least=LEAST_WITHOUT_PEERS)
+    return _rate(record, about, size / 1e9, "GB/s", limit)
+
+
+def _places(result: Result, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
+    """Where two GPUs are: copies over PCIe, and the threads that start small ones, may cross from CPU to CPU.
+
+    At once, they share their ways with those of their neighbours.
+    """
+    nodes = tuple(_numa_node(result, device) for device in (source, target))
+    return (*nodes, *(_neighbours(result, device) for device in (source, target) if at_once))
 
 
 def _numa_node(result: Result, device: int) -> int | None:
@@ -239,7 +255,8 @@ def _of_ring(result: Result, record: Record) -> Limit | None:
     if operation == "all_to_all" and len({links.kind(result, a, b) for a in used for b in used if a != b}) > 1:
         return None
     limit = limits.of_all_reduce(result, record)
-    return limit and replace(limit, least=min(limit.least, LEAST_SHARE.get(operation, 1.0)))
+    least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
+    return limit and replace(limit, least=min(limit.least, least))
 
 
 def _nodes(record: Record) -> Rate:
