@@ -249,3 +249,36 @@ def test_threads_that_copy_pageable_memory_at_once_are_not_compared() -> None:
         records = [timed([t] * 6, device=i, at_once=at_once, **case) for i, t in enumerate((0.1, 0.1, 0.1, 0.2))]
         (found,) = (v for v in verdicts(result_of(*records)) if v.what.startswith("GPU 3, to host"))
         assert found.verdict == word
+
+
+def test_slow_collectives_without_another_cause_are_one_alert() -> None:
+    """A third of NVLink's 80 % from four GPUs on: NCCL has chosen badly, and no link is slow."""
+    box = Box(switched=18).result()
+    records = [
+        replace(r, samples=[[3 * s for s in r.samples[0]]])
+        if r.case["part"] == "collective" and int(r.case["devices"] or 0) >= 4
+        else r
+        for r in box.records
+    ]
+    (alert,) = alerts(replace(box, records=records))
+    assert (alert.kind, alert.verdict) == ("collective", "low")
+    assert len(alert.seen_in) == 9, "five collectives on four and on eight GPUs"
+    assert "NCCL_DEBUG" in alert.advice
+
+
+def test_if_every_link_is_slow_no_gpu_is_named() -> None:
+    """Each of six links has half of its 85 %: none is odd, all are low, and none of their ends is at fault."""
+    links_of = [[4 * (a != b) for b in range(4)] for a in range(4)]
+    slow = {(a, b): 0.5 for a in range(4) for b in range(a + 1, 4)}
+    (alert,) = alerts(Box(gpu="NVIDIA A100-SXM4-80GB", count=4, links=links_of, pairs=slow).result())
+    assert (alert.kind, alert.place, alert.verdict) == ("pair", (), "low")
+    assert alert.what.startswith("6 of 6")
+
+
+def test_a_pair_has_the_links_that_are_up_at_both_ends() -> None:
+    result = Box(switched=18, count=2).result()
+    pairs = [[None, 18], [17, None]]
+    found = replace(result, environment={**result.environment, "nvlink_pairs": pairs})
+    assert (links.nvlinks(found, 0, 1), links.nvlinks(found, 1, 0)) == (17, 17)
+    unknown = replace(result, environment={**result.environment, "nvlink_pairs": [[None, 18], [None, None]]})
+    assert links.nvlinks(unknown, 0, 1) is None

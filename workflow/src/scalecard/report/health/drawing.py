@@ -44,7 +44,7 @@ def _cells(result: Result, records: Sequence[object], *ends: str, both: bool) ->
     for rate in rates:
         if id(rate.record) in chosen:
             a, b = (measured.number(rate.record, end) for end in ends)
-            below = bool(rate.limit and not result.emulated and rate.value < rate.limit.least * rate.limit.rate)
+            below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
             cell = Cell(rate.value, groups.is_odd(rate) or below)
             found |= {(a, b): cell} | ({(b, a): cell} if both else {})
     return found
@@ -88,7 +88,7 @@ def strips(result: Result) -> list[Strip]:
     for rate in rates:
         label, _, how = rate.what.rpartition(", ")
         label = label.replace("products", how) if how == "under load" else label
-        share = _share(rate, groups, result.emulated)
+        share = _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
             device = rate.place[0].rpartition(" ")[2]
@@ -96,11 +96,11 @@ def strips(result: Result) -> list[Strip]:
     return list(found.values())
 
 
-def _share(rate: Rate, groups: Groups, emulated: bool) -> float | None:
+def _share(rate: Rate, groups: Groups) -> float | None:
     normal = groups.normal(rate)
     if normal is not None:
         return rate.value / normal
-    return rate.value / rate.limit.rate if rate.limit and not emulated else None
+    return rate.value / rate.limit.rate if rate.limit else None
 
 
 def draw_strips(found: Sequence[Strip], axes: Axes, *, alone: bool) -> None:

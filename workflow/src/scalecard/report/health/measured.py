@@ -22,7 +22,8 @@ LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 class Rate:
     """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
 
-    `place` are the devices or nodes that it is about. A rate with too few samples has no bounds.
+    `place` are the devices or nodes that it is about. A rate with too few samples has no bounds, and one of a
+    CPU worker no limit.
     """
 
     part: str

@@ -15,11 +15,11 @@ def judged(result: Result) -> Iterator[Verdict]:
     """One for every rate that was measured."""
     rates = measured.rates(result)
     groups = Groups(rates)
-    yield from (_judged(rate, groups, result.emulated) for rate in rates)
+    yield from (_judged(rate, groups) for rate in rates)
 
 
-def _judged(rate: Rate, groups: Groups, emulated: bool) -> Verdict:
-    limit = None if emulated else rate.limit
+def _judged(rate: Rate, groups: Groups) -> Verdict:
+    limit = rate.limit
     share = rate.value / limit.rate if limit else None
     low = bool(limit and share is not None and share < limit.least)
     word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups, share)
@@ -27,7 +27,7 @@ def _judged(rate: Rate, groups: Groups, emulated: bool) -> Verdict:
         part=rate.part,
         what=_what(rate),
         value=rate.text + (f", {units.percent(share)} of {limit.name}" if limit and share else ""),
-        normal=_normal(rate, groups, emulated),
+        normal=_normal(rate, groups),
         verdict=word,
         advice=advice.for_kind(rate.kind) if word in ("odd one out", "low") else "",
         share=share,
@@ -47,12 +47,12 @@ def _what(rate: Rate) -> str:
     return f"{rate.place[0]}, {rate.what}" if rate.part in ("compute", "memory", "host links") else rate.what
 
 
-def _normal(rate: Rate, groups: Groups, emulated: bool) -> str:
+def _normal(rate: Rate, groups: Groups) -> str:
     said = []
     normal, count = groups.normal(rate), len(groups.peers(rate))
     if normal is not None:
         said.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
-    if rate.limit and not emulated:
+    if rate.limit:
         limit = rate.limit
         said.append(f"{units.percent(limit.least)} to 100 % of {rate.in_words(limit.rate)} is normal")
     return "; ".join(said) or "nothing is known to compare it with"

@@ -44,14 +44,14 @@ def tiles(result: Result) -> list[Tile]:
     """One for every part of which anything is known, in the order of PARTS."""
     every, rates = verdicts(result), measured.rates(result)
     known = [(part, [verdict for verdict in every if verdict.part == part]) for part in PARTS]
-    return [_tile(part, own, rates, emulated=result.emulated) for part, own in known if own]
+    return [_tile(part, own, rates) for part, own in known if own]
 
 
-def _tile(part: str, own: Sequence[Verdict], rates: Sequence[Rate], *, emulated: bool) -> Tile:
+def _tile(part: str, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
     words = {verdict.verdict for verdict in own}
     # What could not be judged does not make a tile of it, as long as something could.
     word = next(word for word in (*WORDS[:-2], "normal", "not judged") if word in words)
-    number, what, share = _number(_standing(part, rates), emulated)
+    number, what, share = _number(_standing(part, rates))
     return Tile(
         part=part,
         verdict=word,
@@ -75,14 +75,14 @@ def _standing(part: str, rates: Sequence[Rate]) -> list[Rate]:
     return [rate for rate, size in zip(found, sizes, strict=True) if size == max(sizes)]
 
 
-def _number(rates: Sequence[Rate], emulated: bool) -> tuple[str, str, str]:
+def _number(rates: Sequence[Rate]) -> tuple[str, str, str]:
     """The median of these rates, what it is, and its share of the limit."""
     if not rates:
         return "", "", ""
     middle = median(rate.value for rate in rates)
     first = rates[0]
     limits = [rate.limit.rate for rate in rates if rate.limit]
-    known = len(limits) == len(rates) and len(set(limits)) == 1 and not emulated
+    known = len(limits) == len(rates) and len(set(limits)) == 1
     return first.in_words(middle), _what(first), units.percent(middle / limits[0]) if known else ""
 
 

@@ -66,11 +66,11 @@ def _reached(result: Result) -> Iterator[Finding]:
     if alone:
         values = sorted(alone, key=lambda rate: rate.value)
         text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
-        yield Finding(text=f"{text}{_share(values[-1], result)}.", priority=45)
+        yield Finding(text=f"{text}{_share(values[-1])}.", priority=45)
     reduced = [rate for rate in rates if rate.what.startswith("all-reduce on") and not rate.record.case.get("nodes")]
     if reduced:
         most = max(reduced, key=lambda rate: (measured.number(rate.record, "devices"), rate.value))
-        text = f"The {most.what} reaches {most.text} of bus bandwidth{_share(most, result)}."
+        text = f"The {most.what} reaches {most.text} of bus bandwidth{_share(most)}."
         yield Finding(text=text, priority=44)
 
 
@@ -80,8 +80,8 @@ def _span(ordered: Sequence[Rate]) -> str:
     return low.text if low.text == high.text else f"{low.text.removesuffix(unit)} to {high.text}"
 
 
-def _share(rate: Rate, result: Result) -> str:
-    if result.emulated or not rate.limit:
+def _share(rate: Rate) -> str:
+    if not rate.limit:
         return ""
     return f", {units.percent(rate.value / rate.limit.rate)} of {rate.limit.name}"
 
