@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 
 GIB = 2**30
+SWITCH = "switch"
 Handle = int | tuple[int, int]
 
 
@@ -24,6 +25,7 @@ class Board:
     pcie: tuple[int, int] = (4, 4)  # generation now and at most
     width: tuple[int, int] = (16, 16)
     nvlinks: int = 0
+    leads_to: "list[int | str | None] | None" = None  # a card for each NVLink, or SWITCH; None: all to switches
     exclusive: bool = False
     power_limit: int = 400_000
     clock: int = 1980
@@ -54,6 +56,15 @@ def box(board: Board, count: int) -> list[Board]:
     boards = [copy.deepcopy(board) for _ in range(count)]
     for index, own in enumerate(boards):
         own.uuid = f"GPU-{board.name.split()[1].lower()}-{index}"
+    return boards
+
+
+def linked(board: Board, pairs: list[list[int]]) -> list[Board]:
+    """A box whose boards have this many NVLinks to one another, without switches."""
+    boards = box(board, len(pairs))
+    for own, links in zip(boards, pairs, strict=True):
+        own.leads_to = [other for other, count in enumerate(links) for _ in range(count)]
+        own.nvlinks = len(own.leads_to)
     return boards
 
 
@@ -173,6 +184,19 @@ class FakeNvml:
         if link >= self._board(handle).nvlinks:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return pynvml.NVML_FEATURE_ENABLED
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int) -> int:
+        end = self._end(handle, link)
+        kinds = {SWITCH: pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, None: pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN}
+        return int(kinds.get(end, pynvml.NVML_NVLINK_DEVICE_TYPE_GPU))  # type: ignore[arg-type]
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:
+        """With the domain in eight digits, as for the card itself."""
+        return SimpleNamespace(busId=f"0000FFFF:{self._end(handle, link) + 0x1A:02X}:00.0")  # type: ignore[operator]
+
+    def _end(self, handle: int, link: int) -> int | str | None:
+        leads_to = self._board(handle).leads_to
+        return SWITCH if leads_to is None else leads_to[link]
 
     def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:
         return self._board(handle).clock

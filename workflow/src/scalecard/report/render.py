@@ -146,6 +146,8 @@ def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dic
         "figure": _figure(figures / f"{name}.svg"),
         "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
         "caption": style.caption(results),
+        "tiles": own[0].tiles,
+        "topology": own[0].topology,
         "findings": own[0].findings,
         "table": tables.joined({s.platform: s.cells for s in own}),
         "judgements": [(s.platform, judgement) for s in own for judgement in s.judgements],

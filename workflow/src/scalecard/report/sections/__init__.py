@@ -2,8 +2,9 @@
 
 A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
 one experiment's results, the current platform's first, and `findings(result) -> list[Finding]` for one result. A module
-may also offer `published(result)`, our values of the published metrics if the workload is the same, and
-`judge(result)`, its rates beside the hardware's limits. No torch here.
+may also offer `published(result)`, our values of the published metrics if the workload is the same, `judge(result)`,
+its rates beside the hardware's limits, `tiles(result)`, a verdict and a number for each part of the machine, and
+`topology(result)`, how its GPUs are linked. No torch here.
 """
 
 import importlib
