@@ -7,16 +7,16 @@ from datetime import datetime
 import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from scalecard.report import style
+from scalecard.report import style, units
 from scalecard.report.history.trend import Night, Series, Trend
 
 WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
 LEAST_SPAN = 0.04  # of the median: less would make noise look like change
-LINE = 46  # characters of a title
+LINE = 52  # characters of a title
 
 
 def plot(trend: Trend) -> Figure:
@@ -31,7 +31,7 @@ def plot(trend: Trend) -> Figure:
     last = panels[-1, 0]
     if shown:
         _name_drivers(trend.nights, panels[0, 0])
-        locator = AutoDateLocator(maxticks=4)  # type: ignore[no-untyped-call]
+        locator = MaxNLocator(4, integer=True)  # whole days; the locators of dates give narrow figures too many or none
         last.xaxis.set_major_locator(locator)
         last.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
@@ -42,20 +42,28 @@ def plot(trend: Trend) -> Figure:
 
 def _panel(series: Series, axes: Axes) -> None:
     times = [_when(night) for night, _ in series.points]
-    values = [own.value for _, own in series.points]
+    unit, scale = _unit(series)
+    values = [own.value * scale for _, own in series.points]
     limits = [own.interval or (own.value, own.value) for _, own in series.points]
-    # A ratio's median may lie beyond its interval by rounding; a length below 0 is refused.
-    below = [max(0.0, value - low) for value, (low, _) in zip(values, limits, strict=True)]
-    above = [max(0.0, high - value) for value, (_, high) in zip(values, limits, strict=True)]
+    # A median may lie beyond its interval by rounding; a length below 0 is refused.
+    below = [max(0.0, value - low * scale) for value, (low, _) in zip(values, limits, strict=True)]
+    above = [max(0.0, high * scale - value) for value, (_, high) in zip(values, limits, strict=True)]
     colour = style.colour("nights")
     axes.errorbar(times, values, yerr=[below, above], color=colour, marker="o", markersize=3, linewidth=1, elinewidth=1)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
-    unit = "s" if series.unit == "s" else series.unit
     title = f"{series.experiment.replace('_', ' ')}: {series.label} ({unit})"
     axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _widen(axes, values)
+
+
+def _unit(series: Series) -> tuple[str, float]:
+    """The unit that fits the last value, and how many of it are one of the series' own."""
+    if series.unit != "s":
+        return series.unit, 1.0
+    own = units.seconds(series.points[-1][1].value).split()[1]
+    return own, {"s": 1.0, "ms": 1e3, "µs": 1e6, "ns": 1e9}[own]
 
 
 def _widen(axes: Axes, values: Sequence[float]) -> None:
