@@ -70,12 +70,16 @@ def test_two_nights_of_one_second_have_two_names(nights: Nights) -> None:
     assert len(places.nights(nights.folder())) == 2
 
 
-@pytest.mark.parametrize("how", ["damaged", "of another folder", "of two machines", "absent"])
+@pytest.mark.parametrize(
+    "how", ["without what its section needs", "damaged", "of another folder", "of two machines", "absent"]
+)
 def test_what_cannot_be_used_keeps_nothing_and_is_named(nights: Nights, how: str) -> None:
     path = nights.measure(1.0)
     text = path.read_text()
     if how == "damaged":
         path.write_text(text[:500])
+    elif how == "unfit":
+        path.write_text(text.replace('"dtype"', '"kind"'))
     elif how == "of another folder":
         path.write_text(text.replace('"platform": "box"', '"platform": "other"'))
     elif how == "of two machines":

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.report import units
-from scalecard.report.junit import TestCase, as_xml
+from scalecard.report.junit import JUnitCase, as_xml
 
 EXPERIMENT = "health"
 # Which alerts each level of --fail-on means: a level includes those before it.
@@ -168,9 +168,9 @@ def as_junit(health: Health) -> str:
     return as_xml(f"health of {health.result.platform}", cases, timestamp=health.result.finished)
 
 
-def _case(part: Part, failing: Sequence[Verdict]) -> TestCase:
+def _case(part: Part, failing: Sequence[Verdict]) -> JUnitCase:
     more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
-    return TestCase(
+    return JUnitCase(
         group=EXPERIMENT,
         name=part.name,
         failure=f"{_said(failing[0])}{more}" if failing else "",

@@ -8,7 +8,7 @@ from scalecard.records.strict_json import printable
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestCase:
+class JUnitCase:
     """`failure` and `skipped` are one line, or '' if the case is neither; `details` may have several."""
 
     group: str
@@ -18,7 +18,7 @@ class TestCase:
     details: Sequence[str] = ()
 
 
-def as_xml(suite: str, cases: Sequence[TestCase], *, timestamp: str) -> str:
+def as_xml(suite: str, cases: Sequence[JUnitCase], *, timestamp: str) -> str:
     """The document; `timestamp` is an ISO 8601 moment."""
     counts = {
         "tests": str(len(cases)),
@@ -36,7 +36,7 @@ def as_xml(suite: str, cases: Sequence[TestCase], *, timestamp: str) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _add(parent: ElementTree.Element, case: TestCase) -> None:
+def _add(parent: ElementTree.Element, case: JUnitCase) -> None:
     own = {"classname": f"scalecard.{_clean(case.group)}", "name": _clean(case.name), "time": "0"}
     found, details = ElementTree.SubElement(parent, "testcase", own), "\n".join(map(_clean, case.details))
     if case.failure:

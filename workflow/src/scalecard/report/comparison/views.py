@@ -5,7 +5,7 @@ from typing import Any
 
 from scalecard.report import pages, units
 from scalecard.report.comparison.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
-from scalecard.report.junit import TestCase, as_xml
+from scalecard.report.junit import JUnitCase, as_xml
 
 HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
 
@@ -119,10 +119,10 @@ def as_junit(comparison: Comparison) -> str:
     return as_xml(suite, [_test_case(row) for row in comparison.rows], timestamp=comparison.measured)
 
 
-def _test_case(row: Row) -> TestCase:
+def _test_case(row: Row) -> JUnitCase:
     _, ratio, interval, old, new, *_ = cells(row)
     said = f"{row.verdict}: {ratio} ({interval}) of A's time, {new} instead of {old}"
-    return TestCase(
+    return JUnitCase(
         group=row.experiment,
         name=case_in_words(row) or row.metric,
         failure=said if row.verdict == "slower" else "",

@@ -44,8 +44,10 @@ def keep(platform: Path) -> Night:
         if not new:
             index.save(entries, platform)
             return Night(folder=None, experiments=[], left_out=left_out)
-        folder = _write(history, {name: text for name, (text, _) in new.items()}, _name(history, new))
-        index.save([*entries, *(index.entry_of(result, folder.name) for _, result in new.values())], platform)
+        night = _name(history, new)
+        entries += [index.entry_of(result, night) for _, result in new.values()]  # before anything is written
+        folder = _write(history, {name: text for name, (text, _) in new.items()}, night)
+        index.save(entries, platform)
     return Night(folder=folder, experiments=list(new), left_out=left_out)
 
 
