@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from builders import repeated, timed
 from fake_nvml import A100, FakeNvml, box
 from nights import Nights
 from projects import ROOT
+from scalecard.__main__ import _parser as parser
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.machine_file import read_machine
 from scalecard.records.record import Record
@@ -310,3 +312,12 @@ def test_a_trend_of_bad_input_is_one_line_and_status_2(
     done = scalecard("trend", *arguments)
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert named in done.err
+
+
+def test_the_commands_of_the_manual_for_nights_are_commands() -> None:
+    """Options that were renamed, and not in the manual, would fail every night."""
+    text = (ROOT / "docs" / "nightly.md").read_text()
+    lines = re.findall(r"^(?:    )?scalecard (.*?)(?: +#.*| \|\| .*)?$", text, re.MULTILINE)
+    assert {line.split()[0] for line in lines} == {"health", "compare", "keep", "trend"}
+    for line in lines:
+        assert parser().parse_args(line.split()).command == line.split()[0]

@@ -81,8 +81,8 @@ class Entry:
 
 def entry_of(result: Result, night: str) -> Entry:
     """What is kept of a result in the index. InvalidResult if its section cannot compute its numbers."""
-    module = sections.load(result.experiment) if result.experiment in sections.names() else None
-    named = list(fit(result, lambda: list(module.nightly(result)))) if hasattr(module, "nightly") else []  # type: ignore[union-attr]
+    known = result.experiment in sections.names()
+    named = fit(result, lambda: list(sections.load(result.experiment).nightly(result))) if known else []
     return Entry(
         night=night,
         platform=result.platform,

@@ -1,9 +1,10 @@
 """One module per section of the report, always of the same shape.
 
 A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
-one experiment's results, the current platform's first, and `findings(result) -> list[Finding]` for one result. A module
-may also offer `published(result)`, our values of the published metrics if the workload is the same, `judge(result)`,
-its rates beside the hardware's limits, and `nightly(result)`, the numbers to follow from night to night. No torch here.
+one experiment's results, the current platform's first, and for one result `findings(result) -> list[Finding]` and
+`nightly(result) -> Iterator[Number]`, what to follow from night to night. A module may also offer `published(result)`,
+our values of the published metrics if the workload is the same, and `judge(result)`, its rates beside the hardware's
+limits. No torch here.
 """
 
 import importlib
