@@ -134,6 +134,7 @@ def test_an_index_has_the_numbers_with_their_intervals_and_is_made_anew(nights: 
         with pytest.raises(InvalidResult, match=str(path)):
             index.load(path)
         assert index.refreshed(nights.folder()) == ([entry], [])
+    index.save([entry], nights.folder())
     shutil.rmtree(nights.folder() / "history" / entry.night)
     assert index.refreshed(nights.folder()) == ([], [])
 

@@ -48,7 +48,9 @@ def test_a_single_night_before_is_compared_as_compare_does(nights: Nights) -> No
     nights.keep(1.0)
     first = nights.last
     nights.keep(1.05)
-    row = only_series(of_platform(nights.folder())).row
+    series = only_series(of_platform(nights.folder()))
+    row = series.row
+    assert series.usual == series.points[0][1].value
     (expected,) = compare([first], [nights.last]).rows
     assert row
     assert row.ratio
@@ -99,7 +101,8 @@ def test_a_new_workload_is_compared_with_its_own_nights_or_told(nights: Nights) 
     row = only_series(of_platform(nights.folder())).row
     assert row
     assert row.ratio
-    assert row.verdict == "same", "the night with another workload does not count"
+    assert row.verdict == "same"
+    assert len(row.old.samples) == 13, "the night with another workload does not count"
 
 
 def test_many_numbers_are_judged_together(nights: Nights, make_result: Make) -> None:
@@ -203,6 +206,18 @@ def test_the_figure_is_narrow_has_a_panel_a_number_and_marks_what_changed(nights
     assert any(line.get_marker() == "X" for line in axes.get_lines()), "the last night is slower"
     figures.save(drawn, tmp_path / "trend.svg")
     assert "<svg" in (tmp_path / "trend.svg").read_text()
+
+
+def test_many_nights_have_a_band_for_their_intervals(nights: Nights) -> None:
+    nights.keep(1.0)
+    ((first,), _) = trend.index.refreshed(nights.folder())
+    entries = [
+        replace(first, night=f"{20260101 + i}T021000Z", finished=f"2026-01-01T{i // 60:02}:{i % 60:02}:00+00:00")
+        for i in range(figure.MOST_BARS + 1)
+    ]
+    (few,), (many,) = (figure.plot(trend.over(own, "box")).axes for own in (entries[:-1], entries))
+    assert [type(each).__name__ for each in few.collections] == ["LineCollection"]
+    assert [type(each).__name__ for each in many.collections] == ["FillBetweenPolyCollection"]
 
 
 def test_a_single_night_draws_no_panel(nights: Nights) -> None:

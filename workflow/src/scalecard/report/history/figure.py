@@ -16,6 +16,7 @@ from scalecard.report.history.trend import Night, Series, Trend
 
 WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
 LEAST_SPAN = 0.04  # of the median: less would make noise look like change
+MOST_BARS = 30  # nights whose intervals are bars; those of more are a band
 LINE = 52  # characters of a title
 
 
@@ -45,11 +46,13 @@ def _panel(series: Series, axes: Axes) -> None:
     unit, scale = _unit(series)
     values = [own.value * scale for _, own in series.points]
     limits = [own.interval or (own.value, own.value) for _, own in series.points]
-    # A median may lie beyond its interval by rounding; a length below 0 is refused.
-    below = [max(0.0, value - low * scale) for value, (low, _) in zip(values, limits, strict=True)]
-    above = [max(0.0, high * scale - value) for value, (_, high) in zip(values, limits, strict=True)]
+    low, high = ([limit * scale for limit in side] for side in zip(*limits, strict=True))
     colour = style.colour("nights")
-    axes.errorbar(times, values, yerr=[below, above], color=colour, marker="o", markersize=3, linewidth=1, elinewidth=1)
+    axes.plot(times, values, color=colour, marker="o", markersize=3 if len(times) <= MOST_BARS else 2, linewidth=1)
+    if len(times) <= MOST_BARS:
+        axes.vlines(times, low, high, color=colour, linewidth=1)
+    else:
+        axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
     title = f"{series.experiment.replace('_', ' ')}: {series.label} ({unit})"
