@@ -27,6 +27,7 @@ def test_a_hundred_nights_do_not_slow_the_start(tmp_path: Path, make_result: Cal
     folder = copy_project(tmp_path / "project")
     spent(folder)  # the first one checks the configuration
     without, plan = min(spent(folder) for _ in range(2))
+    assert "trend" not in plan
     assert "kept nights" not in plan
     nights, here = Nights(folder, make_result), probe().slug
     kept = nights.keep(1.0, here).folder

@@ -30,7 +30,6 @@ localrules:
     container,
     figure,
     report,
-    trend,
 
 
 # A measurement takes the whole machine, a figure a tenth of it, so nothing overlaps with a measurement. Registered here

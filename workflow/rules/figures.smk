@@ -30,6 +30,9 @@ rule figure:
 # One figure of all kept nights, if any were kept. `figure` could make a file of this name too.
 if HISTORY:
 
+    localrules:
+        trend,
+
     ruleorder: trend > figure
 
     rule trend:
