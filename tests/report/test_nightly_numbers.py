@@ -54,7 +54,10 @@ OF_HEALTH: list[tuple[list[Record], str, float, str]] = [
         "GB/s",
     ),
     (
-        [of(1, part="host link", direction="to host", bytes=2**20, device=d, at_once=False) for d in (0, 1)],
+        [
+            of(s, part="host link", direction="to host", memory=m, bytes=2**20, device=0, at_once=False)
+            for m, s in (("pinned", 1), ("pageable", 3))
+        ],
         "host from slowest device, 1 MiB",
         2**20 / 1e9,
         "GB/s",

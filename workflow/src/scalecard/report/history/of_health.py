@@ -16,7 +16,7 @@ def nightly(result: Result) -> Iterator[Number]:
     copies = result.select("time", part="memory", access="copy", at_once=False)
     yield from _slowest(copies, "memory copy, slowest device", passes=2)
     for direction in ("to device", "to host"):
-        own = result.select("time", part="host link", direction=direction, at_once=False)
+        own = result.select("time", part="host link", direction=direction, memory="pinned", at_once=False)
         yield from _slowest(own, f"host {'to slowest device' if direction == 'to device' else 'from slowest device'}")
     yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
     yield from _all_reduce(result)
