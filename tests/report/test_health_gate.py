@@ -68,6 +68,20 @@ def test_each_part_is_a_line_and_each_alert_has_its_advice(checked: Check) -> No
     ]
 
 
+def test_a_part_that_is_slow_by_another_parts_fault_is_not_called_normal(
+    health_result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fault is one alert: a slow link is the alert, and the collectives over it have none of their own."""
+    slow = [replace(ALERTS["low"], part="collectives", verdict=word) for word in ("normal", "odd one out", "low")]
+    install(monkeypatch, verdicts=slow)
+    found = health_gate.check([health_result], "box", fail_on="any")
+    assert health_gate.as_text(found).splitlines()[1] == (
+        "  collectives  low          1 of 3 normal, by an alert of another part"
+    )
+    assert found.failing == []
+    assert 'failures="0"' in health_gate.as_junit(found)
+
+
 def test_without_a_level_the_closing_line_names_none(checked: Check) -> None:
     assert health_gate.as_text(checked("low")).splitlines()[-1] == "1 alert"
 

@@ -21,6 +21,7 @@ ERRORS = frozenset({"errors"})
 LOW = ERRORS | {"low", "slowed down"}
 ODD = LOW | {"odd one out"}
 LEVELS: dict[str, frozenset[str] | None] = {"errors": ERRORS, "low": LOW, "odd": ODD, "any": None}
+WORST_FIRST = ("errors", "slowed down", "low", "odd one out")
 NOT_JUDGED, NORMAL = "not judged", "normal"
 
 
@@ -43,17 +44,36 @@ class Verdict(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of the machine: how many of its numbers were judged, how many are normal, and its alerts."""
+    """One part of the machine: the verdicts on its numbers that were judged, and its alerts, the worst first."""
 
     name: str
-    judged: int
-    normal: int
+    verdicts: list[str]
     alerts: list[Verdict]
 
     @property
+    def judged(self) -> int:
+        """How many of its numbers were judged."""
+        return len(self.verdicts)
+
+    @property
+    def normal(self) -> int:
+        """How many of these are normal."""
+        return self.verdicts.count(NORMAL)
+
+    @property
     def verdict(self) -> str:
-        """That of its worst alert, which is the first."""
-        return self.alerts[0].verdict if self.alerts else NORMAL if self.judged else NOT_JUDGED
+        """That of its worst alert, else of its worst number: an alert of another part may be the cause of that."""
+        if self.alerts:
+            return self.alerts[0].verdict
+        return min(self.verdicts, key=_badness, default=NOT_JUDGED)
+
+    @property
+    def in_words(self) -> str:
+        """'2 of 3 normal', and why there is no alert for the third."""
+        if not self.judged:
+            return "nothing known to compare with"
+        elsewhere = self.normal < self.judged and not self.alerts
+        return f"{self.normal} of {self.judged} normal" + (", by an alert of another part" if elsewhere else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +91,8 @@ class Health:
         return [self._part(name) for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])]
 
     def _part(self, name: str) -> Part:
-        judged = [v for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED]
-        normal = sum(v.verdict == NORMAL for v in judged)
-        return Part(name=name, judged=len(judged), normal=normal, alerts=[a for a in self.alerts if a.part == name])
+        judged = [v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED]
+        return Part(name=name, verdicts=judged, alerts=[alert for alert in self.alerts if alert.part == name])
 
     @property
     def failing(self) -> list[Verdict]:
@@ -85,6 +104,11 @@ def fails(alert: Verdict, level: str) -> bool:
     """Whether a level of --fail-on includes this alert."""
     words = LEVELS[level]
     return words is None or alert.verdict in words
+
+
+def _badness(word: str) -> int:
+    """The place of a verdict among all, the worst first; unknown ones before 'normal'."""
+    return WORST_FIRST.index(word) if word in WORST_FIRST else len(WORST_FIRST) + (word == NORMAL)
 
 
 def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:
@@ -114,16 +138,12 @@ def as_text(health: Health) -> str:
     stands = ", emulated on CPU workers" if health.result.emulated else ""
     lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
     width = max((len(part.name) for part in health.parts), default=0)
-    lines += [f"  {part.name:{width}}  {part.verdict:11}  {_counted(part)}" for part in health.parts]
+    lines += [f"  {part.name:{width}}  {part.verdict:11}  {part.in_words}" for part in health.parts]
     for alert in health.alerts:
         lines.append(f"{_said(alert)}.")
         lines += [f"  {alert.advice}"] if alert.advice else []
     lines.append(_closing(health))
     return "\n".join(lines)
-
-
-def _counted(part: Part) -> str:
-    return f"{part.normal} of {part.judged} normal" if part.judged else "nothing known to compare with"
 
 
 def _said(alert: Verdict) -> str:
@@ -174,6 +194,6 @@ def _case(part: Part, failing: Sequence[Verdict]) -> JUnitCase:
         group=EXPERIMENT,
         name=part.name,
         failure=f"{_said(failing[0])}{more}" if failing else "",
-        skipped="" if part.judged or part.alerts else _counted(part),
-        details=[line for alert in part.alerts for line in (_said(alert), alert.advice) if line] or [_counted(part)],
+        skipped="" if part.judged or part.alerts else part.in_words,
+        details=[line for alert in part.alerts for line in (_said(alert), alert.advice) if line] or [part.in_words],
     )
