@@ -17,9 +17,11 @@ from scalecard.report import links
 from scalecard.report.health import drawing, told
 from scalecard.report.health import tiles as parts
 from scalecard.report.health.tiles import Tile
+from scalecard.report.history.of_health import nightly
 from scalecard.report.judgements import Judgement
 from scalecard.report.sections import Finding
 
+__all__ = ["findings", "judge", "nightly", "plot", "tiles", "topology"]
 ROW = 0.3  # inches for each strip
 MAP = 230.0  # points: what is left of half the figure for a map's cells
 
