@@ -1,4 +1,4 @@
-"""What the process has loaded and changed besides that the tests' ranks are forked from (the fixture `forked_ranks`).
+"""What the process that ranks are forked from has loaded and changed in tests (the fixture `forked_ranks`).
 
 It is imported by that process alone.
 """

@@ -50,6 +50,22 @@ def test_a_barrier_waits_for_every_rank(machine: Machine) -> None:
     assert min(launch(waited_for_the_second, layout=TWO, machine=machine)) > 0.4
 
 
+def variable(ctx: RankContext) -> tuple[str | None, str]:
+    return os.environ.get("SCALECARD_TRIED"), os.environ["RANK"]
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_ranks_have_the_launchers_present_variables_and_their_own(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server that they are forked from was started before these were set."""
+    for value in ("first", "second"):
+        monkeypatch.setenv("SCALECARD_TRIED", value)
+        assert launch(variable, layout=TWO, machine=machine) == [(value, "0"), (value, "1")]
+    monkeypatch.delenv("SCALECARD_TRIED")
+    assert launch(variable, layout=TWO, machine=machine) == [(None, "0"), (None, "1")]
+
+
 def second_fails(ctx: RankContext) -> None:
     if ctx.rank == 1:
         raise ValueError("on purpose")

@@ -7,6 +7,9 @@ Result      how often each outcome occurred, what was neither, and exit status 1
 import argparse
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the modules that tests share
 
 from configurations import configurations
 from results import results

@@ -66,8 +66,9 @@ def run(
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     with scratch.own_folder(), machine_lock(), nodes.keep_store(job):
-        result = _unmeasured(name, platform, spec, machine, preflight.check(machine.cores, strict=strict))
-        result = replace(result, budget_seconds=seconds)
+        disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
+        result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:
             refuse_unsavable(result, output)
         watch = Stopwatch()
@@ -94,15 +95,18 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     )
 
 
-def _unmeasured(name: str, platform: str, spec: Any, machine: Machine, disturbances: list[str]) -> Result:
-    """The result as it is known before it is measured; `disturbances` are those of this node."""
-    job = nodes.here()
-    disturbances = _disturbances(job, disturbances)
+def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
+    """The environment, with all nodes and with the way that NCCL sends."""
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
         _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
         facts["nccl_paths"] = _nccl_paths(spec, machine)
+    return facts
+
+
+def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> Result:
+    """The result as it is known before it is measured."""
     values, now = asdict(spec), Stopwatch().started
     folder = os.path.relpath(values["data_dir"])
     if folder.startswith(os.pardir):  # such a path may name its user, and results get published
@@ -114,7 +118,7 @@ def _unmeasured(name: str, platform: str, spec: Any, machine: Machine, disturban
         environment=facts,
         started=now,
         finished=now,
-        warnings=disturbances,
+        warnings=[],
         records=[],
     )
 

@@ -211,8 +211,7 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
             "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if option.sends else 0,
         },
         module=module,
-        settling=option.switch
-        == "static_graph",  # DDP forms its buckets after the second step then, else after the first
+        settling=option.switch == "static_graph",  # whose buckets DDP forms a step later
         agreeing=lambda: module.parameters() if option.sends else (),
     )
 

@@ -22,10 +22,10 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.counts import provable
-from scalecard.hardware.devices import Device, empty_cache, open_devices
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.out_of_memory import empty_cache, guarded
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.rounds import time_rounds

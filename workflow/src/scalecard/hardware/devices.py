@@ -12,7 +12,6 @@ Tasks may be arguments of later tasks, which wait for them: a CPU worker for the
 """
 
 import contextlib
-import gc
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -302,10 +301,3 @@ def float32_is_float32() -> None:
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def empty_cache() -> None:
-    """Give cached GPU memory back between cases."""
-    if torch.cuda.is_available():
-        gc.collect()  # cycles hold tensors too
-        torch.cuda.empty_cache()

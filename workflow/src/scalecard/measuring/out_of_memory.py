@@ -1,7 +1,10 @@
 """Out of memory is a result: that point of a sweep is recorded as failed, and the others are still measured."""
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterable, Iterator
+
+import torch
 
 from scalecard.records.record import Case, Record
 
@@ -31,3 +34,10 @@ def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit
 def is_out_of_memory(error: BaseException) -> bool:
     """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in MESSAGES)
+
+
+def empty_cache() -> None:
+    """Give cached GPU memory back between cases."""
+    if torch.cuda.is_available():
+        gc.collect()  # cycles hold tensors too
+        torch.cuda.empty_cache()

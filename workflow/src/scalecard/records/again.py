@@ -4,7 +4,7 @@ A result says if its cases failed twice, and how long it was allowed to take.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from scalecard import progress
 from scalecard.records.record import Record
 
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
+LEFT_OUT = "left out: "  # how the note of a case begins for which the budget had no time
 
 
 def failed_again(records: Sequence[Record], output: Path) -> list[str]:
@@ -19,35 +20,35 @@ def failed_again(records: Sequence[Record], output: Path) -> list[str]:
     return [TWICE] if any(r.status == "failed" for r in records) and num_failed(output) else []
 
 
-LEFT_OUT = "left out: "  # how the note of a case begins that the budget had no time for
-
-
 def is_due(path: Path, seconds: int) -> str:
     """Why a result file is measured again if that may take so many seconds (0: any), or ''.
 
     Not if it cannot be read.
     """
-    failed, left_out = num_failed(path), _num(path, lambda record: str(record["note"]).startswith(LEFT_OUT))
-    if failed and TWICE not in _content(path).get("warnings", []):
+    content = _content(path)
+    failed, had = _num_failed(content), content.get("budget_seconds", 0)
+    late = sum(record["note"].startswith(LEFT_OUT) for record in content["records"])
+    if failed and TWICE not in content["warnings"]:
         return f"{progress.counted(failed, 'case')} failed last time: measuring it once more"
-    had = int(_content(path).get("budget_seconds", 0)) if left_out else 0
-    if left_out and had and (seconds > had or not seconds):
-        return f"{progress.counted(left_out, 'case')} had no time in {had} s, and now there is more: measuring it again"
+    if late and had and (seconds > had or not seconds):
+        return f"{progress.counted(late, 'case')} had no time in {had} s, and now there is more: measuring it again"
     return ""
 
 
 def num_failed(path: Path) -> int:
     """Failed cases in a result file; 0 if it is missing or cannot be read."""
-    return _num(path, lambda record: record["status"] == "failed")
+    return _num_failed(_content(path))
 
 
-def _num(path: Path, counts: Callable[[dict[str, Any]], bool]) -> int:
-    try:
-        return sum(map(counts, _content(path)["records"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+def _num_failed(content: dict[str, Any]) -> int:
+    return sum(record["status"] == "failed" for record in content["records"])
 
 
 def _content(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    """A result file's data, of which `load` may refuse the rest; no records if it is missing or no result."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        known = [{"status": record["status"], "note": str(record["note"])} for record in found["records"]]
+        return {**found, "warnings": list(found.get("warnings", [])), "records": known}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"records": [], "warnings": []}

@@ -66,17 +66,16 @@ def plain(
 ) -> reference.Plain:
     """The plain loop on one device, each step's batch forwarded in parts of these sizes.
 
-    With `exactly`, on the same values in float64, which need twice the memory: on the CPU, in about a minute, if a GPU
-    has less. `ranks` is the number of ranks, each with a batch of its own.
+    With `exactly`, on the same values in float64, which need twice the memory: on the CPU if the GPU has less. `ranks`
+    is the number of ranks, each with a batch of its own.
     """
     trained = partial(_trained, load, sizes, num_steps, exactly, ranks)
-    if not exactly or device.type == "cpu":
-        return trained(device)
     try:
         return trained(device)
     except torch.OutOfMemoryError:
-        pass  # here the exception, and what it holds, is gone
-    return trained(torch.device("cpu"))
+        if not exactly:
+            raise
+    return trained(torch.device("cpu"))  # here the exception, and the memory that it holds, is gone
 
 
 def _trained(
