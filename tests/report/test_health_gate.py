@@ -39,11 +39,16 @@ def checked(health_result: Result, monkeypatch: pytest.MonkeyPatch) -> Check:
         ("errors", ["errors"]),
         ("low", ["errors", "slowed down", "low"]),
         ("odd", ["errors", "slowed down", "low", "odd one out"]),
-        ("any", list(ALERTS)),
     ],
 )
 def test_a_level_includes_those_before_it(checked: Check, level: str | None, failing: list[str]) -> None:
     assert [alert.verdict for alert in checked(*ALERTS, fail_on=level).failing] == failing
+
+
+def test_what_is_odd_and_low_besides_fails_as_low(checked: Check) -> None:
+    both = replace(ALERTS["odd one out"], low=True)
+    found = replace(checked(fail_on="low"), alerts=[both, ALERTS["odd one out"]])
+    assert found.failing == [both]
 
 
 @pytest.mark.parametrize("level", [None, *health_gate.LEVELS])
@@ -74,9 +79,9 @@ def test_a_part_that_is_slow_by_another_parts_fault_is_not_called_normal(
     """One fault is one alert: a slow link is the alert, and the collectives over it have none of their own."""
     slow = [replace(ALERTS["low"], part="collectives", verdict=word) for word in ("normal", "odd one out", "low")]
     install(monkeypatch, verdicts=slow)
-    found = health_gate.check([health_result], "box", fail_on="any")
+    found = health_gate.check([health_result], "box", fail_on="odd")
     assert health_gate.as_text(found).splitlines()[1] == (
-        "  collectives  low          1 of 3 normal, by an alert of another part"
+        "  collectives  odd one out  1 of 3 normal, by an alert of another part"
     )
     assert found.failing == []
     assert 'failures="0"' in health_gate.as_junit(found)

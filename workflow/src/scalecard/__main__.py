@@ -109,9 +109,9 @@ def _add_health(health: argparse.ArgumentParser) -> None:
     health.add_argument("results", nargs="?", help=f"{RESULTS} (default: this machine's platform)")
     health.add_argument(
         "--fail-on",
-        choices=["errors", "low", "odd", "any"],
+        choices=["errors", "low", "odd"],
         help="exit with status 1 for alerts of this kind; errors: counted errors; low: also what is below its limit or"
-        " slowed down; odd: also what is slower than its like; any: every alert",
+        " slowed down; odd: also what is slower than its like",
     )
     health.add_argument("--max-age", type=float, metavar="HOURS", help="refuse a result that is older (status 2)")
     health.add_argument("--json", action="store_true", help="print JSON instead of lines")

@@ -3,16 +3,17 @@
 Verdicts come from report/health; here they are counted by part, and a gate decides which of them fail.
 """
 
-import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.report import units
+from scalecard.report.health import verdicts
+from scalecard.report.health.verdict import WORDS, Verdict
 from scalecard.report.junit import JUnitCase, as_xml
 
 EXPERIMENT = "health"
@@ -20,26 +21,8 @@ EXPERIMENT = "health"
 ERRORS = frozenset({"errors"})
 LOW = ERRORS | {"low", "slowed down"}
 ODD = LOW | {"odd one out"}
-LEVELS: dict[str, frozenset[str] | None] = {"errors": ERRORS, "low": LOW, "odd": ODD, "any": None}
-WORST_FIRST = ("errors", "slowed down", "low", "odd one out")
+LEVELS = {"errors": ERRORS, "low": LOW, "odd": ODD}
 NOT_JUDGED, NORMAL = "not judged", "normal"
-
-
-class Verdict(Protocol):
-    """What report/health says of one part."""
-
-    @property
-    def part(self) -> str: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def value(self) -> str: ...
-    @property
-    def normal(self) -> str: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def advice(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +48,7 @@ class Part:
         """That of its worst alert, else of its worst number: an alert of another part may be the cause of that."""
         if self.alerts:
             return self.alerts[0].verdict
-        return min(self.verdicts, key=_badness, default=NOT_JUDGED)
+        return min(self.verdicts, key=WORDS.index, default=NOT_JUDGED)
 
     @property
     def in_words(self) -> str:
@@ -103,12 +86,7 @@ class Health:
 def fails(alert: Verdict, level: str) -> bool:
     """Whether a level of --fail-on includes this alert."""
     words = LEVELS[level]
-    return words is None or alert.verdict in words
-
-
-def _badness(word: str) -> int:
-    """The place of a verdict among all, the worst first; unknown ones before 'normal'."""
-    return WORST_FIRST.index(word) if word in WORST_FIRST else len(WORST_FIRST) + (word == NORMAL)
+    return alert.verdict in words or (alert.low and "low" in words)
 
 
 def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:
@@ -128,8 +106,7 @@ def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age:
             f"'{name}': {EXPERIMENT} was measured {hours:.1f} hours ago, more than --max-age {max_age:g};"
             f" measure it again: snakemake {EXPERIMENT} --forcerun {EXPERIMENT}"
         )
-    module = importlib.import_module("scalecard.report.health.verdicts")
-    return Health(result=result, verdicts=module.verdicts(result), alerts=module.alerts(result), fail_on=fail_on)
+    return Health(result=result, verdicts=verdicts.verdicts(result), alerts=verdicts.alerts(result), fail_on=fail_on)
 
 
 def as_text(health: Health) -> str:
@@ -181,9 +158,9 @@ def _fields(verdict: Verdict) -> dict[str, Any]:
 def as_junit(health: Health) -> str:
     """One test case for each part, so that names stay the same from night to night.
 
-    A part fails by the alerts that --fail-on names, or by any if it was not given.
+    A part fails by the alerts that --fail-on names, or by all if it was not given.
     """
-    level = health.fail_on or "any"
+    level = health.fail_on or "odd"
     cases = [_case(part, [alert for alert in part.alerts if fails(alert, level)]) for part in health.parts]
     return as_xml(f"health of {health.result.platform}", cases, timestamp=health.result.finished)
 

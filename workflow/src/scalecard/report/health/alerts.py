@@ -73,7 +73,8 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
         if cause is None:
             kept.append(fault)
         else:
-            kept[cause] = replace(kept[cause], seen_in=(*kept[cause].seen_in, fault.what, *fault.seen_in))
+            seen = (*kept[cause].seen_in, fault.what, *fault.seen_in)
+            kept[cause] = replace(kept[cause], seen_in=seen, low=kept[cause].low or fault.low)
     return kept
 
 
@@ -90,6 +91,7 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     """The worst of one fault's verdicts stands for all, under the name of its cause."""
     worst = min(own, key=lambda verdict: WORDS.index(verdict.verdict))
     others = tuple(_short(verdict) for verdict in own if verdict is not worst)
+    worst = replace(worst, low=any(verdict.low for verdict in own))
     if worst.kind not in ABOUT:
         return replace(worst, seen_in=(*worst.seen_in, *others))
     about = f"{' and '.join(worst.place)}: {ABOUT[worst.kind]}"
@@ -136,7 +138,11 @@ def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[
             first = same[0]
             others = tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in))
             everywhere = replace(
-                first, what=f"{len(same)} of {len(judged)}, as {first.what}", place=(), seen_in=first.seen_in + others
+                first,
+                what=f"{len(same)} of {len(judged)}, as {first.what}",
+                place=(),
+                seen_in=first.seen_in + others,
+                low=any(fault.low for fault in same),
             )
             found = [fault for fault in found if fault.kind != kind] + [everywhere]
     return found

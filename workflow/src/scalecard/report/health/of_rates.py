@@ -33,6 +33,7 @@ def _judged(rate: Rate, groups: Groups) -> Verdict:
         share=share,
         kind=rate.kind,
         place=rate.place,
+        low=low,
     )
 
 

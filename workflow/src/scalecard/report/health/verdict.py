@@ -15,7 +15,8 @@ class Verdict:
 
     `part` is one of PARTS and `verdict` one of WORDS; `share` is that of the hardware's limit, where one is known.
     `kind` is the trouble that it would be evidence of, and `place` the devices or nodes that it is about; an empty
-    place is all of them. `seen_in` says of an alert where else the same trouble shows.
+    place is all of them. `seen_in` says of an alert where else the same trouble shows; `low`, whether any of it is
+    below what is normal for the hardware's limit, also where the word is another.
     """
 
     part: str
@@ -28,6 +29,7 @@ class Verdict:
     kind: str = ""
     place: tuple[str, ...] = ()
     seen_in: tuple[str, ...] = ()
+    low: bool = False
 
     @property
     def fine(self) -> bool:
