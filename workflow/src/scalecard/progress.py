@@ -30,8 +30,9 @@ def say(text: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """'1 case' or '3 cases'."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """'1 case', '3 cases' or '3 batches'."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def set_place(place: str) -> None:

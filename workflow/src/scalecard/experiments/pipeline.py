@@ -183,16 +183,16 @@ def _variants(
     load, small = Workload.of(spec), Workload.of_check(spec)
     shared = functools.cache(partial(_model, implementation, devices))
     build = partial(_subject, implementation, devices, plainly, shared)
-    many = Setting(small, 1, len(devices))
     for size in sizes:
         case: Case = {"implementation": implementation.name, "split_size": size, "batch_size": spec.batch_size}
         case["image_size"] = spec.image_size
-        alike = max(1, size * small.batch_size // spec.batch_size)
+        alike = max(1, round(size * small.batch_size / spec.batch_size))
+        stages = len(devices) if size < spec.batch_size else 2
         yield Variant(
             name=f"{implementation.name} {size}",
             case=case,
             build=build,
-            proven_at=[Setting(small, alike), *([many] if len(devices) > 2 and size < spec.batch_size else [])],
+            proven_at=[Setting(small, alike, stages)],
             timed_at=Setting(load, size),
             devices=devices[: 1 if implementation.on_one_device else 2],
         )
