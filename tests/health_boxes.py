@@ -1,13 +1,13 @@
 """Made-up results of `health`: a box of any GPUs, its links and nodes, healthy or with planted faults."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from typing import Any
 
 from builders import gpu_state, hardware_state
-from scalecard.hardware.environment import environment
+from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.telemetry import GpuState, Spread, Telemetry
@@ -73,7 +73,8 @@ class Box:
     """A machine, and what is wrong with it.
 
     `links` are the NVLinks of each pair, `switched` all that a GPU has; `slots` are (generation, width) of each card.
-    `speed`, `memory` and `nodes_speed` multiply the rate of a device or node, `pairs` that of a link both ways.
+    `speed`, `memory` and `nodes_speed` multiply the rate of a device or node, `pairs` that of a link both ways. `at`
+    has the nodes that are others than this one.
     """
 
     gpu: str = "NVIDIA H100 80GB HBM3"
@@ -90,25 +91,39 @@ class Box:
     grown: dict[tuple[Any, str], int] = field(default_factory=dict)
     nodes: int = 1
     nodes_speed: dict[int, float] = field(default_factory=dict)
+    at: dict[int, "Box"] = field(default_factory=dict)
     adapters: int = 0
+    adapter_gbit: int = 400
     nccl_paths: dict[str, int] = field(default_factory=dict)
     peer: bool = True
     emulated: bool = False
 
     def result(self) -> Result:
         """Its result; the samples scatter by 0.3 % and are the same every time."""
-        draw = random.Random(1)
-        cases = health_cases(self.count, emulated=self.emulated, nodes=self.nodes, adapters=self.adapters)
+        every = [self.at.get(node, self) for node in range(self.nodes)]
+        environments = [box._environment() for box in every]
         return Result(
             experiment="health",
             platform="box",
             spec={},
-            environment=self._environment(),
+            environment={**environments[0], "nodes": of_nodes(environments) if self.nodes > 1 else []},
             started="2026-01-01T00:00:00.000+00:00",
             finished="2026-01-01T00:05:00.000+00:00",
             warnings=[],
-            records=[self._record(draw, metric, case) for metric, case in cases if not self._gone(case)],
+            records=[*self._records(every)],
         )
+
+    def _records(self, every: Sequence["Box"]) -> Iterator[Record]:
+        """What each node measured of itself says whose it is, if there are several."""
+        draw = random.Random(1)
+        for metric, case in health_cases(self.count, emulated=self.emulated, nodes=self.nodes, adapters=self.adapters):
+            if case["part"] in ("collective", "node", "node pair"):
+                yield self._record(draw, metric, case)
+                continue
+            for node, box in enumerate(every):
+                if not box._gone(case):
+                    record = box._record(draw, metric, case)
+                    yield record if len(every) == 1 else replace(record, case={**record.case, "node": node})
 
     def _gone(self, case: Case) -> bool:
         return any(case.get(axis) in self.lost for axis in ("device", "source", "target"))
@@ -154,7 +169,7 @@ class Box:
             grown = self.grown.get((case.get("device", case.get("adapter")), str(case["counter"])), 0)
             return Record(case=case, metric=metric, unit="count", samples=[[3, 3 + grown]])
         if metric == "rate":
-            return Record(case=case, metric=metric, unit="B/s", samples=[[50e9]])
+            return Record(case=case, metric=metric, unit="B/s", samples=[[self.adapter_gbit * 1e9 / 8]])
         if case["part"] == "device link":
             case = {**case, "peer": None if self.emulated else self.peer}
         seconds = self._seconds(case)

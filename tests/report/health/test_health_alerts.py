@@ -1,5 +1,7 @@
 """Planted faults are each found, named and advised once; a healthy box of every kind gets no alert."""
 
+from typing import Any
+
 import pytest
 import yaml
 from health_boxes import Box
@@ -63,6 +65,11 @@ def test_neither_do_these(box: Box) -> None:
     assert [alert.text for alert in alerts(box.result())] == []
 
 
+def _nodes(**faults: Any) -> Box:
+    """Four nodes, with faults on the last."""
+    return Box(switched=18, nodes=4, adapters=faults.get("adapters", 0), at={3: Box(switched=18, **faults)})
+
+
 FAULTS = {
     "one slow GPU": (Box(switched=18, speed={3: 0.6}), "GPU 3", "power limit", ("odd one out",)),
     "one slow GPU of two": (Box(gpu=RTX, count=2, speed={1: 0.8}), "GPU 1", "power limit", ("odd one out",)),
@@ -96,6 +103,30 @@ FAULTS = {
     "ECC errors": (Box(switched=18, grown={(2, "ECC corrected"): 7}), "GPU 2", "ROW_REMAPPER", ("errors",)),
     "an XID": (Box(switched=18, grown={(2, "XID"): 1, (2, "ECC corrected"): 1}), "GPU 2", "dmesg", ("errors",)),
     "a lost GPU": (Box(switched=18, lost={6}), "GPU 6", "power-cycle", ("errors",)),
+    "a slow GPU of one node": (_nodes(speed={2: 0.7}), "node 3's GPU 2", "power limit", ("odd one out",)),
+    "a node whose GPUs are slow": (
+        _nodes(speed=dict.fromkeys(range(8), 0.7)),
+        "8 of 8, as node 3's GPU 0",
+        "power limit",
+        ("odd one out",),
+    ),
+    "a half-speed pair of one node": (
+        _nodes(pairs={(2, 5): 0.5}),
+        "node 3's GPU 2 and GPU 5",
+        "nvlink -e",
+        ("odd one out",),
+    ),
+    "x8 instead of x16 on one node": (_nodes(slots={1: (5, 8)}), "node 3's GPU 1", "reseat", ("low",)),
+    "a GPU lost on one node": (_nodes(lost={6}), "node 3's GPU 6", "power-cycle", ("errors",)),
+    "a hot GPU of one node": (_nodes(hot={5}), "node 3's GPU 5", "airflow", ("slowed down",)),
+    "ECC errors on one node": (_nodes(grown={(2, "ECC corrected"): 7}), "node 3's GPU 2", "ROW_REMAPPER", ("errors",)),
+    "a bad cable": (
+        _nodes(adapters=2, grown={("mlx5_1 port 1", "symbol errors"): 5000}),
+        "node 3's mlx5_1 port 1",
+        "cable",
+        ("errors",),
+    ),
+    "a slow port of one node": (_nodes(adapters=2, adapter_gbit=200), "mlx5_0 port 1, line rate", "ibstat", ("low",)),
     "a slow node": (
         Box(switched=18, nodes=8, nodes_speed={3: 0.5}, adapters=2, nccl_paths={"NET/IB/GDRDMA": 8}),
         "node 3",
@@ -113,12 +144,6 @@ FAULTS = {
         "NCCL",
         "nvidia_peermem",
         ("low",),
-    ),
-    "a bad cable": (
-        Box(switched=18, nodes=2, adapters=2, grown={("mlx5_1 port 1", "symbol errors"): 5000}),
-        "mlx5_1 port 1",
-        "cable",
-        ("errors",),
     ),
     "no peer access": (Box(switched=18, count=4, peer=False), "GPU", "ACS", ("low",)),
     "a slow worker": (Box(count=4, emulated=True, speed={2: 0.7}), "worker 2", "clocks", ("odd one out",)),

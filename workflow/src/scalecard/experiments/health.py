@@ -10,7 +10,9 @@ nothing (each result is compared first). Without GPUs, CPU workers stand in for 
 """
 
 import base64
+import os
 import pickle
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,6 +47,7 @@ class Spec(Common):
     link_bytes: ByteSizes
     collective_bytes: ByteSizes
     load_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+    name_hosts: bool
 
     def __post_init__(self) -> None:
         """Few rounds of everything in one process: a look at each part, not a precise figure of one."""
@@ -69,11 +72,23 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every part of every node, then the collectives of all, and the nodes in pairs."""
+    if spec.name_hosts:
+        _name_hosts()
     with errors.watched() as counters:
         mine = [*within_node.records(spec.amounts, machine)]
         yield from _collectives(spec, machine)
         yield from _between_nodes(spec, machine)
         yield from _of_every_node([*mine, *counters()])
+
+
+def _name_hosts() -> None:
+    """Say on the terminal which host each node is; results have the hosts' hashes only."""
+    job = nodes.here()
+    if job.count == 1:
+        return
+    job.publish("host name", os.environ.get("SLURMD_NODENAME") or socket.gethostname())
+    for node, name in job.collect("host name", within=nodes.JOIN).items() if job.leads else ():
+        progress.say(f"node {node} is {name}")
 
 
 def _of_every_node(mine: list[Record]) -> Iterator[Record]:

@@ -37,6 +37,7 @@ ADVICE = {
     " NCCL_IB_HCA and NCCL_SOCKET_IFNAME",
     "no GPUDirect": "load nvidia_peermem (or use the open kernel modules), and look at ACS and NCCL_NET_GDR_LEVEL",
     "adapter errors": "clean or replace the cable and its transceiver; `ibqueryerrors`, `mlxlink -d DEVICE -c`",
+    "adapter rate": "`ibstat` there and the switch's port: the cable, its transceiver, and the speed that is set",
     "node": "run ScaleCard's health on that node alone: its GPUs, its links, then NCCL's environment there",
     "node links": "that node's cables and adapters: `ibstat`, `ibqueryerrors`, `mlxlink`; then its PCIe slots for them",
     "node pair": "the way between the two: cables, the switches' ports, routing (`ibtracert`)",

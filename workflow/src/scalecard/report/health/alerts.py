@@ -1,5 +1,6 @@
 """One fault is one alert: what a fault shows in is listed under its cause, however many measurements it slowed down."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ from scalecard.report.health import advice
 from scalecard.report.health.verdict import WORDS, Verdict
 
 _ALL_TOGETHER = frozenset({"collective", "PCIe collective", "node"})
-_BETWEEN_NODES = frozenset({"node pair", "node links", "collective"})
+_BETWEEN_NODES = frozenset({"node pair", "node links", "collective"})  # over nodes
 _OF_A_LINK = frozenset({"latency", "collective", "node", "pair", "device links"})
 _OF_A_SLOT = frozenset({"latency", "PCIe collective", "host link", "PCIe pair", "PCIe errors"})
 # What each kind of trouble explains besides itself, the worst cause first: of the same device, pair or node, and of
@@ -31,6 +32,7 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "PCIe pair": frozenset({"latency", "PCIe collective"}),
     "shared memory": frozenset({"latency", "collective", "node"}),
     "socket": _BETWEEN_NODES | {"adapter errors"},
+    "adapter rate": _BETWEEN_NODES,
     "adapter errors": _BETWEEN_NODES,
     "no GPUDirect": _BETWEEN_NODES,
     "node": _BETWEEN_NODES,
@@ -42,6 +44,7 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "PCIe collective": frozenset(),
     "storage": frozenset(),
 }
+NODE = re.compile(r"node \d+")
 COLLECTIVES = ("collective", "PCIe collective")
 ABOUT = {
     "compute": "computing",
@@ -94,9 +97,16 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     worst = replace(worst, low=any(verdict.low for verdict in own))
     if worst.kind not in ABOUT:
         return replace(worst, seen_in=(*worst.seen_in, *others))
-    about = f"{' and '.join(worst.place)}: {ABOUT[worst.kind]}"
+    about = f"{_in_words(worst.place)}: {ABOUT[worst.kind]}"
     value = worst.value if worst.what in worst.place else f"{_short(worst)}: {worst.value}"
     return replace(worst, what=about, value=value, seen_in=(*worst.seen_in, *others))
+
+
+def _in_words(place: Sequence[str]) -> str:
+    """Names of devices, of which only the first has their node: "node 3's GPU 2 and GPU 5"."""
+    first, *others = place
+    node = "".join(first.partition("'s ")[:2]) if "'s " in first else ""
+    return " and ".join([first, *(other.removeprefix(node) for other in others)])
 
 
 def _short(verdict: Verdict) -> str:
@@ -129,23 +139,35 @@ def _others_are_fine(end: str, ways: Iterable[tuple[str, ...]], slow: Iterable[t
 
 
 def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """A trouble that most devices, pairs or nodes have is one fault of the machine."""
+    """A trouble that most devices, pairs or nodes have is one fault of the machine; on one node only, of that node."""
     found = list(faults)
     for kind in dict.fromkeys(fault.kind for fault in faults):
-        same = [fault for fault in found if fault.kind == kind]
         judged = {verdict.place for verdict in verdicts if verdict.kind == kind}
-        if len(same) >= 2 and (len(same) == len(judged) or (len(same) >= 3 and 2 * len(same) > len(judged))):
-            first = same[0]
-            others = tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in))
-            everywhere = replace(
-                first,
-                what=f"{len(same)} of {len(judged)}, as {first.what}",
-                place=(),
-                seen_in=first.seen_in + others,
-                low=any(fault.low for fault in same),
-            )
-            found = [fault for fault in found if fault.kind != kind] + [everywhere]
+        same = [fault for fault in found if fault.kind == kind]
+        if _most(len(same), len(judged)):
+            found = [*(fault for fault in found if fault.kind != kind), _one_of(same, len(judged), ())]
+            continue
+        for node in sorted({node for fault in same for node in _nodes_of(fault.place)}):
+            here = [fault for fault in same if _nodes_of(fault.place) == {node}]
+            alike = [place for place in judged if _nodes_of(place) == {node}]
+            if _most(len(here), len(alike)):
+                found = [*(fault for fault in found if fault not in here), _one_of(here, len(alike), (node,))]
     return found
+
+
+def _most(bad: int, judged: int) -> bool:
+    return bad >= 2 and (bad == judged or (bad >= 3 and 2 * bad > judged))
+
+
+def _one_of(same: Sequence[Verdict], judged: int, place: tuple[str, ...]) -> Verdict:
+    first = same[0]
+    return replace(
+        first,
+        what=f"{len(same)} of {judged}, as {first.what}",
+        place=place,
+        seen_in=first.seen_in + tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in)),
+        low=any(fault.low for fault in same),
+    )
 
 
 def _explains(cause: Verdict, effect: Verdict) -> bool:
@@ -157,9 +179,14 @@ def _explains(cause: Verdict, effect: Verdict) -> bool:
 
 
 def _takes_part(cause: Verdict, effect: Verdict) -> bool:
-    """Devices and adapters are described of the first node."""
-    return not effect.place or set(cause.place) <= set(effect.place) or "node 0" in effect.place
+    """Whether what is slow includes the devices that are its cause, or their node."""
+    return not effect.place or set(cause.place) <= set(effect.place) or bool(_nodes_of(cause.place) & set(effect.place))
 
 
 def _is_node(verdict: Verdict) -> bool:
-    return any(end.startswith("node") for end in verdict.place)
+    return any(NODE.fullmatch(end) for end in verdict.place)
+
+
+def _nodes_of(place: Iterable[str]) -> set[str]:
+    """The nodes that devices are on, by their names: {'node 3'} for "node 3's GPU 2"; empty if there is only one."""
+    return {end.partition("'s ")[0] for end in place if "'s " in end}

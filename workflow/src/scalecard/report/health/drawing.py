@@ -27,30 +27,40 @@ class Cell:
     odd: bool
 
 
-def device_links(result: Result) -> dict[tuple[int, int], Cell]:
-    """From each device to each other one, one at a time, at the largest size."""
-    records = result.select("time", part="device link", at_once=False)
-    return _cells(result, words.largest(records, "bytes"), "source", "target", both=False)
+Cells = dict[tuple[int, int], Cell]
 
 
-def node_links(result: Result) -> dict[tuple[int, int], Cell]:
+def device_links(result: Result) -> tuple[int, Cells]:
+    """From each device to each other one, one at a time, at the largest size; of several nodes, of the worst one."""
+    found = _cells(result, "device link", ("source", "target"))
+    return max(found.items(), key=lambda one: sum(cell.odd for cell in one[1].values()), default=(0, {}))
+
+
+def node_links(result: Result) -> Cells:
     """Between nodes, the same in both directions."""
-    return _cells(result, words.largest(result.select("time", part="node pair"), "bytes"), "node", "other", both=True)
+    (cells,) = _cells(result, "node pair", ("node", "other")).values() or ({},)
+    return cells | {(b, a): cell for (a, b), cell in cells.items()}
 
 
-def _cells(result: Result, records: Sequence[object], *ends: str, both: bool) -> dict[tuple[int, int], Cell]:
+def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]:
+    """By the node on which it was measured."""
     rates = measured.rates(result)
-    groups, chosen, found = Groups(rates), set(map(id, records)), dict[tuple[int, int], Cell]()
-    for rate in rates:
-        if id(rate.record) in chosen:
+    groups, found = Groups(rates), dict[int, Cells]()
+    own = [rate for rate in rates if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
+    most = max((measured.number(rate.record, "bytes") for rate in own), default=0)
+    for rate in own:
+        if rate.record.case["bytes"] == most:
             a, b = (measured.number(rate.record, end) for end in ends)
-            below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
-            cell = Cell(rate.value, groups.is_odd(rate) or below)
-            found |= {(a, b): cell} | ({(b, a): cell} if both else {})
+            found.setdefault(rate.node or 0, {})[a, b] = _cell(rate, groups)
     return found
 
 
-def heat_map(cells: dict[tuple[int, int], Cell], axes: Axes, *, points: float, what: str) -> None:
+def _cell(rate: Rate, groups: Groups) -> Cell:
+    below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
+    return Cell(rate.value, groups.is_odd(rate) or below)
+
+
+def heat_map(cells: Cells, axes: Axes, *, points: float, what: str) -> None:
     """Numbers in the cells, if `points`, the width of the axes, leaves room for them; odd ones are outlined."""
     ends = sorted({end for pair in cells for end in pair})
     size = min(LARGEST, 0.45 * points / len(ends))
@@ -91,9 +101,15 @@ def strips(result: Result) -> list[Strip]:
         share = _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
-            device = rate.place[0].rpartition(" ")[2]
+            device = _number(rate.place[0])
             (strip.alone if how == "alone" else strip.at_once).append((device, 100 * share, groups.is_odd(rate)))
     return list(found.values())
+
+
+def _number(name: str) -> str:
+    """'2' for 'GPU 2', and '3:2' for "node 3's GPU 2"."""
+    node, _, device = name.rpartition("'s ")
+    return ":".join(part.rpartition(" ")[2] for part in (node, device) if part)
 
 
 def _share(rate: Rate, groups: Groups) -> float | None:

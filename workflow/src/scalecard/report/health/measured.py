@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from scalecard.records.record import Record, Result
 from scalecard.report import limits, links, units
+from scalecard.report.health.by_node import View, together, views
 from scalecard.report.limits import Limit
 
 LATENCY = 2**16  # bytes; a smaller copy takes as long as it takes to start one
@@ -22,8 +23,8 @@ LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 class Rate:
     """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
 
-    `place` are the devices or nodes that it is about. A rate with too few samples has no bounds, and one of a
-    CPU worker no limit.
+    `place` are the devices or nodes that it is about, and `node` is where, if there are several. A rate with too few
+    samples has no bounds, and one of a CPU worker no limit.
     """
 
     part: str
@@ -37,6 +38,7 @@ class Rate:
     high: float | None
     limit: Limit | None
     record: Record
+    node: int | None = None
 
     @property
     def text(self) -> str:
@@ -62,31 +64,28 @@ class _About:
 
 
 def rates(result: Result) -> list[Rate]:
-    """Every rate that was measured, in the order of the records."""
-    return [rate for record in result.select("time") for rate in _of(result, record)]
+    """Every rate that was measured, node by node, then those of several nodes."""
+    every = [*views(result), View(together(result))]
+    known = ((at, rate) for at in every for record in at.result.select("time") for rate in _of(at, record))
+    return [replace(rate, node=at.node) for at, rate in known]
 
 
-def _of(result: Result, record: Record) -> Iterator[Rate]:
+def _of(at: View, record: Record) -> Iterator[Rate]:
     part = str(record.case.get("part"))
     if part in ("compute", "load"):
-        yield _compute(result, record)
+        yield _compute(at, record)
     elif part == "memory":
-        yield _memory(result, record)
+        yield _memory(at, record)
     elif part == "host link":
-        yield _host_link(result, record)
+        yield _host_link(at, record)
     elif part == "device link":
-        yield _device_link(result, record)
+        yield _device_link(at, record)
     elif part == "collective":
-        yield _collective(result, record)
+        yield _collective(at, record)
     elif part in ("node", "node pair"):
         yield _nodes(record)
     elif part in ("storage", "host memory"):
-        yield _host(record)
-
-
-def name(result: Result, device: int) -> str:
-    """'GPU 3', or 'worker 3' without GPUs."""
-    return f"{'worker' if result.emulated else 'GPU'} {device}"
+        yield _host(at, record)
 
 
 def number(record: Record, axis: str) -> int:
@@ -96,8 +95,8 @@ def number(record: Record, axis: str) -> int:
     return value
 
 
-def _kind(result: Result, device: int) -> str:
-    gpus = result.environment["gpus"]
+def _kind(at: View, device: int) -> str:
+    gpus = at.result.environment["gpus"]
     return str(gpus[device]["name"]) if device < len(gpus) else ""
 
 
@@ -134,7 +133,7 @@ def _small(record: Record) -> bool:
     return isinstance(moved, int) and moved < LEAST_BYTES.get(part, 0)
 
 
-def _compute(result: Result, record: Record) -> Rate:
+def _compute(at: View, record: Record) -> Rate:
     case, device = record.case, number(record, "device")
     load = case["part"] == "load"
     how = "under load" if load else _together(record)
@@ -142,79 +141,79 @@ def _compute(result: Result, record: Record) -> Rate:
         part="compute",
         kind="compute",
         what=f"{case['dtype']} products, {how}",
-        place=(name(result, device),),
-        like=(how, case["dtype"], case["size"], case["products"], _kind(result, device)),
+        place=(at.device(device),),
+        like=(how, case["dtype"], case["size"], case["products"], _kind(at, device)),
     )
-    limit = None if load else limits.of_products(result, str(case["dtype"]), device)
+    limit = None if load else limits.of_products(at.result, str(case["dtype"]), device)
     return _rate(record, about, limits.product_rate(record) * record.median, "TFLOP/s", limit)
 
 
-def _memory(result: Result, record: Record) -> Rate:
+def _memory(at: View, record: Record) -> Rate:
     case, device = record.case, number(record, "device")
     passes = 2 if case["access"] == "copy" else 1
     about = _About(
         part="memory",
         kind="memory",
         what=f"memory {case['access']}, {_together(record)}",
-        place=(name(result, device),),
-        like=(case["access"], case["bytes"], _together(record), _kind(result, device)),
+        place=(at.device(device),),
+        like=(case["access"], case["bytes"], _together(record), _kind(at, device)),
     )
-    return _rate(record, about, passes * number(record, "bytes") / 1e9, "GB/s", limits.of_memory(result, device))
+    return _rate(record, about, passes * number(record, "bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
 
 
-def _host_link(result: Result, record: Record) -> Rate:
+def _host_link(at: View, record: Record) -> Rate:
     """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike."""
     case, device = record.case, number(record, "device")
-    near: tuple[Hashable, ...] = _neighbours(result, device) if case["at_once"] else ()
+    near: tuple[Hashable, ...] = _neighbours(at, device) if case["at_once"] else ()
     about = _About(
         part="host links",
         kind="host link",
         what=f"{case['direction']}, {case['memory']}, {_together(record)}",
-        place=(name(result, device),),
-        like=(case["direction"], case["memory"], case["bytes"], _together(record), _kind(result, device), near),
+        place=(at.device(device),),
+        like=(case["direction"], case["memory"], case["bytes"], _together(record), _kind(at, device), near),
     )
     pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
     if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
         about = replace(about, like=(*about.like, device))
-    limit = limits.of_host_copy(result, record, device) if pinned else None
+    limit = limits.of_host_copy(at.result, record, device) if pinned else None
     return _rate(record, about, number(record, "bytes") / 1e9, "GB/s", limit)
 
 
-def _neighbours(result: Result, device: int) -> tuple[int, ...]:
+def _neighbours(at: View, device: int) -> tuple[int, ...]:
     """The levels of NVML's common ancestor with every other GPU, in order: alike for GPUs in like places."""
-    topology: list[list[int | None]] = result.environment["topology"]
+    topology: list[list[int | None]] = at.result.environment["topology"]
     return tuple(sorted(level for level in topology[device] if level is not None)) if device < len(topology) else ()
 
 
-def _device_link(result: Result, record: Record) -> Rate:
+def _device_link(at: View, record: Record) -> Rate:
     source, target, size = (number(record, axis) for axis in ("source", "target", "bytes"))
-    way = links.kind(result, source, target)
+    way = links.kind(at.result, source, target)
     kind = "latency" if size < LATENCY else "pair" if way.startswith("NV") else "PCIe pair"
-    near = () if kind == "pair" else _places(result, source, target, at_once=bool(record.case["at_once"]))
+    near = () if kind == "pair" else _places(at, source, target, at_once=bool(record.case["at_once"]))
     about = _About(
         part="GPU links",
         kind=kind,
-        what=f"{name(result, source)} to {target}, {units.count_bytes(size)}, {_together(record)}",
-        place=tuple(name(result, device) for device in sorted((source, target))),
-        like=(size, _together(record), way, _kind(result, source), _kind(result, target), near),
+        what=f"{at.device(source)} to {target}, {units.count_bytes(size)}, {_together(record)}",
+        place=tuple(at.device(device) for device in sorted((source, target))),
+        like=(size, _together(record), way, _kind(at, source), _kind(at, target), near),
     )
-    limit = limits.of_pair(result, record, source, target)
+    limit = limits.of_pair(at.result, record, source, target)
     if limit and kind == "PCIe pair" and record.case.get("peer") is False:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     return _rate(record, about, size / 1e9, "GB/s", limit)
 
 
-def _places(result: Result, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
+def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
     """Where two GPUs are: copies over PCIe, and the threads that start small ones, may cross from CPU to CPU.
 
     At once, they share their ways with those of their neighbours.
     """
-    nodes = tuple(_numa_node(result, device) for device in (source, target))
-    return (*nodes, *(_neighbours(result, device) for device in (source, target) if at_once))
+    nodes = tuple(_numa_node(at, device) for device in (source, target))
+    return (*nodes, *(_neighbours(at, device) for device in (source, target) if at_once))
 
 
-def _numa_node(result: Result, device: int) -> int | None:
-    gpus = result.environment["gpus"]
+def _numa_node(at: View, device: int) -> int | None:
+    gpus = at.result.environment["gpus"]
     node: int | None = gpus[device]["numa_node"] if device < len(gpus) else None
     return node
 
@@ -230,32 +229,32 @@ def _on_the_bus(record: Record) -> float:
     return factor * number(record, "bytes") / 1e9
 
 
-def _collective(result: Result, record: Record) -> Rate:
+def _collective(at: View, record: Record) -> Rate:
     case, nodes = record.case, record.case.get("nodes")
     over = f" over {nodes} nodes" if nodes else ""
     operation = str(case["collective"])
-    kind = "collective" if nodes or _has_ring(result, record) else "PCIe collective"
+    kind = "collective" if nodes or _has_ring(at, record) else "PCIe collective"
     about = _About(
         part="network" if nodes else "collectives",
         kind=kind,
         what=f"{operation.replace('_', '-')} on {case['devices']} devices{over}, {units.count_bytes(case['bytes'])}",
-        place=() if nodes else tuple(name(result, device) for device in range(number(record, "devices"))),
+        place=() if nodes else tuple(at.device(device) for device in range(number(record, "devices"))),
         like=(operation, case["devices"], nodes, case["bytes"]),
     )
-    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(result, record))
+    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(at, record))
 
 
-def _has_ring(result: Result, record: Record) -> bool:
+def _has_ring(at: View, record: Record) -> bool:
     """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
-    return links.has_ring(result, range(number(record, "devices")))
+    return links.has_ring(at.result, range(number(record, "devices")))
 
 
-def _of_ring(result: Result, record: Record) -> Limit | None:
+def _of_ring(at: View, record: Record) -> Limit | None:
     """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
     operation, used = str(record.case["collective"]), range(number(record, "devices"))
-    if operation == "all_to_all" and len({links.kind(result, a, b) for a in used for b in used if a != b}) > 1:
+    if operation == "all_to_all" and len({links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
         return None
-    limit = limits.of_all_reduce(result, record)
+    limit = limits.of_all_reduce(at.result, record)
     least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
     return limit and replace(limit, least=min(limit.least, least))
 
@@ -274,15 +273,16 @@ def _nodes(record: Record) -> Rate:
     return _rate(record, about, _on_the_bus(record), "GB/s")
 
 
-def _host(record: Record) -> Rate:
+def _host(at: View, record: Record) -> Rate:
     case, storage = record.case, record.case["part"] == "storage"
     node = case.get("numa_node")
     where = "" if storage or node is None else f" of NUMA node {node}"
+    of_node = "" if at.node is None else f" of node {at.node}"
     about = _About(
         part="host",
         kind=str(case["part"]),
-        what="reading data_dir" if storage else f"copying memory{where}",
-        place=("storage",) if storage else (f"NUMA node {node}",),
+        what=("reading data_dir" if storage else f"copying memory{where}") + of_node,
+        place=(at.name("storage" if storage else f"NUMA node {node}"),),
         like=(case["bytes"],),
     )
     return _rate(record, about, (1 if storage else 2) * number(record, "bytes") / 1e9, "GB/s")

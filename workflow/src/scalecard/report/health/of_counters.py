@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from scalecard.records.record import Record, Result
 from scalecard.report.health import advice, measured
+from scalecard.report.health.by_node import View, views
 from scalecard.report.health.verdict import Verdict
 
 # Of each counter: its part of the machine, what it is evidence of, and by how much it may grow in the minutes of a run.
 # Eight replays a minute are NVIDIA's limit for PCIe, and CRC errors matter from 100 a second on (DCGM,
-# dcgm_gpu_hardware_limits.h); those of InfiniBand are the thresholds of ibcheckerrors.
+# dcgm_gpu_hardware_limits.h); those of InfiniBand are our own.
 COUNTERS = {
     "ECC corrected": ("memory", "memory errors", 0),
     "ECC uncorrected": ("memory", "memory errors", 0),
@@ -26,13 +27,14 @@ COUNTERS = {
 
 def judged(result: Result) -> Iterator[Verdict]:
     """One for every counter that was read."""
-    yield from (_judged(result, record) for record in result.select("errors"))
+    yield from (_judged(at, record) for at in views(result) for record in at.result.select("errors"))
 
 
-def _judged(result: Result, record: Record) -> Verdict:
+def _judged(at: View, record: Record) -> Verdict:
     counter = str(record.case["counter"])
     part, kind, allowed = COUNTERS.get(counter, ("host", "", 0))
-    whose = str(record.case["adapter"]) if "adapter" in record.case else _device(result, record)
+    adapter = "adapter" in record.case
+    whose = at.name(str(record.case["adapter"])) if adapter else at.device(measured.number(record, "device"))
     grown = growth(record)
     wrong = bool(kind) and grown > allowed
     return Verdict(
@@ -45,10 +47,6 @@ def _judged(result: Result, record: Record) -> Verdict:
         kind=kind,
         place=(whose,),
     )
-
-
-def _device(result: Result, record: Record) -> str:
-    return measured.name(result, measured.number(record, "device"))
 
 
 def growth(record: Record) -> int:

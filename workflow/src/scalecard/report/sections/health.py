@@ -2,7 +2,8 @@
 
 The map shows what each device copies to each other one (one pair at a time, GB/s); a frame marks an odd one out. In the
 strips every device is a point, beside the median of its like: what is alone at the left, with its number, is slower
-than the others. A single device is shown beside the hardware's limit. Collectives: bus bandwidth over the devices that
+than the others. Over several nodes the map is that of the node with the most odd ones, and 3:2 is device 2 of node 3. A
+single device is shown beside the hardware's limit. Collectives: bus bandwidth over the devices that
 take part, as nccl-tests defines it.
 """
 
@@ -29,7 +30,7 @@ MAP = 230.0  # points: what is left of half the figure for a map's cells
 def plot(results: Sequence[Result]) -> Figure:
     """The current platform's links and devices; the collectives of all platforms."""
     here = results[0]
-    pairs, nodes, strips = drawing.device_links(here), drawing.node_links(here), drawing.strips(here)
+    (node, pairs), nodes, strips = drawing.device_links(here), drawing.node_links(here), drawing.strips(here)
     maps = [name for name, cells in (("devices", pairs), ("nodes", nodes)) if cells]
     above = max(2.4, ROW * len(strips) + 0.9)
     figure = plt.figure(figsize=(8.2, max(above + 2.6, 4.2 * len(maps)) if maps else above))
@@ -37,7 +38,8 @@ def plot(results: Sequence[Result]) -> Figure:
     panels = figure.subplot_mosaic(places, height_ratios=(above, 2.6)[: len(places)])  # type: ignore[arg-type]
     if pairs:
         drawing.heat_map(pairs, panels["devices"], points=MAP, what="device")
-        panels["devices"].set_title("copies between devices (GB/s)")
+        on = f" of node {node}" if nodes else ""
+        panels["devices"].set_title(f"copies between devices{on} (GB/s)")
     if nodes:
         drawing.heat_map(nodes, panels["nodes"], points=MAP, what="node")
         panels["nodes"].set_title("all-reduce between nodes (GB/s)")
