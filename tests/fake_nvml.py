@@ -38,6 +38,7 @@ class Board:
     names: dict[int, str] = field(default_factory=dict)  # of processes, by pid
     uuid: str = ""
     slices: "list[Board] | None" = None  # None: it has no MIG mode
+    errors: dict[str, int] = field(default_factory=dict)  # by the counters' names; an NVLink's are those of each link
 
 
 H100 = Board("NVIDIA H100 80GB HBM3", 80 * GIB, (5, 5), nvlinks=18, power_limit=700_000)
@@ -79,6 +80,8 @@ class FakeNvml:
         self, boards: list[Any], driver: str = "580.65.06", fail_after: int | None = None, broken: int | None = None
     ) -> None:
         self.boards, self.driver, self.left, self.broken, self.millijoules = boards, driver, fail_after, broken, 0
+        self.xids: list[int] = []  # the cards that had one, as far as nobody has asked
+        self.freed = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pynvml, name)
@@ -166,7 +169,36 @@ class FakeNvml:
 
     def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
         self._supported(self._board(handle).ecc)
-        return 0
+        corrected = kind == pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
+        return self._board(handle).errors.get(f"ECC {'' if corrected else 'un'}corrected", 0)
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> list[int]:
+        """By corrected errors, by uncorrected ones, whether one is pending, and whether one failed."""
+        self._supported(self._board(handle).ecc)
+        return [self._board(handle).errors.get("rows remapped", 0), 0, 0, 0]
+
+    def nvmlDeviceGetPcieReplayCounter(self, handle: int) -> int:
+        return self._board(handle).errors.get("PCIe replays", 0)
+
+    def nvmlDeviceGetNvLinkErrorCounter(self, handle: int, link: int, counter: int) -> int:
+        replays = counter == pynvml.NVML_NVLINK_ERROR_DL_REPLAY
+        return self._board(handle).errors.get("NVLink replays" if replays else "NVLink CRC errors", 0)
+
+    def nvmlEventSetCreate(self) -> str:
+        return "events"
+
+    def nvmlEventSetFree(self, events: str) -> None:
+        self.freed = events
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kind: int, events: str) -> None:
+        """Cards without ECC do not tell of XIDs here."""
+        assert kind == pynvml.nvmlEventTypeXidCriticalError
+        self._supported(self._board(handle).ecc)
+
+    def nvmlEventSetWait_v2(self, events: str, milliseconds: int) -> Any:
+        if not self.xids:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        return SimpleNamespace(device=self.xids.pop(0))
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: int) -> int:
         return self._board(handle).pcie[0]
