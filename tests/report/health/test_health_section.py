@@ -1,5 +1,6 @@
 """What the report shows of a machine's health: tiles, a map, strips, sentences, and the alerts at its top."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -139,6 +140,13 @@ def test_a_fault_is_at_the_top_of_the_report_once(tmp_path: Path) -> None:
     assert "Odd one out:" in top
     healthy = report_of(Box(switched=18, count=2).result(), tmp_path)
     assert 'class="warning"' not in healthy[: healthy.index('id="findings"')]
+
+
+def test_commands_are_shown_as_such_and_names_stay_text(tmp_path: Path) -> None:
+    result = BOXES["eight"].result()
+    html = report_of(replace(result, warnings=["`<b>` is no command"]), tmp_path)
+    assert "<code>nvidia-smi nvlink -e</code>" in html
+    assert "<b>" not in html
 
 
 def test_of_workers_nothing_is_said_about_this_machine(tmp_path: Path) -> None:
