@@ -10,6 +10,7 @@ from typing import Any
 
 from blocks import block
 from builders import gpu_state, hardware_state
+from health_boxes import health_cases
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Check, Count, Record, Result
@@ -54,7 +55,7 @@ def every_result(
             warnings=["the data set is synthetic"],
             records=list(map(partial(_measured, draw, processes, rounds, gpus), kinds(settings(name, scale)))),
         )
-        for name, kinds in KINDS.items()
+        for name, kinds in {**KINDS, "health": partial(_health, gpus)}.items()
     ]
 
 
@@ -71,7 +72,8 @@ def environment_of(machine: Machine, gpus: int) -> dict[str, Any]:
     """What a result says of it; no driver is asked."""
     details = [{**GPU, "uuid_hash": name} for name in machine.gpu_uuid_hashes]
     links = [[None if a == b else 20 for b in range(gpus)] for a in range(gpus)]
-    return {**environment(machine), "gpus": details, "topology": links}
+    nvlinks = [[None if a == b else GPU["nvlinks"] for b in range(gpus)] for a in range(gpus)]
+    return {**environment(machine), "gpus": details, "topology": links, "nvlink_pairs": nvlinks}
 
 
 def settings(name: str, scale: str) -> Settings:
@@ -82,6 +84,9 @@ def settings(name: str, scale: str) -> Settings:
 
 def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind: Kind) -> Record:
     metric, case = kind
+    if metric in UNITS:
+        samples = {"errors": [3.0, 3.0], "rate": [50e9]}[metric]
+        return Record(case=case, metric=metric, unit=UNITS[metric], samples=[samples] * processes)
     if metric == "peak_memory":
         return Record.skipped(case, "CPU workers share the host's memory", metric=metric, unit="B")
     if metric == "accuracy":
@@ -177,6 +182,13 @@ def _hybrid(spec: Settings) -> Iterator[Kind]:
         yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
 
 
+def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
+    """Small sizes, as without GPUs, which stand in for devices then."""
+    sizes = (4096, 16 * 2**20)
+    yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, sizes=sizes)
+
+
+UNITS = {"errors": "count", "rate": "B/s"}  # of what is no time
 KINDS = {
     "async_timing": _async_timing,
     "copy_cost": _copy_cost,

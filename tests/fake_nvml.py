@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 
 GIB = 2**30
+SWITCH = "switch"
 Handle = int | tuple[int, int]
 
 
@@ -24,6 +25,7 @@ class Board:
     pcie: tuple[int, int] = (4, 4)  # generation now and at most
     width: tuple[int, int] = (16, 16)
     nvlinks: int = 0
+    leads_to: "list[int | str | None] | None" = None  # a card for each NVLink, or SWITCH; None: all to switches
     exclusive: bool = False
     power_limit: int = 400_000
     clock: int = 1980
@@ -36,6 +38,7 @@ class Board:
     names: dict[int, str] = field(default_factory=dict)  # of processes, by pid
     uuid: str = ""
     slices: "list[Board] | None" = None  # None: it has no MIG mode
+    errors: dict[str, int] = field(default_factory=dict)  # by the counters' names; an NVLink's are those of each link
 
 
 H100 = Board("NVIDIA H100 80GB HBM3", 80 * GIB, (5, 5), nvlinks=18, power_limit=700_000)
@@ -57,6 +60,15 @@ def box(board: Board, count: int) -> list[Board]:
     return boards
 
 
+def linked(board: Board, pairs: list[list[int]]) -> list[Board]:
+    """A box whose boards have this many NVLinks to one another, without switches."""
+    boards = box(board, len(pairs))
+    for own, links in zip(boards, pairs, strict=True):
+        own.leads_to = [other for other, count in enumerate(links) for _ in range(count)]
+        own.nvlinks = len(own.leads_to)
+    return boards
+
+
 class FakeNvml:
     """`boards` may be changed while it is in use; None is a card that has fallen off the bus.
 
@@ -68,6 +80,8 @@ class FakeNvml:
         self, boards: list[Any], driver: str = "580.65.06", fail_after: int | None = None, broken: int | None = None
     ) -> None:
         self.boards, self.driver, self.left, self.broken, self.millijoules = boards, driver, fail_after, broken, 0
+        self.xids: list[int] = []  # the cards that had one, as far as nobody has asked
+        self.freed = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pynvml, name)
@@ -155,7 +169,36 @@ class FakeNvml:
 
     def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
         self._supported(self._board(handle).ecc)
-        return 0
+        corrected = kind == pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
+        return self._board(handle).errors.get(f"ECC {'' if corrected else 'un'}corrected", 0)
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> list[int]:
+        """By corrected errors, by uncorrected ones, whether one is pending, and whether one failed."""
+        self._supported(self._board(handle).ecc)
+        return [self._board(handle).errors.get("rows remapped", 0), 0, 0, 0]
+
+    def nvmlDeviceGetPcieReplayCounter(self, handle: int) -> int:
+        return self._board(handle).errors.get("PCIe replays", 0)
+
+    def nvmlDeviceGetNvLinkErrorCounter(self, handle: int, link: int, counter: int) -> int:
+        replays = counter == pynvml.NVML_NVLINK_ERROR_DL_REPLAY
+        return self._board(handle).errors.get("NVLink replays" if replays else "NVLink CRC errors", 0)
+
+    def nvmlEventSetCreate(self) -> str:
+        return "events"
+
+    def nvmlEventSetFree(self, events: str) -> None:
+        self.freed = events
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kind: int, events: str) -> None:
+        """Cards without ECC do not tell of XIDs here."""
+        assert kind == pynvml.nvmlEventTypeXidCriticalError
+        self._supported(self._board(handle).ecc)
+
+    def nvmlEventSetWait_v2(self, events: str, milliseconds: int) -> Any:
+        if not self.xids:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        return SimpleNamespace(device=self.xids.pop(0))
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: int) -> int:
         return self._board(handle).pcie[0]
@@ -173,6 +216,19 @@ class FakeNvml:
         if link >= self._board(handle).nvlinks:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return pynvml.NVML_FEATURE_ENABLED
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int) -> int:
+        end = self._end(handle, link)
+        kinds = {SWITCH: pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, None: pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN}
+        return int(kinds.get(end, pynvml.NVML_NVLINK_DEVICE_TYPE_GPU))  # type: ignore[arg-type]
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:
+        """With the domain in eight digits, as for the card itself."""
+        return SimpleNamespace(busId=f"0000FFFF:{self._end(handle, link) + 0x1A:02X}:00.0")  # type: ignore[operator]
+
+    def _end(self, handle: int, link: int) -> int | str | None:
+        leads_to = self._board(handle).leads_to
+        return SWITCH if leads_to is None else leads_to[link]
 
     def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:
         return self._board(handle).clock

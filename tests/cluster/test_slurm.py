@@ -32,6 +32,7 @@ from projects import (
 from scalecard import experiments
 from scalecard.hardware.machine import probe
 from scalecard.jobs.slurm_leftovers import marked_jobs
+from scalecard.report.health.verdicts import verdicts
 
 SCRIPTS = ROOT / "tests" / "cluster" / "slurm"
 CHANGES = {  # two nodes, and shorter pauses for a test
@@ -128,13 +129,23 @@ def test_the_results_of_one_node_do_not_overlap_either(submitted: Path) -> None:
         assert sum(nodes for start, end, nodes in spans if start <= moment < end) <= 2
 
 
-@pytest.mark.parametrize("name", ["allreduce", "ddp", "hybrid"])
+@pytest.mark.parametrize("name", ["allreduce", "ddp", "hybrid", "health"])
 def test_one_job_spans_two_nodes(submitted: Path, name: str) -> None:
     records = [r for r in results_of(submitted, SITE)[name].records if r.case.get("nodes") == 2]
     timed = [r for r in records if r.unit == "s"]
     assert timed
     assert {r.status for r in records} == {"ok"}
     assert any(r.checks for r in timed), "proven between nodes, too"
+
+
+def test_the_health_of_both_nodes_is_measured_by_each_and_between_them(submitted: Path) -> None:
+    result = results_of(submitted, SITE)["health"]
+    for part in ("compute", "memory", "device link", "load", "storage", "host memory"):
+        assert {r.case["node"] for r in result.select("time", part=part)} == {0, 1}, part
+    assert {r.case["node"] for r in result.select("time", part="node")} == {0, 1}
+    assert [(r.case["node"], r.case["other"]) for r in result.select("time", part="node pair")] == [(0, 1)]
+    named = {place for verdict in verdicts(result) for place in verdict.place}
+    assert {"node 0's worker 0", "node 1's worker 0", "node 0", "node 1"} <= named
 
 
 def test_nodes_that_are_asked_again_and_the_same_are_not_measured_again(own_copy: Path) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
+from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware import nvml
 from scalecard.hardware.missing import Missing
 
@@ -97,3 +97,34 @@ def test_others_are_told_from_ourselves(install_gpus: Install) -> None:
 )
 def test_clock_event_reasons_that_a_reader_should_know(bits: int, words: list[str]) -> None:
     assert nvml.reasons_in_words(bits) == words
+
+
+# Of a DGX-1 the first four V100s: one link to two of the others, two to the third. Cards with bridges stand in pairs.
+CUBE = [[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]]
+BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
+
+
+@pytest.mark.parametrize("pairs", [CUBE, BRIDGES])
+def test_nvlinks_are_counted_for_each_pair(install_gpus: Install, pairs: list[list[int]]) -> None:
+    install_gpus(linked(A100, pairs))
+    expected = [[None if a == b else count for b, count in enumerate(row)] for a, row in enumerate(pairs)]
+    assert nvml.nvlink_pairs(Missing()) == expected
+    assert nvml.nvlink_pairs(Missing(), 2) == [row[:2] for row in expected[:2]], "of those that are used"
+
+
+def test_through_switches_all_links_that_are_up_lead_to_every_gpu(install_gpus: Install) -> None:
+    boards = box(H100, 3)
+    boards[2].nvlinks = 17
+    install_gpus(boards)
+    assert nvml.nvlink_pairs(Missing()) == [[None, 18, 18], [18, None, 18], [17, 17, None]]
+    install_gpus(box(GTX, 2))
+    assert nvml.nvlink_pairs(Missing()) == [[None, 0], [0, None]]
+
+
+def test_where_nvlinks_lead_may_not_be_told(install_gpus: Install) -> None:
+    boards = box(A100, 3)
+    boards[1].leads_to = [None] * 12
+    install_gpus(boards)
+    missing = Missing()
+    assert nvml.nvlink_pairs(missing) == [[None, None, 12], [None, None, None], [12, None, None]]
+    assert missing.reasons == {"gpus.1.nvlink_pairs": "the driver does not say where its NVLinks lead"}

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 from blocks import smoke_block
 from builders import repeated
+from nights import Nights
 from projects import ROOT
 from scalecard import experiments
 from scalecard.jobs import inputs
 from scalecard.jobs.config import spans_nodes
+from scalecard.records.record import Result
 
 IMAGES = {"ddp", "dp_concise", "dp_scratch"}
 MEASURE = """
@@ -131,6 +134,33 @@ def test_drawing_loads_nothing_else(
     result = save_result("box", repeated(1.0, mode="serial", devices=1), spec={"size": 16, "sizes": [16]})
     assert loaded(_draw, "async_timing", result, tmp_path / "a.svg") == sources(inputs.of_figure("async_timing"))
     assert (tmp_path / "a.svg").exists()
+
+
+def _draw_trend(folder: Path, output: Path) -> None:
+    from scalecard.report import figures
+    from scalecard.report.history import figure, trend
+
+    figures.save(figure.plot(trend.of_platform(folder)), output)
+
+
+def test_the_trend_depends_on_what_draws_it(
+    loaded: Callable[..., set[str]], tmp_path: Path, make_result: Callable[..., Result]
+) -> None:
+    nights = Nights(tmp_path, make_result)
+    nights.keep_all([1.0, 1.0])
+    assert loaded(_draw_trend, nights.folder(), tmp_path / "trend.svg") == sources(inputs.of_trend())
+
+
+def test_the_histories_of_a_platform_are_one_file_each(
+    tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nights = Nights(tmp_path, make_result)
+    nights.keep_all([1.0, 1.0], platform="old")
+    nights.keep(1.0, platform="new", machine={"software": "f" * 12})
+    shutil.copytree("results/new", "results/an odd;name")
+    assert inputs.histories("old") == ["results/old/history/trend.json", "results/new/history/trend.json"]
+    assert inputs.histories("elsewhere") == []
 
 
 def test_the_report_depends_on_every_section_and_template(loaded: Callable[..., set[str]]) -> None:

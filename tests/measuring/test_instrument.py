@@ -189,3 +189,24 @@ def test_rounds_are_shuffled_so_what_comes_first_is_not_always_the_same(rule: Ru
     assert 5 <= sum(ratio > 1.4 for ratio in ratios) <= 15
     assert sum(ratio < 0.7 for ratio in ratios) == 20 - sum(ratio > 1.4 for ratio in ratios)
     assert orders(rule, epochs=epochs)[0] == order, "ranks, which work together, draw the same order"
+
+
+def test_side_by_side_every_device_takes_its_own_time(rule: Rule) -> None:
+    """One needs 50 ms a call, the other 80: neither waits for the other, and both take as long as the slower one."""
+    machine = SimulatedMachine()
+    devices = {"fast": AsyncDevice(machine), "slow": AsyncDevice(machine)}
+    works = {"fast": 0.050, "slow": 0.080}
+    both = [
+        replace(one, place=devices[one.name])
+        for one in variants(**{name: partial(devices[name].submit, seconds) for name, seconds in works.items()})
+    ]
+    options = {"devices": list(devices.values()), "rule": replace(rule, warmup_seconds=0), "clock": machine.clock}
+    found = {timing.variant.name: timing for timing in time_rounds(both, at_once=True, **options)}  # type: ignore[arg-type]
+    for name, seconds in works.items():
+        assert found[name].completion == [pytest.approx(seconds, abs=0.002)] * len(found["fast"].completion)
+        assert found[name].enqueue == [pytest.approx(0.001)] * len(found["fast"].completion)
+    before = machine.now
+    timings = [*found.values()]
+    Bench(list(devices.values()), clock=machine.clock).sample_at_once(timings)
+    longest = max(works[name] * found[name].iterations for name in works)
+    assert (machine.now - before) / 1e9 < longest + 0.01 * sum(timing.iterations for timing in timings)

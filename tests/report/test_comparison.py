@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from builders import repeated, timed
 from scalecard.records.record import Record, Result
 from scalecard.report.comparison import views
-from scalecard.report.comparison.compare import Comparison, compare
+from scalecard.report.comparison.compare import Comparison, compare, only
 
 Make = Callable[..., Result]
 SPEC = {"size": 4000, "sizes": [16, 4000], "measure": {"max_seconds": 1}, "data_dir": "data"}
@@ -123,3 +124,39 @@ def test_the_views_for_readers_have_every_cell(
     text = view(found)
     for cell in (*views.cells(found.rows[0]), views.headline(found)):
         assert cell in text
+
+
+def test_only_chosen_experiments_are_compared_and_controlled_together(make_result: Make) -> None:
+    """Fifty noisy cases of another experiment hide a difference that stands alone; without them it holds."""
+    few = {
+        name: [timed(*[[m + 1e-4 * i for i in range(7)] for m in middles], rounds_id=name, number=-1)]
+        for name, middles in (("a", (1.0, 1.01, 1.02)), ("b", (1.075, 1.085, 1.095)))
+    }
+    many = {side: [repeated(1 + 1e-9 * i, spread=0.02, number=i, side=0) for i in range(100)] for side in few}
+    old, new = ([make_result(few[side]), make_result(many[side], experiment="ddp")] for side in few)
+    assert [row.verdict for row in compare(old, new).rows if row.experiment == "async_timing"] == ["unclear"]
+    (row,) = compare(*only(old, new, ["async_timing"])).rows
+    assert row.verdict == "slower"
+    assert only(old, new, []) == (old, new)
+
+
+def test_an_experiment_that_a_side_lacks_is_named_with_those_that_both_have(make_result: Make) -> None:
+    old = [make_result([repeated(1.0)]), make_result([repeated(1.0)], experiment="ddp")]
+    with pytest.raises(ValueError, match=r"^--only ddp: not in both A and B \(in both: async_timing\)$"):
+        only(old, old[:1], ["ddp"])
+
+
+def test_junit_fails_for_slower_cases_alone(compared: Callable[..., Comparison], make_result: Make) -> None:
+    factors = {"same": 1.0, "slower": 1.10, "faster": 0.90}
+    old, new = (
+        [repeated(each, mode=name) for name, each in side.items()] for side in (dict.fromkeys(factors, 1.0), factors)
+    )
+    (suite,) = ElementTree.fromstring(views.as_junit(compared(old, new)).encode())
+    told = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert told == {"mode slower": ["failure"], "mode faster": ["system-out"], "mode same": ["system-out"]}
+    assert (suite.get("name"), suite.get("timestamp")) == ("new against old", "2026-01-01T00:01:00")
+    failure = suite[0][0]
+    assert str(failure.get("message")).startswith("slower: 1.098 (1.096 to 1.100) of A's time")
+    other = compare([make_result(old, spec={"size": 1})], [make_result(new, spec={"size": 2})])
+    (suite,) = ElementTree.fromstring(views.as_junit(other).encode())
+    assert (suite.get("skipped"), suite[0][0].get("message")) == ("3", "different workload: size 1 -> 2")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from builders import gpu_state, hardware_state, timed
-from fake_nvml import A100, GTX, H100, Board, FakeNvml, box
+from fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record, Result
@@ -76,12 +76,13 @@ def test_a_link_at_its_full_width_is_judged_by_its_rate(on_gpus: Callable[..., R
 
 
 def test_of_many_pairs_the_slow_one_is_low_and_the_best_and_worst_are_told(on_gpus: Callable[..., Result]) -> None:
-    """Four links of twelve to each of three others are normal, one is not."""
+    """Of the 100 GB/s of four links 80 are normal, and 20 are not."""
     pairs = [
         copied(f"device {a} to {b}", (20 if (a, b) == (0, 1) else 80) + 0.1 * b)
         for a, b in itertools.permutations(range(4), 2)
     ]
-    section = Section.of(on_gpus(box(A100, 4), pairs))
+    links = [[4 * (a != b) for b in range(4)] for a in range(4)]
+    section = Section.of(on_gpus(linked(A100, links), pairs))
     verdicts = {judgement.what.split(",")[0]: judgement.verdict for judgement in section.judgements}
     assert {name for name, verdict in verdicts.items() if verdict == "low"} == {"Device 0 to 1"}
     assert len(verdicts) == 12

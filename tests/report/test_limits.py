@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import gpu_state, hardware_state, timed
-from fake_nvml import A100, GTX, H100, Board, FakeNvml, box
+from fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record, Result
@@ -127,23 +127,76 @@ def test_peaks_are_dense_and_one_way(
     assert (between and between.rate) == nvlink
 
 
+# Of a DGX-1 the first four V100s (six links of 25 GB/s each): one link to two of the others, two to the third.
+V100 = Board("Tesla V100-SXM2-16GB", 16 * 2**30, (3, 3), nvlinks=6)
+CUBE = [[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]]
+BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
+FOUR = [[0 if a == b else 4 for b in range(4)] for a in range(4)]
+
+
 @pytest.mark.parametrize(
-    ("used", "there", "least"),
-    [(8, 8, 0.70), (2, 2, 0.70), (2, 8, 0.10), (2, 4, 0.70 / 3), (4, 8, 0.30)],
+    ("boards", "pair", "rate"),
+    [
+        (box(H100, 8), (5, 6), 450),  # through switches all 18 links lead to every other GPU
+        (linked(A100, FOUR), (3, 1), 100),  # 4 of 12 links of 25 GB/s
+        (linked(V100, CUBE), (0, 1), 25),
+        (linked(V100, CUBE), (0, 3), 50),
+        (linked(A100, BRIDGES), (2, 3), 300),
+    ],
 )
-def test_of_nvlink_as_much_is_normal_as_leads_to_the_gpus_that_take_part(
-    on_gpus: OnGpus, used: int, there: int, least: float
+def test_a_copys_limit_is_the_links_that_its_pair_has(
+    on_gpus: OnGpus, boards: list[Board], pair: tuple[int, int], rate: float
 ) -> None:
-    """Without a switch a GPU's links are shared out among its peers: to 3 of 7 others lead 3/7, 0.7 x 3/7 = 0.3."""
-    limit = limits.of_all_reduce(on_gpus(box(H100, there)), all_reduce(used, 10**9, 0.01))
+    limit = limits.of_copy(on_gpus(boards), copied(f"device {pair[0]} to {pair[1]}", 10**9, 0.01))
     assert limit
-    assert (limit.rate, limit.least, limit.is_nvlink) == (450, pytest.approx(least), True)
+    assert (limit.rate, limit.least, limit.is_nvlink) == (rate, 0.70, True)
 
 
-def test_a_copy_over_nvlink_uses_two_gpus(on_gpus: OnGpus) -> None:
-    limit = limits.of_copy(on_gpus(box(A100, 8)), copied("device 5 to 6", 10**9, 0.01))
+@pytest.mark.parametrize(
+    ("boards", "used", "rate"),
+    [
+        (box(H100, 8), 8, 450),
+        (box(H100, 8), 2, 450),
+        (linked(A100, FOUR), 4, 300),  # 3 x 4 links
+        (linked(A100, FOUR), 3, 200),
+        (linked(A100, FOUR), 2, 100),
+        (linked(V100, CUBE), 4, 100),  # 1 + 1 + 2 links
+        (linked(V100, CUBE), 3, 50),  # GPU 0 has one link to either of the others
+        (linked(A100, BRIDGES), 2, 300),
+    ],
+)
+def test_an_all_reduces_limit_is_the_links_among_those_that_take_part(
+    on_gpus: OnGpus, boards: list[Board], used: int, rate: float
+) -> None:
+    limit = limits.of_all_reduce(on_gpus(boards), all_reduce(used, 10**9, 0.01))
     assert limit
-    assert (limit.rate, limit.least) == (300, pytest.approx(0.10))
+    assert (limit.rate, limit.least, limit.is_nvlink) == (rate, 0.70, True)
+
+
+def test_between_pairs_with_bridges_pcie_is_the_limit(on_gpus: OnGpus) -> None:
+    """31.5 GB/s of sixteen lanes of PCIe 4: no ring of NVLinks leads around all four."""
+    result, seen = on_gpus(linked(A100, BRIDGES)), [(4, 16)] * 4
+    pair = limits.of_copy(result, copied("device 1 to 2", 10**9, 0.1, *seen))
+    ring = replace(all_reduce(4, 10**9, 0.1), telemetry=copied("", 0, 0.1, *seen).telemetry)
+    for limit in (pair, limits.of_all_reduce(result, ring)):
+        assert limit
+        assert (limit.rate, limit.least, limit.name) == (pytest.approx(31.5, rel=2e-3), 0.40, "PCIe 4 x16")
+
+
+def test_links_that_lead_nobody_knows_where_have_no_limit(on_gpus: OnGpus) -> None:
+    boards = box(A100, 2)
+    boards[0].leads_to = [None] * 12
+    result = on_gpus(boards)
+    assert limits.of_copy(result, copied("device 0 to 1", 10**9, 0.1, (4, 16), (4, 16))) is None
+    assert limits.of_all_reduce(result, all_reduce(2, 10**9, 0.1)) is None
+
+
+def test_a_module_with_its_cpu_is_not_on_pcie(on_gpus: OnGpus) -> None:
+    """NVLink-C2C: 900 GB/s both ways together."""
+    board = Board("NVIDIA GH200 480GB", 96 * 2**30, (4, 4), width=(1, 16))
+    limit = limits.of_copy(on_gpus(box(board, 1)), copied("host to device", 10**9, 0.01, (4, 1)))
+    assert limit
+    assert (limit.rate, limit.least, limit.advice) == (450, 0.50, "")
 
 
 def test_without_nvlink_the_slowest_link_that_takes_part_is_the_limit(on_gpus: OnGpus) -> None:

@@ -62,6 +62,7 @@ if workflow.is_main_process:
 os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
+HISTORY = inputs.histories(SETTINGS.platform)
 
 if workflow.is_main_process:
     stale_lock.take_over(sys.argv, temporary=workflow.snakemake_tmp_dir)

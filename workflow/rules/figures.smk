@@ -25,3 +25,36 @@ rule figure:
     shell:
         "python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
         " --show {params.show:q} --output {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"
+
+
+# One figure of all kept nights, if any were kept. `figure` could make a file of this name too.
+if HISTORY:
+
+    localrules:
+        trend,
+
+    ruleorder: trend > figure
+
+    rule trend:
+        input:
+            history=HISTORY,
+            code=inputs.of_trend(),
+        output:
+            svg=report(
+                update("results/figures/trend.svg"),
+                caption="../report/caption.rst",
+                category="Figures",
+                labels={"experiment": "trend"},
+            ),
+            png=update("results/figures/trend.png"),
+        log:
+            "results/logs/figures/trend.log",
+        resources:
+            machine=10,
+        params:
+            platform=SETTINGS.platform,
+            title="How did each number go from night to night?",
+        message:
+            "draw the figure of the kept nights"
+        shell:
+            "python -m scalecard trend {params.platform:q} --figure {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"

@@ -3,6 +3,8 @@ rule report:
     input:
         results=all_results,
         figures=expand("results/figures/{name}.svg", name=SETTINGS.blocks),
+        history=HISTORY,
+        trend=["results/figures/trend.svg"] if HISTORY else [],
         code=inputs.of_report(),
     output:
         html=report(
@@ -23,4 +25,4 @@ rule report:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"
+        " --history {input.history:q} --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from scalecard.hardware import gpu_problems, host, machine, memory
 
+RESULTS = "a platform, a folder of results, a git revision[:platform]"
+
 
 def main() -> int:
     """Run one command and return the exit status."""
@@ -57,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     summary.add_argument("--report", type=Path, default=Path("results/report.html"))
     summary.add_argument("--failed", type=Path, nargs="*", help="the workflow failed: show the ends of these logs")
     _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
+    _add_health(commands.add_parser("health", help="say which part of a machine is not as it should be"))
+    _add_nights(commands)
     return parser
 
 
@@ -85,15 +89,48 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     for command in (plot, report):
         command.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
         command.add_argument("--show", type=json.loads, help="JSON: the platforms to draw beside it, at most five")
+    report.add_argument("--history", type=Path, nargs="*", default=[], help="the indices of kept nights")
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     for name in ("a", "b"):
-        compare.add_argument(name, help="a platform, a folder of results, or a git revision[:platform]")
+        compare.add_argument(name, help=f"{RESULTS}, [platform]@last (the last night kept) or @now")
+    compare.add_argument(
+        "--only", action="append", default=[], metavar="EXPERIMENT", help="compare only this one; may be repeated"
+    )
     compare.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
     compare.add_argument("--json", action="store_true", help="print JSON instead of a table")
     compare.add_argument("--html", type=Path, help="also write an HTML page")
+    compare.add_argument("--junit", type=Path, help="also write JUnit's XML; a slower case fails")
     compare.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if any case is slower")
+
+
+def _add_health(health: argparse.ArgumentParser) -> None:
+    health.add_argument("results", nargs="?", help=f"{RESULTS} (default: this machine's platform)")
+    health.add_argument(
+        "--fail-on",
+        choices=["errors", "low", "odd"],
+        help="exit with status 1 for alerts of this kind; errors: counted errors; low: also what is below its limit or"
+        " slowed down; odd: also what is slower than its like",
+    )
+    health.add_argument("--max-age", type=float, metavar="HOURS", help="refuse a result that is older (status 2)")
+    health.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    health.add_argument("--junit", type=Path, help="also write JUnit's XML, a test case for each part")
+
+
+def _add_nights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    keep = commands.add_parser("keep", help="keep the present results of a platform as a night of its history")
+    trend = commands.add_parser("trend", help="print how numbers went from night to night, and what became slower")
+    for command in (keep, trend):
+        command.add_argument("platform", nargs="?", help="a platform or its folder (default: this machine's)")
+    trend.add_argument(
+        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
+    )
+    trend.add_argument("--nights", type=int, default=10, help="how many nights to print of each number; 0: all")
+    trend.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
+    trend.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    trend.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if any number is slower")
+    trend.add_argument("--figure", type=Path, nargs="+", default=[], help="also draw it: files to write, .svg or .png")
 
 
 def _probe(args: argparse.Namespace) -> None:
@@ -169,7 +206,7 @@ def _plot(args: argparse.Namespace) -> None:
 def _report(args: argparse.Namespace) -> None:
     from scalecard.report import render
 
-    render.write(args.results, args.figures, args.output, args.show)
+    render.write(args.results, args.figures, args.output, args.show, args.history)
 
 
 def _summary(args: argparse.Namespace) -> None:
@@ -193,14 +230,69 @@ def _compare(args: argparse.Namespace) -> int:
     from scalecard.records.atomic import write_atomically
     from scalecard.report.comparison import compare, find_results, views
 
-    if not 0 <= args.margin < 1:
-        raise ValueError(f"--margin {args.margin:g}: must be at least 0 and below 1, e.g. 0.02 for 2 %")
-    old, new = find_results.find(args.a), find_results.find(args.b)
+    _check_margin(args.margin)
+    old, new = compare.only(find_results.find(args.a), find_results.find(args.b), args.only)
     found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
     print(views.as_json(found) if args.json else views.as_text(found))
     if args.html:
         write_atomically(args.html, views.as_html(found))
+    if args.junit:
+        write_atomically(args.junit, views.as_junit(found))
     return int(args.fail_on == "slower" and found.count("slower") > 0)
+
+
+def _check_margin(margin: float) -> None:
+    if not 0 <= margin < 1:
+        raise ValueError(f"--margin {margin:g}: must be at least 0 and below 1, e.g. 0.02 for 2 %")
+
+
+def _health(args: argparse.Namespace) -> int:
+    from scalecard.records.atomic import write_atomically
+    from scalecard.report import health_gate
+    from scalecard.report.comparison import find_results
+
+    name = args.results or str(find_results.this_platform())
+    found = health_gate.check(find_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
+    print(health_gate.as_json(found) if args.json else health_gate.as_text(found))
+    if args.junit:
+        write_atomically(args.junit, health_gate.as_junit(found))
+    return int(bool(found.failing))
+
+
+def _keep(args: argparse.Namespace) -> None:
+    from scalecard.report.history.keep import keep
+
+    folder = _platform(args)
+    found = keep(folder)
+    for each in found.left_out:
+        print(each)
+    told = f"kept {', '.join(found.experiments)} in {found.folder}" if found.folder else "nothing new to keep"
+    print(f"{folder.name}: {told}")
+
+
+def _trend(args: argparse.Namespace) -> int:
+    from scalecard.report.history import trend, views
+
+    _check_margin(args.margin)
+    if args.nights < 0:
+        raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
+    found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
+    print(views.as_json(found) if args.json else views.as_text(found, shown=args.nights))
+    if args.figure:
+        from scalecard.report import figures
+        from scalecard.report.history import figure
+
+        drawn = figure.plot(found)
+        for path in args.figure:
+            figures.save(drawn, path)
+    return int(args.fail_on == "slower" and bool(found.slower))
+
+
+def _platform(args: argparse.Namespace) -> Path:
+    """The folder that an argument names, or this machine's."""
+    from scalecard.report.comparison import find_results
+
+    return find_results.platform_folder(args.platform) if args.platform else find_results.this_platform()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +27,7 @@ class RankContext:
     control: dist.ProcessGroup
     layout: Layout
     timeout: timedelta
+    group: dist.ProcessGroup | None = None  # for collectives of the device's tensors; None: of all ranks
 
     @property
     def leads(self) -> bool:
@@ -64,6 +65,19 @@ class RankContext:
         )
         assert isinstance(group, dist.ProcessGroup), "every rank is a member"
         return group
+
+    def among(self, ranks: Sequence[int]) -> "RankContext | None":
+        """This rank among some of all, or None if it is not one of them; every rank must ask, in the same order."""
+        cuda = self.device.type == "cuda"
+        device = self.device if cuda else None
+        group = dist.new_group(ranks, self.timeout, "nccl" if cuda else "gloo", device_id=device)
+        control = dist.new_group(ranks, self.timeout, "gloo")
+        if self.rank not in ranks:
+            return None
+        assert isinstance(group, dist.ProcessGroup), "a member"
+        assert isinstance(control, dist.ProcessGroup), "a member"
+        place, number = list(ranks).index(self.rank), len(ranks)
+        return replace(self, rank=place, world_size=number, control=control, group=group)
 
     def barrier(self) -> None:
         """Wait for every rank."""

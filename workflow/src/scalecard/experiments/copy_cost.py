@@ -27,6 +27,7 @@ from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.parts import copies
 from scalecard.records.record import Case, Check, Record
 
 Direction = tuple[str, Device | None, Device | None]  # name, source, target; None is the host
@@ -160,7 +161,7 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
     variants = []
     for memory in _memories(spec, device, host_side):
-        ends_of_copy = _filled(size, memory, source, spec.seed), _empty(size, memory, target)
+        ends_of_copy = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
         for call in calls:
             case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
             build = partial(_copying, device, *ends_of_copy, call == "blocking")
@@ -171,42 +172,10 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
 
 
 def _copying(device: Device, source: Tensor, target: Tensor, wait: bool, _at: None) -> Subject:
-    work = partial(_run, device.repeating(_copy, target, source, not wait), wait)
-
-    def prove() -> Iterator[Check]:
-        target.zero_()
-        work()
-        device.synchronize()
-        yield same_values("contents after waiting, byte by byte", target, source)
-
-    return Subject(work=work, prove=prove, expected={"copied bytes": source.nbytes})
+    return copies.subject(device, source, target, wait=wait)
 
 
 def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
     if device.torch.type == "cpu":
         return ("pageable",)
     return spec.memory if host_side else ("device",)
-
-
-def _run(copy: Callable[[], object], wait: bool) -> None:
-    """On a GPU a blocking copy waits itself."""
-    task = copy()
-    if wait and isinstance(task, Task):
-        task.result()
-
-
-def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
-    target.copy_(source, non_blocking=non_blocking)
-
-
-def _filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
-    """Random bytes, generated on the device that needs them: a gigabyte takes the host seconds."""
-    where = device.torch if device else torch.device("cpu")
-    generator = torch.Generator(where).manual_seed(seed)
-    filled = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)
-    return filled.pin_memory() if memory == "pinned" else filled
-
-
-def _empty(size: int, memory: str, device: Device | None) -> Tensor:
-    where = device.torch if device else torch.device("cpu")
-    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=memory == "pinned")

@@ -53,6 +53,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "machine": asdict(machine),
         "gpus": _gpus(missing, used),
         "topology": nvml.topology(missing, used),
+        "nvlink_pairs": nvml.nvlink_pairs(missing, used),
         **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -13,6 +13,14 @@ class Mark(ABC):
     @abstractmethod
     def seconds_since(self, earlier: Any) -> float:
         """Seconds by the device's own clock from an earlier mark of it; waits until the device has passed this one."""
+
+
+@runtime_checkable
+class Marking(Protocol):
+    """What can mark a point in a device's queue."""
+
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        """The point after all work submitted so far."""
 
 
 class ClockMark(Mark):

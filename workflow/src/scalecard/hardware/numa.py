@@ -13,6 +13,7 @@ from scalecard.hardware.missing import Missing
 
 FEWEST = 4  # cores: a rank's launcher, autograd's thread, NCCL's proxy and the sampler would share fewer
 PCI = Path("/sys/bus/pci/devices")
+NODES = Path("/sys/devices/system/node")
 THREADS = Path("/proc/self/task")
 
 
@@ -26,8 +27,7 @@ def node(gpu: nvml.Gpu) -> int:
 
 def cores(gpu: nvml.Gpu) -> list[int]:
     """The cores next to a GPU that this process may use, inside a session; errors as in `node`, or if too few are."""
-    spans = [span.split("-") for span in _read(gpu, "local_cpulist").split(",") if span]
-    near = {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
+    near = _listed(_read(gpu, "local_cpulist"))
     allowed = os.sched_getaffinity(0)
     if len(near & allowed) < min(FEWEST, len(allowed)):
         raise OSError(f"{len(near & allowed)} of the cores next to it may be used, which is too few to run on")
@@ -49,12 +49,41 @@ def bind(indices: Sequence[int]) -> None:
 @contextlib.contextmanager
 def near(indices: Sequence[int]) -> Iterator[None]:
     """The same while this runs; afterwards they may run where they could before, and so may ranks started then."""
+    with _afterwards_as_before():
+        bind(indices)
+        yield
+
+
+def nodes() -> dict[int, list[int]]:
+    """The cores of each NUMA node that this process may use; nodes without one are left out."""
+    found = {}
+    for path in sorted(NODES.glob("node[0-9]*/cpulist")):
+        if usable := sorted(_listed(path.read_text()) & os.sched_getaffinity(0)):
+            found[int(path.parent.name.removeprefix("node"))] = usable
+    return found
+
+
+@contextlib.contextmanager
+def on(cores: Sequence[int]) -> Iterator[None]:
+    """Run all threads of this process on these cores meanwhile."""
+    with _afterwards_as_before():
+        _move(cores)
+        yield
+
+
+@contextlib.contextmanager
+def _afterwards_as_before() -> Iterator[None]:
     before = os.sched_getaffinity(0)
-    bind(indices)
     try:
         yield
     finally:
         _move(sorted(before))
+
+
+def _listed(text: str) -> set[int]:
+    """'0-2,8' as {0, 1, 2, 8}."""
+    spans = [span.split("-") for span in text.strip().split(",") if span]
+    return {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
 
 
 def _move(chosen: Sequence[int]) -> None:

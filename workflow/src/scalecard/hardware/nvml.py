@@ -14,6 +14,7 @@ from typing import Any
 
 import pynvml
 
+from scalecard.hardware import nvlinks
 from scalecard.hardware.missing import Missing
 
 # Clock event reasons that mean the hardware was held back. A power cap is normal, and only reported.
@@ -143,8 +144,7 @@ def memory_bytes(gpu: Gpu) -> int | None:
 
 def pci_address(gpu: Gpu) -> str:
     """As in the kernel's /sys/bus/pci/devices, inside a session; NVMLError if the driver does not tell."""
-    domain, rest = str(pynvml.nvmlDeviceGetPciInfo(gpu.handle).busId).lower().split(":", 1)
-    return f"{domain[-4:]}:{rest}"
+    return nvlinks.address(pynvml.nvmlDeviceGetPciInfo(gpu.handle))
 
 
 def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
         "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-        "nvlinks": ask("nvlinks", _active_links, handle),
+        "nvlinks": ask("nvlinks", nvlinks.num_up, handle),
         "power_limit_w": power and power / 1000,
         "power_limit_max_w": power_max and power_max[1] / 1000,
         "sm_clock_max_mhz": ask("sm_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
@@ -178,25 +178,14 @@ def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
             "memory_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_MEM
         ),
         "ecc": ecc and bool(ecc[0]),
-        "ecc_corrected": ask("ecc_corrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        "ecc_uncorrected": ask("ecc_uncorrected", _ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        "ecc_corrected": ask("ecc_corrected", ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        "ecc_uncorrected": ask("ecc_uncorrected", ecc_errors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     }
 
 
-def _ecc_errors(handle: Any, kind: int) -> int:
+def ecc_errors(handle: Any, kind: int) -> int:
     """Errors over the card's life."""
     return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC))
-
-
-def _active_links(handle: Any) -> int:
-    """NVLinks that are up. NVML does not say how many there are, so ask until it has no such link."""
-    active = 0
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            active += pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED
-        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
-            break
-    return active
 
 
 def topology(missing: Missing, used: int | None = None) -> list[list[int | None]]:
@@ -205,6 +194,15 @@ def topology(missing: Missing, used: int | None = None) -> list[list[int | None]
     with session() as visible:
         gpus = visible[:used]
         return [[missing.ask("topology", ancestor, a.handle, b.handle) if a != b else None for b in gpus] for a in gpus]
+
+
+def nvlink_pairs(missing: Missing, used: int | None = None) -> list[list[int | None]]:
+    """How many NVLinks lead from each of these GPUs to each other one; None on the diagonal, and if it is not known."""
+    with session() as visible:
+        gpus = visible[:used]
+        ends = [missing.ask(f"gpus.{i}.nvlink_pairs", nvlinks.far_ends, gpu.handle) for i, gpu in enumerate(gpus)]
+        places = [missing.ask(f"gpus.{i}.nvlink_pairs", pci_address, gpu) for i, gpu in enumerate(gpus)]
+    return nvlinks.pairs(ends, places)
 
 
 def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None]:

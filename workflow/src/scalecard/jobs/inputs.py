@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
+from scalecard.report.history import places
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
@@ -27,6 +28,19 @@ def of_experiment(name: str) -> list[str]:
 def of_figure(name: str) -> list[str]:
     """What `scalecard plot NAME` executes."""
     return [*_files("report.figures", f"report.sections.{name}"), *_reference()]
+
+
+def of_trend() -> list[str]:
+    """What `scalecard trend` executes to draw."""
+    return _files("report.history.figure", "report.figures")
+
+
+def histories(platform: str) -> list[str]:
+    """The indices of the nights that were kept of this platform, and of the same hardware; one file a platform.
+
+    The nights themselves are no inputs of anything, so a run takes as long whether there are few of them or many.
+    """
+    return [str(path) for path in places.indices(RESULTS / platform) if is_platform(path.parent.parent.name)]
 
 
 def of_report() -> list[str]:

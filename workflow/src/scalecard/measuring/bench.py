@@ -98,6 +98,22 @@ class Bench:
         timing.completion.append(completion)
         return completion * timing.iterations
 
+    def sample_at_once(self, timings: Sequence[Timing]) -> None:
+        """Add one block to each of these timings, which run side by side; each takes its place's own time."""
+        self.synchronize()
+        marked = []
+        for timing in timings:
+            place, started = timing.variant.place, self.clock()
+            assert timing.prepared, "only what was prepared is timed"
+            assert place, "what runs beside others has a place of its own"
+            before = place.mark(self.clock)
+            kept = [timing.prepared.call() for _ in range(timing.iterations)]
+            marked.append((before, place.mark(self.clock), kept))
+            timing.enqueue.append((self.clock() - started) / 1e9 / timing.iterations)
+        self.synchronize()
+        for timing, (before, after, _) in zip(timings, marked, strict=True):
+            timing.completion.append(after.seconds_since(before) / timing.iterations)
+
     def warm_up(self, work: Work, rule: Rule) -> int:
         """Call the work until it is warm, and return how many calls make a block."""
         spent, last = 0.0, math.inf

@@ -6,9 +6,8 @@ unless the clock was stopped too early.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
-from scalecard.hardware.marks import Mark
+from scalecard.hardware.marks import Mark, Marking
 
 # The two clocks may disagree by so much: a GPU's runs at a rate of its own, and times events to half a microsecond.
 SHARE, SECONDS = 0.05, 50e-6
@@ -16,14 +15,6 @@ SHARE, SECONDS = 0.05, 50e-6
 
 class NotSynchronised(RuntimeError):
     """The clock was stopped before a device was done: the times would be too short."""
-
-
-@runtime_checkable
-class Marking(Protocol):
-    """A device that can mark a point in its queue; others are not compared."""
-
-    def mark(self, clock: Callable[[], int]) -> Mark:
-        """The point after all work submitted so far."""
 
 
 class OwnTime:

@@ -30,6 +30,7 @@ def time_rounds(
     ranks: Ranks = ALONE,
     clock: Clock = time.perf_counter_ns,
     energy: bool = False,
+    at_once: bool = False,
 ) -> list[Timing]:
     """Prove, then time every variant, in the order given; the others are compared with the first one.
 
@@ -38,21 +39,25 @@ def time_rounds(
     With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
     only one rank runs out of memory, the others wait for it in vain, and it counts as lost, like a killed one. If heat
     or the power supply slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With
-    `energy`, every variant then runs for another second in which nothing but the GPUs' energy is measured.
+    `energy`, every variant then runs for another second in which nothing but the GPUs' energy is measured. With
+    `at_once`, all variants of a round, each of a device of its own, run side by side, and each takes its device's own
+    time.
     """
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
-    timings, slowed = _measure(ready, bench, rule, energy=energy)
+    timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
     if slowed:
         progress.say(f"measuring once more: {slowed}")
-        timings, _ = _measure(ready, bench, rule, energy=energy)
+        timings, _ = _measure(ready, bench, rule, energy=energy, at_once=at_once)
         for timing in timings:
             timing.measured_again = slowed
     fail_wrong(timings, bench)
     return timings
 
 
-def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool) -> tuple[list[Timing], str]:
+def _measure(
+    ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool, at_once: bool
+) -> tuple[list[Timing], str]:
     """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
     rounds_id = uuid.uuid4().hex[:8]
     timings = [timing.again(rounds_id) for timing in ready]
@@ -62,7 +67,7 @@ def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool)
             with out_of_memory.caught(on_failure=timing.fail):
                 timing.iterations = bench.warm_up(timing.prepared.call, rule)
     with telemetry.watching(bench.ranks.leads) as watch:
-        reason = _run_rounds(timings, bench, rule)
+        reason = _run_rounds(timings, bench, rule, at_once=at_once)
         if energy:
             _meter(timings, Meter(bench, watch))
     for timing in timings:
@@ -70,11 +75,13 @@ def _measure(ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool)
     return timings, bench.agreed_slowdown(watch)
 
 
-def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule) -> str:
+def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once: bool) -> str:
     """Run shuffled rounds until there is a reason to stop, and return it."""
     shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
     while alive := [timing for timing in timings if timing.prepared and not timing.failure]:
-        for timing in shuffle.sample(alive, len(alive)):
+        if at_once:
+            bench.sample_at_once(alive)
+        for timing in () if at_once else shuffle.sample(alive, len(alive)):
             with out_of_memory.caught(on_failure=timing.fail):
                 bench.sample(timing)
         seconds, late = (bench.clock() - started) / 1e9, float(bench.ranks.leads and budget.left() <= 0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from scalecard.hardware.devices import Device
+from scalecard.hardware.marks import Marking
 from scalecard.records.record import Case, Check, Count
 
 Work = Callable[[], object]
@@ -63,6 +64,7 @@ class Variant:
     `name` is for the terminal and is unique among the variants of one measurement. `build` makes a Subject of a
     setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `proven` is what was proven of it
     before, on more ranks. `devices` are those that the work uses; they are given if its peak memory is measured too.
+    `place` marks its own time, if it runs beside others.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Variant:
     proven_at: Sequence[Any] = ()
     proven: Sequence[Check] = ()
     devices: Sequence[Device] = ()
+    place: Marking | None = None
 
 
 @dataclass(kw_only=True)

@@ -21,7 +21,7 @@ MOST_INSIDE = 9  # entries of a legend that leave room for what they explain
 def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
     """Median lines with a band over the middle half of the samples; a dashed line for every further platform."""
     if data.empty:
-        _nothing(axes)
+        nothing(axes)
         return
     labels = list(dict.fromkeys(data[hue])) if len(data) else []
     sns.lineplot(
@@ -43,7 +43,7 @@ def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
 def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
     """Horizontal bars of medians, a whisker over the middle half of the samples, one colour per platform."""
     if data.empty:
-        _nothing(axes)
+        nothing(axes)
         return
     sns.barplot(
         data,
@@ -64,7 +64,7 @@ def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
 def dots(data: pd.DataFrame, *, x: str, axes: Axes) -> None:
     """Every sample as a dot, the median as a line across."""
     if data.empty:
-        _nothing(axes)
+        nothing(axes)
         return
     options = {"data": data, "x": x, "y": "value", "hue": "platform", "palette": _platforms(data), "ax": axes}
     sns.stripplot(**options, dodge=_several(data), legend=_several(data), jitter=0.12, alpha=0.8)
@@ -126,7 +126,8 @@ def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
     axes.set_xticks([], minor=True)
 
 
-def _nothing(axes: Axes) -> None:
+def nothing(axes: Axes) -> None:
+    """Say so, where there is nothing to draw."""
     axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
 
 

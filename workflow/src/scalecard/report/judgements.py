@@ -11,6 +11,7 @@ from scalecard.report import reference, style, units
 from scalecard.report.limits import Limit
 from scalecard.report.reference import Entry
 
+TROUBLE = ("low", "odd one out", "slowed down", "errors")
 BEYOND = 1.05  # larger shares are impossible: something else was measured, or the vendor's figure is wrong
 PUBLISHED = 0.15  # up to this much worse than a published figure of the same device is normal
 # For each published unit: 1 if more is worse, -1 if more is better. Other units are not judged.
@@ -19,13 +20,21 @@ DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'."""
+    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'.
+
+    Of a part of the machine also 'odd one out', 'slowed down' or 'errors'.
+    """
 
     what: str
     value: str
     expectation: str
     verdict: str
     advice: str = ""
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether it is less than it should be."""
+        return self.verdict in TROUBLE
 
     @property
     def text(self) -> str:

@@ -1,13 +1,15 @@
 """The hardware's limit on a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
 
-Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference.
+Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. What
+two GPUs can reach follows from the NVLinks that this very pair has.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from scalecard.records.record import Record, Result
-from scalecard.report import reference
+from scalecard.report import links, reference
+from scalecard.report.reference import GpuSpec
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -30,22 +32,45 @@ class Limit:
 # Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
 # product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.75, 0.50
+C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
 THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
 
 
 def of_copy(result: Result, record: Record) -> Limit | None:
     """The limit of one copy, or None if it is not known."""
-    gpus, direction = result.environment["gpus"], str(record.case["direction"])
-    if not gpus or direction == "host to host":
+    direction = str(record.case["direction"])
+    if not result.environment["gpus"] or direction == "host to host":
         return None
-    spec = reference.gpu_spec(gpus[0]["name"])
     if direction.startswith("within"):
-        return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
+        return of_memory(result)
     if not is_pair(direction):
-        return _pcie(result, record, [0])  # copies from and to the host use GPU 0
-    if _has_nvlink(result):
-        return _nvlink(result, used=2)
-    pcie = _pcie(result, record, [int(word) for word in direction.split() if word.isdigit()])
+        return of_host_copy(result, record)  # copies from and to the host use GPU 0
+    return of_pair(result, record, *[int(word) for word in direction.split() if word.isdigit()])
+
+
+def of_memory(result: Result, device: int = 0) -> Limit | None:
+    """The device's own memory, each byte counted as often as it is read or written."""
+    spec = _spec(result, device)
+    return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
+
+
+def of_host_copy(result: Result, record: Record, device: int = 0) -> Limit | None:
+    """The link between a device and the host: PCIe, or what its module has instead."""
+    spec = _spec(result, device)
+    if spec and spec.host_link:
+        rate = spec.host_link_one_way_gbs
+        return Limit(rate, f"{spec.host_link}'s line rate", C2C) if rate else None
+    return _pcie(result, record, [device])
+
+
+def of_pair(result: Result, record: Record, a: int, b: int) -> Limit | None:
+    """Copies from one GPU to another: the NVLinks of this pair or, if it has none, PCIe."""
+    count = links.nvlinks(result, a, b)
+    if count is None:
+        return None
+    if count:
+        return _nvlink(result, a, count)
+    pcie = _pcie(result, record, [a, b])
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
@@ -64,10 +89,15 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     """The link that limits bus bandwidth; None between nodes, where the network does and its rate is not known."""
     if record.case.get("nodes"):
         return None
-    used = int(str(record.case["devices"]))
-    if _has_nvlink(result):
-        return _nvlink(result, used)
-    pcie = _pcie(result, record, range(used))
+    used = range(int(str(record.case["devices"])))
+    if len(used) < 2 or len(used) > len(result.environment["gpus"]):
+        return None
+    known = [links.nvlinks(result, a, b) for a in used for b in used if a != b]
+    if None in known:
+        return None
+    if links.has_ring(result, used):
+        return _nvlink(result, 0, min(links.of_group(result, gpu, used) for gpu in used))
+    pcie = _pcie(result, record, used)
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
@@ -77,10 +107,9 @@ def bus_bandwidth(record: Record) -> float:
     return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
 
 
-def of_products(result: Result, dtype: str) -> Limit | None:
+def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
     """The chip's dense peak in TFLOP/s."""
-    gpus = result.environment["gpus"]
-    spec = reference.gpu_spec(gpus[0]["name"]) if gpus else None
+    spec = _spec(result, device)
     peak = spec and spec.peak_tflops.get(dtype)
     return Limit(peak, f"the dense peak in {dtype}", COMPUTE) if peak else None
 
@@ -90,22 +119,18 @@ def product_rate(record: Record) -> float:
     return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
 
 
-def _has_nvlink(result: Result) -> bool:
+def _spec(result: Result, device: int) -> GpuSpec | None:
     gpus = result.environment["gpus"]
-    return bool(gpus and gpus[0]["nvlinks"])
+    return reference.gpu_spec(gpus[device]["name"]) if device < len(gpus) else None
 
 
-def _nvlink(result: Result, used: int) -> Limit | None:
-    """NVLink's limit; None if the vendor's rate is not known, because PCIe is not the limit then either.
-
-    A GPU's links lead to a switch, or are shared out among the other GPUs. Which is not known here, so less is normal
-    among few GPUs.
-    """
-    all_gpus = result.environment["machine"]["gpus"]  # also those that were not used, to which links may lead
-    spec = reference.gpu_spec(all_gpus[0])
-    if not (spec and spec.nvlink_one_way_gbs):
+def _nvlink(result: Result, device: int, count: int) -> Limit | None:
+    """This many of a GPU's NVLinks; None if the vendor's rate is not known, because PCIe is not the limit then."""
+    spec = _spec(result, device)
+    if not (spec and spec.one_nvlink_gbs):
         return None
-    return Limit(spec.nvlink_one_way_gbs, "NVLink's line rate", NVLINK * (used - 1) / max(1, len(all_gpus) - 1))
+    part = "" if count == spec.nvlinks else f" over {count} of {spec.nvlinks} links"
+    return Limit(count * spec.one_nvlink_gbs, f"NVLink's line rate{part}", NVLINK)
 
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:

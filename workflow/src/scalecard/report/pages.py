@@ -1,9 +1,11 @@
 """HTML pages from the templates in workflow/report, with style and script included: everything in one file."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -13,4 +15,10 @@ def render(template: str, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["commands"] = _commands
     return environment.get_template(template).render(**values)
+
+
+def _commands(text: str) -> Markup:
+    """A sentence for a terminal as HTML, with its `commands` in a font of their own."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))

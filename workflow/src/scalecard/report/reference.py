@@ -28,14 +28,25 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSpec:
-    """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None if not verified."""
+    """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None if not verified.
+
+    `nvlinks` share the NVLinks' rate; `host_link` names what leads to the host if that is not PCIe, and is '' if it is.
+    """
 
     name: str
     peak_tflops: dict[str, float | None]
     mem_bw_gbs: float | None
     pcie_one_way_gbs: float | None
     nvlink_one_way_gbs: float | None
+    nvlinks: int | None
+    host_link: str
+    host_link_one_way_gbs: float | None
     source: str
+
+    @property
+    def one_nvlink_gbs(self) -> float | None:
+        """GB/s one way of one of its NVLinks."""
+        return self.nvlink_one_way_gbs / self.nvlinks if self.nvlink_one_way_gbs and self.nvlinks else None
 
 
 @functools.cache
@@ -79,6 +90,9 @@ def gpu_spec(name: str) -> GpuSpec | None:
                 mem_bw_gbs=facts["mem_bw_gbs"],
                 pcie_one_way_gbs=facts["pcie_one_way_gbs"],
                 nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],
+                nvlinks=facts["gpu_link"].get("links"),
+                host_link=facts.get("host_link", {}).get("kind", ""),
+                host_link_one_way_gbs=facts.get("host_link", {}).get("one_way_gbs"),
                 source=facts["source"],
             )
     return None

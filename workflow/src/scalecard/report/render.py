@@ -17,6 +17,8 @@ from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
 from scalecard.report.drawn import drawn
 from scalecard.report.gather import UNFIT, LeftOut, by_reason, each_fit, file_of, gather
+from scalecard.report.history import views as nights
+from scalecard.report.history.trend import of_indices
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
 
@@ -41,10 +43,16 @@ PROVENANCE = (
 )
 
 
-def write(paths: Sequence[Path], figures: Path, output: Path, show: Sequence[str] | None = None) -> None:
+def write(
+    paths: Sequence[Path],
+    figures: Path,
+    output: Path,
+    show: Sequence[str] | None = None,
+    history: Sequence[Path] = (),
+) -> None:
     """Write the report of these result files, the current platform's first; what is left out is printed too."""
     found = gather(paths)
-    write_atomically(output, render(found.results, figures, show=show, left_out=found.left_out))
+    write_atomically(output, render(found.results, figures, show=show, left_out=found.left_out, history=history))
 
 
 def render(
@@ -53,11 +61,12 @@ def render(
     *,
     show: Sequence[str] | None = None,
     left_out: Sequence[LeftOut] = (),
+    history: Sequence[Path] = (),
 ) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
-    `figures` is the folder of the SVG files, `show` names the platforms to draw, and `left_out` the files that could
-    not be used. ValueError if results of one platform were measured on different hardware.
+    `figures` is the folder of the SVG files, `show` names the platforms to draw, `left_out` the files that could not be
+    used, and `history` the indices of kept nights. ValueError if results of one platform are of different hardware.
     """
     refuse_mixed_machines(results, "results")
     ours = [result for result in results if result.experiment in sections.names()]
@@ -83,6 +92,7 @@ def render(
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
         others=others_table(brief, list(by_name)),
+        trend=_trend(history, figures, platforms[0]) if history else None,
         sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
@@ -136,6 +146,11 @@ def _changes(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
+    """The kept nights of this platform; old ones that cannot be read are named and stop nothing."""
+    return {**nights.page(of_indices(history, platform)), "figure": _figure(figures / "trend.svg")}
+
+
 def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     title, results = section.title(name), [s.result for s in own]
@@ -146,6 +161,8 @@ def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dic
         "figure": _figure(figures / f"{name}.svg"),
         "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
         "caption": style.caption(results),
+        "tiles": own[0].tiles,
+        "topology": own[0].topology,
         "findings": own[0].findings,
         "table": tables.joined({s.platform: s.cells for s in own}),
         "judgements": [(s.platform, judgement) for s in own for judgement in s.judgements],

@@ -30,6 +30,8 @@ class Section:
     absent: list[dict[str, Any]]
     proofs: list[Proof]
     state: list[tuple[str, str]]
+    tiles: list[Any]
+    topology: dict[str, Any]
 
     @classmethod
     def of(cls, result: Result) -> "Section":
@@ -46,6 +48,8 @@ class Section:
             absent=tables.absent(result),
             proofs=proofs(result),
             state=hardware_state.overview(result),
+            tiles=module.tiles(result) if hasattr(module, "tiles") else [],
+            topology=module.topology(result) if hasattr(module, "topology") else {},
         )
 
     @property

@@ -9,6 +9,16 @@ from typing import Any
 from scalecard.records.record import Case, Record, Result
 from scalecard.report import hardware_state, units
 
+SHOW = {
+    "s": units.seconds,
+    "B": units.count_bytes,
+    "fraction": "{:.3f}".format,
+    "count": "{:.0f}".format,
+    "B/s": units.byte_rate,
+}
+# What the last of a record's samples is, where they are no repetitions of one number.
+WHAT = {"accuracy": "after the last epoch", "errors": "after the load; {:.0f} before it"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -34,8 +44,8 @@ def cells(result: Result) -> dict[str, Cell]:
 
 
 def _cell(record: Record) -> Cell:
-    show = {"s": units.seconds, "B": units.count_bytes, "fraction": "{:.3f}".format}[record.unit]
-    curve = record.metric == "accuracy"  # over epochs, not repeated samples of one number
+    show = SHOW[record.unit]
+    curve = record.metric in WHAT  # not repeated samples of one number
     value = statistics.median(samples[-1] for samples in record.samples) if curve else record.median
     within, between = (None, None) if curve else (record.within, record.between)
     return Cell(
@@ -46,7 +56,7 @@ def _cell(record: Record) -> Cell:
         within=f"{show(within.low)} to {show(within.high)}" if within else "",
         between=f"{show(between.low)} to {show(between.high)}" if between else "",
         count=record.num_samples,
-        what="after the last epoch" if curve else "",
+        what=WHAT.get(record.metric, "").format(*record.samples[0]),
         stopped=record.telemetry[0].stopped if record.telemetry else "",
         energy=hardware_state.energy(record),
         remarks=hardware_state.remarks(record),

@@ -66,6 +66,7 @@ class Comparison:
     only: dict[str, int]
     changes: list[str]
     warnings: list[tuple[str, str]]
+    measured: str  # when B's last result was finished
 
     def count(self, verdict: str) -> int:
         return sum(row.verdict == verdict for row in self.rows)
@@ -102,7 +103,17 @@ def compare(
             *warnings("A", [r for r in old if r.experiment in theirs]),
             *warnings("B", [r for r in new if r.experiment in mine]),
         ],
+        measured=max(r.finished for r in new),
     )
+
+
+def only(old: Sequence[Result], new: Sequence[Result], names: Sequence[str]) -> tuple[list[Result], list[Result]]:
+    """Both sides' results of these experiments, of all without any. ValueError for one that a side does not have."""
+    both = sorted({r.experiment for r in old} & {r.experiment for r in new})
+    if unknown := [name for name in names if name not in both]:
+        raise ValueError(f"--only {unknown[0]}: not in both A and B (in both: {', '.join(both) or 'none'})")
+    a, b = ([r for r in results if not names or r.experiment in names] for results in (old, new))
+    return a, b
 
 
 def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
@@ -126,7 +137,7 @@ def _timed(result: Result) -> dict[str, Record]:
 
 def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
     mine, theirs = _timed(old), _timed(new)
-    refused = _different_workload(old.spec, new.spec)
+    refused = different_workload(old.spec, new.spec)
     for key in mine:
         if key not in theirs:
             continue
@@ -182,7 +193,7 @@ def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
     return found
 
 
-def _different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The values of the block that make equal cases different work, or ''. A sweep's point is part of the case."""
     fields = [
         key

@@ -5,6 +5,7 @@ from typing import Any
 
 from scalecard.report import pages, units
 from scalecard.report.comparison.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
+from scalecard.report.junit import JUnitCase, as_xml
 
 HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
 
@@ -109,4 +110,22 @@ def as_html(comparison: Comparison) -> str:
         notes=notes(comparison),
         head=HEAD,
         rows=[(cells(row), row.doubts) for row in comparison.rows],
+    )
+
+
+def as_junit(comparison: Comparison) -> str:
+    """One test case for each case that both sides have: slower ones failed, and those not compared were skipped."""
+    suite = f"{comparison.new} against {comparison.old}"
+    return as_xml(suite, [_test_case(row) for row in comparison.rows], timestamp=comparison.measured)
+
+
+def _test_case(row: Row) -> JUnitCase:
+    _, ratio, interval, old, new, *_ = cells(row)
+    said = f"{row.verdict}: {ratio} ({interval}) of A's time, {new} instead of {old}"
+    return JUnitCase(
+        group=row.experiment,
+        name=case_in_words(row) or row.metric,
+        failure=said if row.verdict == "slower" else "",
+        skipped=row.reason or row.verdict if row.verdict == "not compared" else "",
+        details=[said if row.ratio else row.reason, *row.doubts],
     )

@@ -1,9 +1,11 @@
 """One module per section of the report, always of the same shape.
 
 A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
-one experiment's results, the current platform's first, and `findings(result) -> list[Finding]` for one result. A module
-may also offer `published(result)`, our values of the published metrics if the workload is the same, and
-`judge(result)`, its rates beside the hardware's limits. No torch here.
+one experiment's results, the current platform's first, and for one result `findings(result) -> list[Finding]` and
+`nightly(result) -> Iterator[Number]`, what to follow from night to night. A module may also offer `published(result)`,
+our values of the published metrics if the workload is the same, `judge(result)`, its rates beside the hardware's
+limits, `tiles(result)`, a verdict and a number for each part of the machine, and `topology(result)`, how its GPUs are
+linked. No torch here.
 """
 
 import importlib
@@ -11,6 +13,8 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+
+from scalecard.records.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,19 @@ class Finding:
     text: str
     headline: str = ""
     priority: int = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A number to follow from night to night: a record's time or, with an `amount` in `unit` x s, its rate.
+
+    The same `label` is the same number on every night, so it names sizes, and no device that is slowest by chance.
+    """
+
+    label: str
+    record: Record
+    amount: float = 0.0
+    unit: str = "s"
 
 
 def by_priority(findings: Sequence[Finding]) -> list[Finding]:

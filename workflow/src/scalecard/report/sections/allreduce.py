@@ -15,7 +15,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, limits, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.limits import Limit
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -104,3 +104,15 @@ def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
     text = f"torch.distributed ({least.case['backend']}){words.over_nodes(nodes)} needs {words.time(least)} even for"
     return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", priority=38)]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
+    everything = result.select("time", algorithm="torch.distributed")
+    for nodes in words.spans(everything):
+        most = words.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+        for record in words.largest(most, "bytes"):
+            size, count = units.count_bytes(record.case["bytes"]), record.case["devices"]
+            label = f"all-reduce of {size} on {count} devices{words.over_nodes(nodes)}"
+            amount = limits.bus_bandwidth(record) * record.median
+            yield Number(label=label, record=record, amount=amount, unit="GB/s")

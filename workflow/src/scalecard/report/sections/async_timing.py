@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Case, Record, Result
 from scalecard.report import charts, limits, units, words
 from scalecard.report.judgements import Judgement, rated
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
 MODES = ("serial", "concurrent")
@@ -114,3 +114,14 @@ def _concurrency(result: Result) -> list[Finding]:
         f"Enqueued on {count} devices at once, the same work is done {gain} as fast as one by one; ideal is {count}x."
     )
     return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=15)]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """The rate of each dtype's largest product."""
+    records = result.select("time", mode="single")
+    for dtype in dict.fromkeys(str(r.case["dtype"]) for r in records):
+        largest = max((r for r in records if r.case["dtype"] == dtype), key=_rows)
+        amount = limits.product_rate(largest) * largest.median
+        yield Number(
+            label=f"{dtype} products of {_rows(largest):.0f} rows", record=largest, amount=amount, unit="TFLOP/s"
+        )

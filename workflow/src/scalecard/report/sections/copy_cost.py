@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, limits, units, words
 from scalecard.report.judgements import Judgement, rated
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -116,3 +116,14 @@ def _overlap(result: Result) -> list[Finding]:
         words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
     )
     return [Finding(text=text, headline=f"{words.speedup(overlapped, serial).split()[0]} by overlap", priority=25)]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """The rate of the largest copy between host and device, in each direction and kind of memory."""
+    for direction in ("host to device", "device to host"):
+        for memory in ("pinned", "pageable"):
+            records = result.select("time", part="matrix", direction=direction, memory=memory, call="blocking")
+            for record in words.largest(records, "bytes"):
+                label = f"{direction}, {memory}, {units.count_bytes(record.case['bytes'])}"
+                amount = limits.copy_rate(record) * record.median
+                yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -5,7 +5,7 @@ and the ideal line. Right: time of a step with each option, relative to the defa
 faster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import charts, style, units, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
@@ -146,3 +146,13 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
         + "."
     )
     return [Finding(text=text, priority=26)]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """A step of each model at the shared batch, on most ranks, within a node and over nodes."""
+    for model in result.spec["models"]:
+        for nodes in _spans(result):
+            records = result.select("step_time", model=model, scaling="strong", nodes=nodes)
+            for record in words.largest(records, "devices"):
+                label = f"step of {model} on {record.case['devices']} ranks{words.over_nodes(nodes)}"
+                yield Number(label=label, record=record)

@@ -4,16 +4,16 @@ Left: seconds per epoch for every batch size, learning rate and number of device
 epoch. The textbook's pair changes batch, learning rate and devices together; here each is changed alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from scalecard.records.record import Result
+from scalecard.records.record import Case, Result
 from scalecard.report import charts, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -90,3 +90,10 @@ def published(result: Result) -> dict[str, float]:
     pair = {1: {"batch_size": 256, "lr": 0.1}, 2: {"batch_size": 512, "lr": 0.2}}
     found = {count: result.find("epoch_time", devices=count, **case) for count, case in pair.items()}
     return {f"sec_per_epoch@{count}": record.median for count, record in found.items() if record}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """An epoch at the first batch and rate, on most devices."""
+    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
+    for record in words.largest(result.select("epoch_time", **case), "devices"):
+        yield Number(label=f"epoch of ResNet-18 on {record.case['devices']} devices", record=record)

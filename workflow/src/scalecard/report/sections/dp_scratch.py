@@ -4,7 +4,7 @@ Left: seconds of every epoch, one dot each, and their median, by number of devic
 Right: test accuracy after each epoch; the curves should coincide, because the devices only share the work.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
 from scalecard.report import charts, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -59,3 +59,9 @@ def published(result: Result) -> dict[str, float]:
     if result.spec["train_images"] is not None or result.spec["batch_size"] != 256:
         return {}
     return {f"sec_per_epoch@{r.case['devices']}": r.median for r in result.select("epoch_time")}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """An epoch on most devices."""
+    for record in words.largest(result.select("epoch_time"), "devices"):
+        yield Number(label=f"epoch of LeNet on {record.case['devices']} devices", record=record)

@@ -4,7 +4,7 @@ Left: images per second over the devices used, two per rank, and the ideal line.
 averaging the gradients over the ranks. Whiskers and bands hold the middle half of the samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, style, units, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -73,3 +73,11 @@ def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]
         return []
     text = words.versus(f"A step with averaging{words.over_nodes(nodes)}", most.over(without), "one without") + "."
     return [Finding(text=text, priority=34)]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """A step on most ranks, within a node and over nodes."""
+    for nodes in words.spans(result.select("time", strategy="hybrid")):
+        for record in words.largest(result.select("time", strategy="hybrid", nodes=nodes), "ranks"):
+            label = f"step on {record.case['ranks']} ranks of two devices{words.over_nodes(nodes)}"
+            yield Number(label=label, record=record)

@@ -4,7 +4,7 @@ Time of the same minibatches on one device and cut over two, and of each stage a
 busy. With one minibatch at a time, the other device waits. Whiskers hold the middle half of the samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, units, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -82,3 +82,11 @@ def published(result: Result) -> dict[str, float]:
     ours = {"time_single_gpu": "single device", "time_model_parallel": "model parallel"}
     found = {metric: _strategy(result, name) for metric, name in ours.items()}
     return {metric: record.median for metric, record in found.items() if record}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """ResNet-50 on one device, and cut over two."""
+    for name in ("single device", "model parallel"):
+        record = _strategy(result, name)
+        if record:
+            yield Number(label=f"ResNet-50, {name}", record=record)

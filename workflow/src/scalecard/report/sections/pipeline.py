@@ -5,7 +5,7 @@ plain model parallelism as lines. The dotted curve is the ideal (m + p - 1)(C/m 
 micro-batches, fitted to every second point of our GPipe. Small splits pay overhead o, large ones leave a bubble.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, style, units, words
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Number
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
@@ -145,3 +145,11 @@ def published(result: Result) -> dict[str, float]:
         return {}
     best = {f"time_pipelined_split{s}": result.find("time", implementation="textbook", split_size=s) for s in (12, 20)}
     return {metric: 3 * record.median for metric, record in best.items() if record}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """GPipe at the split size in the middle of the list: the best one may be another every night."""
+    sizes = sorted(result.spec["split_sizes"])
+    record = result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2])
+    if record:
+        yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)

@@ -1,0 +1,106 @@
+"""Each piece of work passes its own check, and a wrong one does not."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch
+from scalecard.distributed.layout import Layout
+from scalecard.hardware import links as hardware_links
+from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.links import Link
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.counting import counted
+from scalecard.measuring.variant import Subject
+from scalecard.parts import collectives, links, memory, storage
+
+SIZE = 4096
+
+
+@pytest.fixture
+def devices(machine: Machine) -> Iterator[list[Device]]:
+    with open_devices(machine, 2) as opened:
+        yield opened
+
+
+def passes(subject: Subject) -> bool:
+    checks = [*subject.prove()]
+    assert checks
+    return all(check.passed for check in checks)
+
+
+@pytest.mark.parametrize("access", memory.PASSES)
+def test_memory_is_read_written_and_copied_whole(devices: list[Device], access: str) -> None:
+    subject = memory.subject(0, access, SIZE, devices[0])
+    assert passes(subject)
+    assert all(count.passed for count in counted(subject, devices[0].synchronize))
+
+
+@pytest.mark.parametrize(
+    ("access", "name", "half"),
+    [
+        ("read", "amax", lambda real: lambda x, **more: real(x[: len(x) // 2], **more)),
+        ("write", "fill_", lambda real: lambda x, value: real(x[: len(x) // 2], value)),
+        ("copy", "copy_", lambda real: lambda x, y: real(x[: len(x) // 2], y[: len(y) // 2])),
+    ],
+)
+def test_half_of_the_memory_is_noticed(
+    devices: list[Device], monkeypatch: pytest.MonkeyPatch, access: str, name: str, half: Callable[..., Any]
+) -> None:
+    where = torch if name == "amax" else torch.Tensor
+    real = getattr(where, name)
+    monkeypatch.setattr(where, name, half(real))
+    assert not passes(memory.subject(0, access, SIZE, devices[0]))
+
+
+def test_a_link_copies_all_bytes_from_its_source_to_its_target(
+    devices: list[Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = Link(*devices)
+    assert link.peer is None, "no GPUs"
+    assert passes(links.subject(link, 0, SIZE))
+    monkeypatch.setattr(hardware_links, "_copy", lambda there, here: there[1:].copy_(here[1:]))
+    assert not passes(links.subject(link, 0, SIZE))
+
+
+@pytest.mark.parametrize("number", [2, 3, 8])
+def test_each_device_sends_to_each_other_one_once(number: int) -> None:
+    turns = [*links.shifts(number)]
+    pairs = [pair for turn in turns for pair in turn]
+    assert sorted(pairs) == [(a, b) for a in range(number) for b in range(number) if a != b]
+    for turn in turns:
+        assert len({source for source, _ in turn}) == len({target for _, target in turn}) == number
+
+
+def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with storage.file_of(tmp_path / "data", 3 * storage.CHUNK + 5) as (path, checksum):
+        assert path.stat().st_size == 3 * storage.CHUNK + 5
+        subject = storage.subject(path, checksum)
+        subject.work()
+        assert passes(subject)
+        with path.open("r+b") as file:
+            file.truncate(3 * storage.CHUNK)
+        assert not passes(subject)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool]]:
+    """Of each collective, whether it passes, and whether one does that is not run at all."""
+    found = []
+    for name in collectives.COLLECTIVES:
+        subject = collectives.subject(ctx, name, SIZE)
+        given, got = subject.state()
+        idle = collectives._checks(ctx, name, lambda: None, given, got if len(got) else given)
+        found.append((passes(subject), all(check.passed for check in idle)))
+    return found
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_collectives_bring_every_rank_what_they_should(machine: Machine) -> None:
+    ranks = launch(on_three_ranks, layout=Layout(3), machine=machine)
+    for index, name in enumerate(collectives.COLLECTIVES):
+        assert [found[index][0] for found in ranks] == [True] * 3
+        assert not all(found[index][1] for found in ranks), f"{name} that does nothing is noticed"

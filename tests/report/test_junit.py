@@ -1,0 +1,39 @@
+"""JUnit's XML: well-formed whatever the text, with counts that add up."""
+
+from xml.etree import ElementTree
+
+from scalecard.report.junit import JUnitCase, as_xml
+
+MOMENT = "2026-01-02T03:04:05.678+00:00"
+NASTY = 'a <b> & "c" ]]> \x00\x1b[31m \ufffe ü'
+
+
+def test_counts_and_text_survive_what_xml_cannot_hold() -> None:
+    cases = [
+        JUnitCase(group="ddp", name=NASTY, failure=NASTY, details=["one", NASTY]),
+        JUnitCase(group="ddp", name="skipped", skipped="not compared"),
+        JUnitCase(group="ddp", name="told", details=["1.00"]),
+        JUnitCase(group="ddp", name="quiet"),
+        JUnitCase(group="ddp", name="short", failure="slower"),
+    ]
+    document = as_xml(NASTY, cases, timestamp=MOMENT)
+    assert document.startswith('<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ')
+    root = ElementTree.fromstring(document.encode())
+    (suite,) = root
+    for each in (root, suite):
+        counts = {key: each.get(key) for key in ("tests", "failures", "errors", "skipped")}
+        assert counts == {"tests": "5", "failures": "2", "errors": "0", "skipped": "1"}
+    assert suite.get("timestamp") == "2026-01-02T03:04:05"
+    assert [case.get("classname") for case in suite] == ["scalecard.ddp"] * 5
+    assert [[child.tag for child in case] for case in suite] == [
+        ["failure"],
+        ["skipped"],
+        ["system-out"],
+        [],
+        ["failure"],
+    ]
+    assert [case.get("time") for case in suite] == ["0"] * 5
+    failure = suite[0][0]
+    assert failure.get("message") == 'a <b> & "c" ]]> \\x00\\x1b[31m  ü'
+    assert str(failure.text).splitlines()[0] == "one"
+    assert suite[4][0].text == "slower"

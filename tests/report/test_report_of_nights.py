@@ -1,0 +1,123 @@
+"""The report of a platform with kept nights: what it says of them, and that a hundred cost next to nothing."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from every_experiment import every_result
+from nights import Nights
+from scalecard.jobs import inputs
+from scalecard.records.files import as_json
+from scalecard.records.record import Result
+from scalecard.report import figures, render
+from scalecard.report.gather import gather
+from scalecard.report.history import figure, index, places
+from scalecard.report.history.trend import of_platform
+
+GPUS = {"kind": "cuda", "gpus": ["H200"], "gpu_uuid_hashes": ["a"]}
+
+
+def write(nights: Nights, platform: str) -> str:
+    """Draw what is there, and write the report as the workflow does."""
+    drawn = nights.root / "results" / "figures"
+    drawn.mkdir(exist_ok=True)
+    (drawn / "async_timing.svg").write_text("<svg></svg>")
+    history = places.indices(nights.folder(platform))
+    if history:
+        figures.save(figure.plot(of_platform(nights.folder(platform))), drawn / "trend.svg")
+    output = nights.root / "results" / "report.html"
+    render.write([nights.folder(platform) / "async_timing.json"], drawn, output, history=history)
+    return output.read_text()
+
+
+@pytest.fixture
+def nights(tmp_path: Path, make_result: Callable[..., Result]) -> Nights:
+    return Nights(tmp_path, make_result)
+
+
+def test_the_report_shows_numbers_over_nights_and_what_changed(nights: Nights) -> None:
+    nights.keep_all([1.0, 1.001, 0.999, 1.0], platform="old", machine={**GPUS, "driver": "570.1"})
+    nights.keep(1.2, platform="new", machine={**GPUS, "driver": "580.2"})
+    text = write(nights, "new")
+    for said in (
+        'href="#trend"',
+        "new: 5 nights, 2026-01-02 02:10 to 2026-01-06 02:10 UTC",
+        "Slower than the nights before:",
+        "float32 products of 4 rows",
+        "driver 570.1 -&gt; 580.2",
+        'class="plot narrow"',
+    ):
+        assert said in text
+    assert text.count("<svg") == 2
+
+
+def test_without_kept_nights_there_is_no_such_section(nights: Nights) -> None:
+    nights.measure(1.0)
+    assert "trend" not in write(nights, "box")
+
+
+def test_a_damaged_index_is_named_and_stops_nothing(nights: Nights) -> None:
+    nights.keep_all([1.0, 1.0])
+    (path,) = places.indices(nights.folder())
+    text = path.read_text()
+    write(nights, "box")
+    path.write_text(text[:200])
+    assert "left out: " in write(nights, "box")
+
+
+def test_nights_are_neither_results_nor_inputs(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in history/, the workflow has one input more, and the results are the same."""
+    monkeypatch.chdir(nights.root)
+    path = nights.measure(1.0)
+
+    def seen() -> tuple[object, ...]:
+        found = gather([path])
+        return found.results, found.left_out, inputs.result_files("async_timing", "box"), inputs.ignored_folders()
+
+    before = seen()
+    assert inputs.histories("box") == []
+    nights.keep(1.0)
+    path.write_text(as_json(nights.last))
+    copy = nights.folder() / "history" / "20250101T000000Z"
+    copy.mkdir()
+    (copy / "async_timing.json").write_text("{")
+    (nights.folder() / "history" / "async_timing.json").write_text("{")
+    assert seen()[1:] == before[1:]
+    assert inputs.histories("box") == ["results/box/history/trend.json"]
+
+
+def made_up(platform: Path, number: int) -> None:
+    """An index of this many nights of all experiments."""
+    entries = [index.entry_of(result, "night") for result in every_result(platform.name)]
+    for number_ in range(number):
+        (platform / "history" / f"{20260101 + number_}T021000Z").mkdir(parents=True)
+    named = [replace(e, night=f"{20260101 + n}T021000Z") for n in range(number) for e in entries]
+    index.save(named, platform)
+
+
+def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path: Path) -> None:
+    """Of this process's time; measured: a fifth more. The workflow's inputs take as long as of a single night."""
+    platform, drawn = tmp_path / "box", tmp_path / "figures"
+    drawn.mkdir()
+    platform.mkdir()
+    results = every_result("box")
+    for result in results:
+        (platform / f"{result.experiment}.json").write_text(as_json(result))
+        (drawn / f"{result.experiment}.svg").write_text("<svg></svg>")
+    (drawn / "trend.svg").write_text("<svg></svg>")
+    made_up(platform, 100)
+    assert len(json.loads((platform / "history" / "trend.json").read_text())["entries"]) == 100 * len(results)
+    paths = sorted(platform.glob("*.json"))
+
+    def seconds(history: list[Path]) -> float:
+        start = time.process_time()
+        render.write(paths, drawn, tmp_path / "report.html", history=history)
+        return time.process_time() - start
+
+    seconds([])
+    without, with_nights = (min(seconds(history) for _ in range(2)) for history in ([], places.indices(platform)))
+    assert with_nights < 3 * without
+    assert "100 nights" in (tmp_path / "report.html").read_text()

@@ -1,0 +1,152 @@
+"""Is every part of this machine as fast as its like, and free of errors?
+
+Each device multiplies matrices, uses its memory and exchanges data with the host, one after the other and then all at
+once; each pair of devices copies, alone and while all others do; all devices work for a while, until heat shows; ranks
+run the collectives of training, and nodes meet in pairs. Error counters are read before and after.
+
+The answer would be wrong if one device stood for all (each has records of its own), if a slow part hid behind others
+that work at the same time (each takes its own device's time, and is also measured alone), or if what was timed did
+nothing (each result is compared first). Without GPUs, CPU workers stand in for devices, and share one memory.
+"""
+
+import base64
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Annotated, Literal
+
+from annotated_types import Len
+from pydantic import Field
+
+from scalecard import progress
+from scalecard.distributed import nodes
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import Layout, layouts
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.parts import collectives, errors, tournament, within_node
+from scalecard.records.record import Case, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    nodes: Positive
+    rounds: Annotated[int, Field(ge=2, le=1000)]
+    size: Positive
+    products: Positive
+    dtypes: Annotated[tuple[Literal["float32", "bfloat16"], ...], Len(min_length=1), EachOnce]
+    memory_bytes: Annotated[int, Field(ge=4, le=MOST_BYTES)]
+    link_bytes: ByteSizes
+    collective_bytes: ByteSizes
+    load_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+    name_hosts: bool
+
+    def __post_init__(self) -> None:
+        """Few rounds of everything in one process: a look at each part, not a precise figure of one."""
+        few = replace(self.measure, min_rounds=self.rounds, max_rounds=self.rounds, min_seconds=0, processes=1)
+        object.__setattr__(self, "measure", few)
+
+    @property
+    def amounts(self) -> within_node.Amounts:
+        """What is measured within a node."""
+        return within_node.Amounts(
+            rule=self.measure,
+            seed=self.seed,
+            size=self.size,
+            products=self.products,
+            dtypes=self.dtypes,
+            memory_bytes=self.memory_bytes,
+            link_bytes=self.link_bytes,
+            load_seconds=self.load_seconds,
+            data_dir=self.data_dir,
+        )
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Every part of every node, then the collectives of all, and the nodes in pairs."""
+    if spec.name_hosts:
+        _name_hosts()
+    with errors.watched() as counters:
+        mine = [*within_node.records(spec.amounts, machine)]
+        yield from _collectives(spec, machine)
+        yield from _between_nodes(spec, machine)
+        yield from _of_every_node([*mine, *counters()])
+
+
+def _name_hosts() -> None:
+    """Say on the terminal which host each node is; results have the hosts' hashes only."""
+    job = nodes.here()
+    if job.count == 1:
+        return
+    job.publish("host name", os.environ.get("SLURMD_NODENAME") or socket.gethostname())
+    for node, name in job.collect("host name", within=nodes.JOIN).items() if job.leads else ():
+        progress.say(f"node {node} is {name}")
+
+
+def _of_every_node(mine: list[Record]) -> Iterator[Record]:
+    """On the first of several nodes the records of all, which say whose they are."""
+    job = nodes.here()
+    if job.count == 1:
+        yield from mine
+        return
+    job.publish("health", base64.b64encode(pickle.dumps(mine)).decode())
+    found = job.collect("health", within=nodes.JOIN) if job.leads else {}
+    for node, theirs in found.items():
+        for record in pickle.loads(base64.b64decode(theirs)):
+            yield replace(record, case={**record.case, "node": node})
+
+
+def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
+    wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
+    if not wanted:
+        yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
+    for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
+        cases = [_case(layout, name, size, machine) for name, size in _sweep(spec)]
+        yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
+
+
+def _sweep(spec: Spec) -> list[tuple[str, int]]:
+    return list(product(collectives.COLLECTIVES, spec.collective_bytes))
+
+
+def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
+    backend = "gloo" if machine.emulated else "nccl"
+    return {"part": "collective", "collective": collective, **layout.case, "bytes": size, "backend": backend}
+
+
+def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
+    records: list[Record] = []
+    for name, size in _sweep(spec):
+        case = _case(ctx.layout, name, size, machine)
+        variant = Variant(name=name, case=case, build=partial(_collective, ctx, name, size))
+        records += guarded(_timed(ctx, spec, variant), case)
+    return records
+
+
+def _collective(ctx: RankContext, name: str, size: int, _at: None) -> Subject:
+    return collectives.subject(ctx, name, size)
+
+
+def _timed(ctx: RankContext, spec: Spec, variant: Variant) -> Iterator[Record]:
+    for timing in time_rounds([variant], devices=[ctx], rule=spec.measure, ranks=ctx):
+        yield timing.record()
+
+
+def _between_nodes(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """All-reduces within every node and between every two, on all devices."""
+    if spec.nodes == 1:
+        return
+    size = max(spec.collective_bytes)
+    progress.doing(f"every node, then every pair of {spec.nodes} nodes")
+    layout = Layout(machine.num_devices * spec.nodes, spec.nodes)
+    cases: list[Case] = [{"part": "node", "bytes": size}]
+    work = (tournament.records, spec.measure, [size])
+    yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")

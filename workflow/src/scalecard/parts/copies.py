@@ -1,0 +1,50 @@
+"""Copies between the host and a device, between two devices, or within one: `bytes` from one place to another."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from scalecard.hardware.devices import Device, Task
+from scalecard.measuring.proof import same_values
+from scalecard.measuring.variant import Subject
+from scalecard.records.record import Check
+
+
+def subject(device: Device, source: Tensor, target: Tensor, *, wait: bool) -> Subject:
+    """Copies source to target on `device`; with `wait`, the call that is timed waits for the copy itself."""
+    work = partial(_run, device.repeating(_copy, target, source, not wait), wait)
+
+    def prove() -> Iterator[Check]:
+        target.zero_()
+        work()
+        device.synchronize()
+        yield same_values("contents after waiting, byte by byte", target, source)
+
+    return Subject(work=work, prove=prove, expected={"copied bytes": source.nbytes})
+
+
+def _run(copy: Callable[[], object], wait: bool) -> None:
+    """On a GPU a blocking copy waits itself."""
+    task = copy()
+    if wait and isinstance(task, Task):
+        task.result()
+
+
+def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
+    target.copy_(source, non_blocking=non_blocking)
+
+
+def filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
+    """Random bytes, generated on the device that needs them: a gigabyte takes the host seconds. None is the host."""
+    where = device.torch if device else torch.device("cpu")
+    generator = torch.Generator(where).manual_seed(seed)
+    made = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)
+    return made.pin_memory() if memory == "pinned" else made
+
+
+def empty(size: int, memory: str, device: Device | None) -> Tensor:
+    """Room for as many bytes."""
+    where = device.torch if device else torch.device("cpu")
+    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=memory == "pinned")

@@ -1,0 +1,89 @@
+"""A result over several nodes as each node measured it: its own records, its own hardware, and whose parts they are."""
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalecard.records.record import Record, Result
+
+_OF_SEVERAL = ("node", "node pair")  # parts whose `node` is what was measured, not where
+
+
+@dataclass(frozen=True)
+class View:
+    """What one node measured, as a result of its own; `node` is its number, None if there is only one."""
+
+    result: Result
+    node: int | None = None
+
+    @property
+    def emulated(self) -> bool:
+        """Whether CPU workers stand in for GPUs."""
+        return self.result.emulated
+
+    def name(self, part: str) -> str:
+        """'storage' or, of several nodes, "node 3's storage"."""
+        return part if self.node is None else f"node {self.node}'s {part}"
+
+    def device(self, index: int) -> str:
+        """'GPU 3', or 'worker 3' without GPUs."""
+        return self.name(f"{'worker' if self.emulated else 'GPU'} {index}")
+
+
+def views(result: Result) -> list[View]:
+    """One for each node. What all of them measured together is in none of them."""
+    described = result.environment["nodes"]
+    if not described:
+        return [View(result)]
+    return [View(_as_measured_on(result, node), node) for node in range(len(described))]
+
+
+def together(result: Result) -> Result:
+    """Only what several nodes measured together, or of one another; nothing if there is only one."""
+    several = bool(result.environment["nodes"])
+    return replace(result, records=[r for r in result.records if several and _whose(r) is None])
+
+
+def _as_measured_on(result: Result, node: int) -> Result:
+    records = [
+        replace(record, case={axis: value for axis, value in record.case.items() if axis != "node"})
+        for record in result.records
+        if _whose(record) == node
+    ]
+    return replace(result, records=records, environment=_environment(result, node))
+
+
+def _whose(record: Record) -> int | None:
+    """The node that a record is of; the first one measures what needs ranks on one node only."""
+    case = record.case
+    if case.get("part") in _OF_SEVERAL or case.get("nodes"):
+        return None
+    node = case.get("node") or 0
+    assert isinstance(node, int), f"node is {node!r}"
+    return node
+
+
+def _environment(result: Result, node: int) -> dict[str, Any]:
+    """The first node's, with the facts that are others on this one."""
+    facts = deepcopy(result.environment)
+    for path, value in facts["nodes"][node]["differs"].items():
+        first, _, rest = path.partition(".")
+        if first == "missing":  # its keys are paths themselves
+            facts["missing"][rest] = value
+        else:
+            _put(facts, path.split("."), value)
+    return {**facts, "nodes": []}
+
+
+def _put(facts: Any, path: list[str], value: Any) -> None:
+    key, *rest = path
+    place: Any = key
+    if isinstance(facts, list):
+        place = int(key)
+        facts += [{} if rest else None] * (place + 1 - len(facts))
+    if not rest:
+        facts[place] = value
+        return
+    if isinstance(facts, dict):
+        facts.setdefault(place, {})
+    _put(facts[place], rest, value)

@@ -1,0 +1,171 @@
+"""The pictures of a machine's health: a heat map of its links, a strip for each measurement, and its collectives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from scalecard.records.record import Result
+from scalecard.report import charts, style, words
+from scalecard.report.health import measured
+from scalecard.report.health.measured import Rate
+from scalecard.report.health.peers import NOTABLE, Groups
+
+ODD = style.PALETTE[1]
+OFFSET = 0.2  # between what was measured alone and all at once, in rows
+SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
+DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A link's rate in GB/s, and whether it is an odd one out."""
+
+    rate: float
+    odd: bool
+
+
+Cells = dict[tuple[int, int], Cell]
+
+
+def device_links(result: Result) -> tuple[int, Cells]:
+    """From each device to each other one, one at a time, at the largest size; of several nodes, of the worst one."""
+    found = _cells(result, "device link", ("source", "target"))
+    return max(found.items(), key=lambda one: sum(cell.odd for cell in one[1].values()), default=(0, {}))
+
+
+def node_links(result: Result) -> Cells:
+    """Between nodes, the same in both directions."""
+    (cells,) = _cells(result, "node pair", ("node", "other")).values() or ({},)
+    return cells | {(b, a): cell for (a, b), cell in cells.items()}
+
+
+def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]:
+    """By the node on which it was measured."""
+    rates = measured.rates(result)
+    groups, found = Groups(rates), dict[int, Cells]()
+    own = [rate for rate in rates if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
+    most = max((measured.number(rate.record, "bytes") for rate in own), default=0)
+    for rate in own:
+        if rate.record.case["bytes"] == most:
+            a, b = (measured.number(rate.record, end) for end in ends)
+            found.setdefault(rate.node or 0, {})[a, b] = _cell(rate, groups)
+    return found
+
+
+def _cell(rate: Rate, groups: Groups) -> Cell:
+    below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
+    return Cell(rate.value, groups.is_odd(rate) or below)
+
+
+def heat_map(cells: Cells, axes: Axes, *, points: float, what: str) -> None:
+    """Numbers in the cells, if `points`, the width of the axes, leaves room for them; odd ones are outlined."""
+    ends = sorted({end for pair in cells for end in pair})
+    size = min(LARGEST, 0.45 * points / len(ends))
+    top = max(cell.rate for cell in cells.values())
+    colours = colormaps["Blues"]
+    for (a, b), cell in cells.items():
+        x, y, share = ends.index(b), ends.index(a), 0.1 + 0.8 * cell.rate / top
+        edge = {"edgecolor": ODD, "linewidth": min(2.2, size / 4), "zorder": 3} if cell.odd else {"linewidth": 0}
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colours(share), **edge))
+        if size >= SMALLEST:
+            text = f"{cell.rate:.0f}" if cell.rate >= 10 else f"{cell.rate:.1f}"
+            ink = LIGHT if share > 0.55 else DARK
+            axes.text(x, y, text, ha="center", va="center", fontsize=size, color=ink, zorder=4)
+    every = range(0, len(ends), 1 if size >= SMALLEST else 4)
+    axes.set_xticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
+    axes.set_yticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
+    axes.grid(visible=False)
+    last = len(ends) - 0.5
+    axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal", xlabel=f"to {what}", ylabel=f"from {what}")
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One measurement of every device, as percentages, alone and all at once."""
+
+    label: str
+    alone: list[tuple[str, float, bool]]
+    at_once: list[tuple[str, float, bool]]
+
+
+def strips(result: Result) -> list[Strip]:
+    """Of each device its share of the median of its like or, with one device, of the hardware's limit."""
+    rates = [rate for rate in measured.rates(result) if rate.part in ("compute", "memory", "host links")]
+    groups, found = Groups(rates), dict[str, Strip]()
+    for rate in rates:
+        label, _, how = rate.what.rpartition(", ")
+        label = label.replace("products", how) if how == "under load" else label
+        share = _share(rate, groups)
+        if share is not None:
+            strip = found.setdefault(label, Strip(label, [], []))
+            device = _number(rate.place[0])
+            (strip.alone if how == "alone" else strip.at_once).append((device, 100 * share, groups.is_odd(rate)))
+    return list(found.values())
+
+
+def _number(name: str) -> str:
+    """'2' for 'GPU 2', and '3:2' for "node 3's GPU 2"."""
+    node, _, device = name.rpartition("'s ")
+    return ":".join(part.rpartition(" ")[2] for part in (node, device) if part)
+
+
+def _share(rate: Rate, groups: Groups) -> float | None:
+    normal = groups.normal(rate)
+    if normal is not None:
+        return rate.value / normal
+    return rate.value / rate.limit.rate if rate.limit else None
+
+
+def draw_strips(found: Sequence[Strip], axes: Axes, *, alone: bool) -> None:
+    """A point for every device; the odd ones have their number. `alone` says that there is only one device."""
+    if not found:
+        charts.nothing(axes)
+        return
+    for row, strip in enumerate(found):
+        _row(strip.alone, row - OFFSET, "alone", axes)
+        _row(strip.at_once, row + OFFSET, "all at once", axes)
+    shares = [share for strip in found for _, share, _ in (*strip.alone, *strip.at_once)]
+    # At least a tenth to either side, so that a healthy scatter looks small, and room for the odd ones' numbers.
+    low, high = (0.0, 105.0) if alone else (min(85.0, 1.15 * min(shares) - 15), 105.0)
+    axes.set(xlim=(low, max(high, 1.02 * max(shares))), ylim=(len(found) - 0.5, -0.5))
+    axes.set_xlabel("% of the hardware's limit" if alone else "% of the median of its like")
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_yticks(range(len(found)), [strip.label for strip in found], fontsize="x-small")
+    if not alone:
+        axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
+        charts.legend(axes)
+
+
+def _row(points: Sequence[tuple[str, float, bool]], y: float, label: str, axes: Axes) -> None:
+    """Filled points for what was measured alone, rings for what was measured all at once."""
+    for odd in (False, True):
+        own = [(x, device) for device, x, is_odd in points if is_odd == odd]
+        if not own:
+            continue
+        colour = ODD if odd else style.PALETTE[0]
+        face = colour if label == "alone" else "none"
+        name = None if odd else label
+        axes.plot([x for x, _ in own], [y] * len(own), "o", ms=4, color=colour, markerfacecolor=face, label=name)
+        if odd:
+            text = ", ".join(device for _, device in own)
+            axes.text(min(x for x, _ in own), y, f"{text}  ", ha="right", va="center", fontsize=6.5)
+
+
+def collectives(results: Sequence[Result], axes: Axes) -> None:
+    """Bus bandwidth of each collective over the number of devices, at the largest size."""
+    data = words.frame(results, "time", "devices", "collective", "bytes", part="collective")
+    if len(data):
+        data = data[data["bytes"] == data.groupby("platform")["bytes"].transform("max")]
+        kinds = zip(data["collective"], data["devices"], strict=True)
+        factors = [measured.bus_factor(str(collective), int(devices)) for collective, devices in kinds]
+        data = data.assign(value=factors * data["bytes"] / data["value"] / 1e9)
+        data = data.assign(collective=data["collective"].str.replace("_", "-"))
+    charts.lines(data, x="devices", hue="collective", axes=axes)
+    if len(data):
+        axes.set_xscale("log", base=2)
+        charts.ticks(axes, sorted(set(data["devices"])))
+        axes.set_ylim(0, 1.1 * data["value"].max())
+    axes.set(xlabel="devices", ylabel="bus bandwidth (GB/s)", title="collectives")

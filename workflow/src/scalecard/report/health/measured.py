@@ -1,0 +1,288 @@
+"""Rates from the records of `health`: of each device, pair, collective and node, with its interval and its limit."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+
+from scalecard.records.record import Record, Result
+from scalecard.report import limits, links, units
+from scalecard.report.health.by_node import View, together, views
+from scalecard.report.limits import Limit
+
+LATENCY = 2**16  # bytes; a smaller copy takes as long as it takes to start one
+FEWEST = 3  # samples whose range may stand for an interval
+# Smaller ones cost latency, of which no link's rate says anything.
+LEAST_BYTES = {"memory": 2**26, "host link": 2**24, "device link": 2**24, "collective": 2**28}
+LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
+# NCCL gets less out of a link with these than with an all-reduce.
+LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}
+# Without peer access every byte crosses the host's memory, whose rate many GPUs share, and both sides wait in turn.
+LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
+
+    `place` are the devices or nodes that it is about, and `node` is where, if there are several. A rate with too few
+    samples has no bounds, and one of a CPU worker no limit.
+    """
+
+    part: str
+    kind: str
+    what: str
+    place: tuple[str, ...]
+    like: tuple[Hashable, ...]
+    unit: str
+    value: float
+    low: float | None
+    high: float | None
+    limit: Limit | None
+    record: Record
+    node: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The rate with its unit; a latency is told as a time."""
+        return self.in_words(self.value)
+
+    def in_words(self, value: float) -> str:
+        """Another rate of its kind."""
+        if self.kind == "latency":
+            return units.seconds(self.record.median * self.value / value)
+        return f"{value:.0f} {self.unit}" if value >= 100 else f"{value:.3g} {self.unit}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _About:
+    """What a record's rate is a rate of."""
+
+    part: str
+    kind: str
+    what: str
+    place: tuple[str, ...] = ()
+    like: tuple[Hashable, ...] = ()
+
+
+def rates(result: Result) -> list[Rate]:
+    """Every rate that was measured, node by node, then those of several nodes."""
+    every = [*views(result), View(together(result))]
+    known = ((at, rate) for at in every for record in at.result.select("time") for rate in _of(at, record))
+    return [replace(rate, node=at.node) for at, rate in known]
+
+
+def _of(at: View, record: Record) -> Iterator[Rate]:
+    part = str(record.case.get("part"))
+    if part in ("compute", "load"):
+        yield _compute(at, record)
+    elif part == "memory":
+        yield _memory(at, record)
+    elif part == "host link":
+        yield _host_link(at, record)
+    elif part == "device link":
+        yield _device_link(at, record)
+    elif part == "collective":
+        yield _collective(at, record)
+    elif part in ("node", "node pair"):
+        yield _nodes(record)
+    elif part in ("storage", "host memory"):
+        yield _host(at, record)
+
+
+def number(record: Record, axis: str) -> int:
+    """A value of the case that is a whole number."""
+    value = record.case[axis]
+    assert isinstance(value, int), f"{axis} is {value!r}"
+    return value
+
+
+def _kind(at: View, device: int) -> str:
+    gpus = at.result.environment["gpus"]
+    return str(gpus[device]["name"]) if device < len(gpus) else ""
+
+
+def _together(record: Record) -> str:
+    return "all at once" if record.case.get("at_once") else "alone"
+
+
+def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit | None = None) -> Rate:
+    """`amount` per sample's time. The range of the samples is the interval if they are too few for one."""
+    every = [sample for samples in record.samples for sample in samples]
+    fastest, slowest = min(every), max(every)
+    if record.interval:
+        fastest, slowest = record.interval.low, record.interval.high
+    known = len(every) >= FEWEST
+    return Rate(
+        part=about.part,
+        kind=about.kind,
+        what=about.what,
+        place=about.place,
+        like=(about.part, about.kind, *about.like),
+        unit=unit,
+        value=amount / record.median,
+        low=amount / slowest if known else None,
+        high=amount / fastest if known else None,
+        limit=None if record.case.get("at_once") or _small(record) else limit,
+        record=record,
+    )
+
+
+def _small(record: Record) -> bool:
+    part, size, moved = str(record.case["part"]), record.case.get("size"), record.case.get("bytes")
+    if isinstance(size, int):
+        return size < LEAST_SIZE
+    return isinstance(moved, int) and moved < LEAST_BYTES.get(part, 0)
+
+
+def _compute(at: View, record: Record) -> Rate:
+    case, device = record.case, number(record, "device")
+    load = case["part"] == "load"
+    how = "under load" if load else _together(record)
+    about = _About(
+        part="compute",
+        kind="compute",
+        what=f"{case['dtype']} products, {how}",
+        place=(at.device(device),),
+        like=(how, case["dtype"], case["size"], case["products"], _kind(at, device)),
+    )
+    limit = None if load else limits.of_products(at.result, str(case["dtype"]), device)
+    return _rate(record, about, limits.product_rate(record) * record.median, "TFLOP/s", limit)
+
+
+def _memory(at: View, record: Record) -> Rate:
+    case, device = record.case, number(record, "device")
+    passes = 2 if case["access"] == "copy" else 1
+    about = _About(
+        part="memory",
+        kind="memory",
+        what=f"memory {case['access']}, {_together(record)}",
+        place=(at.device(device),),
+        like=(case["access"], case["bytes"], _together(record), _kind(at, device)),
+    )
+    return _rate(record, about, passes * number(record, "bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
+
+
+def _host_link(at: View, record: Record) -> Rate:
+    """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike."""
+    case, device = record.case, number(record, "device")
+    near: tuple[Hashable, ...] = _neighbours(at, device) if case["at_once"] else ()
+    about = _About(
+        part="host links",
+        kind="host link",
+        what=f"{case['direction']}, {case['memory']}, {_together(record)}",
+        place=(at.device(device),),
+        like=(case["direction"], case["memory"], case["bytes"], _together(record), _kind(at, device), near),
+    )
+    pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
+    if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
+        about = replace(about, like=(*about.like, device))
+    limit = limits.of_host_copy(at.result, record, device) if pinned else None
+    return _rate(record, about, number(record, "bytes") / 1e9, "GB/s", limit)
+
+
+def _neighbours(at: View, device: int) -> tuple[int, ...]:
+    """The levels of NVML's common ancestor with every other GPU, in order: alike for GPUs in like places."""
+    topology: list[list[int | None]] = at.result.environment["topology"]
+    return tuple(sorted(level for level in topology[device] if level is not None)) if device < len(topology) else ()
+
+
+def _device_link(at: View, record: Record) -> Rate:
+    source, target, size = (number(record, axis) for axis in ("source", "target", "bytes"))
+    way = links.kind(at.result, source, target)
+    kind = "latency" if size < LATENCY else "pair" if way.startswith("NV") else "PCIe pair"
+    near = () if kind == "pair" else _places(at, source, target, at_once=bool(record.case["at_once"]))
+    about = _About(
+        part="GPU links",
+        kind=kind,
+        what=f"{at.device(source)} to {target}, {units.count_bytes(size)}, {_together(record)}",
+        place=tuple(at.device(device) for device in sorted((source, target))),
+        like=(size, _together(record), way, _kind(at, source), _kind(at, target), near),
+    )
+    limit = limits.of_pair(at.result, record, source, target)
+    if limit and kind == "PCIe pair" and record.case.get("peer") is False:
+        limit = replace(limit, least=LEAST_WITHOUT_PEERS)
+    return _rate(record, about, size / 1e9, "GB/s", limit)
+
+
+def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
+    """Where two GPUs are: copies over PCIe, and the threads that start small ones, may cross from CPU to CPU.
+
+    At once, they share their ways with those of their neighbours.
+    """
+    nodes = tuple(_numa_node(at, device) for device in (source, target))
+    return (*nodes, *(_neighbours(at, device) for device in (source, target) if at_once))
+
+
+def _numa_node(at: View, device: int) -> int | None:
+    gpus = at.result.environment["gpus"]
+    node: int | None = gpus[device]["numa_node"] if device < len(gpus) else None
+    return node
+
+
+def bus_factor(collective: str, devices: int) -> float:
+    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
+    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
+
+
+def _on_the_bus(record: Record) -> float:
+    """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
+    factor = bus_factor(str(record.case.get("collective", "all_reduce")), number(record, "devices"))
+    return factor * number(record, "bytes") / 1e9
+
+
+def _collective(at: View, record: Record) -> Rate:
+    case, nodes = record.case, record.case.get("nodes")
+    over = f" over {nodes} nodes" if nodes else ""
+    operation = str(case["collective"])
+    kind = "collective" if nodes or _has_ring(at, record) else "PCIe collective"
+    about = _About(
+        part="network" if nodes else "collectives",
+        kind=kind,
+        what=f"{operation.replace('_', '-')} on {case['devices']} devices{over}, {units.count_bytes(case['bytes'])}",
+        place=() if nodes else tuple(at.device(device) for device in range(number(record, "devices"))),
+        like=(operation, case["devices"], nodes, case["bytes"]),
+    )
+    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(at, record))
+
+
+def _has_ring(at: View, record: Record) -> bool:
+    """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
+    return links.has_ring(at.result, range(number(record, "devices")))
+
+
+def _of_ring(at: View, record: Record) -> Limit | None:
+    """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
+    operation, used = str(record.case["collective"]), range(number(record, "devices"))
+    if operation == "all_to_all" and len({links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
+        return None
+    limit = limits.of_all_reduce(at.result, record)
+    least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
+    return limit and replace(limit, least=min(limit.least, least))
+
+
+def _nodes(record: Record) -> Rate:
+    case = record.case
+    ends = sorted(number(record, axis) for axis in ("node", "other") if case.get(axis) is not None)
+    alone = len(ends) == 1
+    about = _About(
+        part="network" if not alone else "collectives",
+        kind="node" if alone else "node pair",
+        what=f"all-reduce {'within node' if alone else 'between nodes'} {' and '.join(map(str, ends))}",
+        place=tuple(f"node {end}" for end in ends),
+        like=(case["devices"], case["bytes"]),
+    )
+    return _rate(record, about, _on_the_bus(record), "GB/s")
+
+
+def _host(at: View, record: Record) -> Rate:
+    case, storage = record.case, record.case["part"] == "storage"
+    node = case.get("numa_node")
+    where = "" if storage or node is None else f" of NUMA node {node}"
+    of_node = "" if at.node is None else f" of node {at.node}"
+    about = _About(
+        part="host",
+        kind=str(case["part"]),
+        what=("reading data_dir" if storage else f"copying memory{where}") + of_node,
+        place=(at.name("storage" if storage else f"NUMA node {node}"),),
+        like=(case["bytes"],),
+    )
+    return _rate(record, about, (1 if storage else 2) * number(record, "bytes") / 1e9, "GB/s")

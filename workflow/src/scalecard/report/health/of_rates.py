@@ -1,0 +1,59 @@
+"""Verdicts on rates: beside their like in this run, and beside the hardware's limit."""
+
+from collections.abc import Iterator
+
+from scalecard.records.record import Result
+from scalecard.report import units
+from scalecard.report.health import advice, measured
+from scalecard.report.health.measured import Rate
+from scalecard.report.health.peers import Groups
+from scalecard.report.health.verdict import Verdict
+from scalecard.report.judgements import BEYOND
+
+
+def judged(result: Result) -> Iterator[Verdict]:
+    """One for every rate that was measured."""
+    rates = measured.rates(result)
+    groups = Groups(rates)
+    yield from (_judged(rate, groups) for rate in rates)
+
+
+def _judged(rate: Rate, groups: Groups) -> Verdict:
+    limit = rate.limit
+    share = rate.value / limit.rate if limit else None
+    low = bool(limit and share is not None and share < limit.least)
+    word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups, share)
+    return Verdict(
+        part=rate.part,
+        what=_what(rate),
+        value=rate.text + (f", {units.percent(share)} of {limit.name}" if limit and share else ""),
+        normal=_normal(rate, groups),
+        verdict=word,
+        advice=advice.for_kind(rate.kind) if word in ("odd one out", "low") else "",
+        share=share,
+        kind=rate.kind,
+        place=rate.place,
+        low=low,
+    )
+
+
+def _fine(rate: Rate, groups: Groups, share: float | None) -> str:
+    """What is faster than the vendor's sheet says tells nothing of the device; its peers may still do."""
+    known = share is not None and share <= BEYOND
+    compared = rate.high is not None and len(groups.peers(rate)) > 1
+    return "normal" if known or compared else "not judged"
+
+
+def _what(rate: Rate) -> str:
+    return f"{rate.place[0]}, {rate.what}" if rate.part in ("compute", "memory", "host links") else rate.what
+
+
+def _normal(rate: Rate, groups: Groups) -> str:
+    said = []
+    normal, count = groups.normal(rate), len(groups.peers(rate))
+    if normal is not None:
+        said.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
+    if rate.limit:
+        limit = rate.limit
+        said.append(f"{units.percent(limit.least)} to 100 % of {rate.in_words(limit.rate)} is normal")
+    return "; ".join(said) or "nothing is known to compare it with"

@@ -1,0 +1,100 @@
+"""What a reader is told of a machine's health: sentences, and the rows of the table of expectations."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from scalecard.records.record import Result
+from scalecard.report import units
+from scalecard.report.health import load, measured
+from scalecard.report.health.measured import Rate
+from scalecard.report.health.verdicts import Verdict, alerts, verdicts
+from scalecard.report.judgements import Judgement
+from scalecard.report.sections import Finding
+
+
+def findings(result: Result) -> list[Finding]:
+    """The faults, or that there is none; then what the parts reach."""
+    found = alerts(result)
+    return [*_faults(result, found), *_reached(result), *_under_load(result)]
+
+
+def judgements(result: Result) -> Iterator[Judgement]:
+    """Each fault, then what is normal, one row for all that are alike."""
+    for alert in alerts(result):
+        yield Judgement(
+            what=alert.what, value=alert.value, expectation=alert.normal, verdict=alert.verdict, advice=alert.advice
+        )
+    alike: dict[str, list[Verdict]] = {}
+    for verdict in verdicts(result):
+        if verdict.verdict == "normal" and verdict.share is not None:
+            alike.setdefault(_without_place(verdict), []).append(verdict)
+    for what, own in alike.items():
+        yield _row(what, own)
+
+
+def _without_place(verdict: Verdict) -> str:
+    """'bfloat16 products, alone' for all GPUs together; all pairs of a kind too."""
+    if verdict.kind in ("pair", "PCIe pair"):
+        return f"{verdict.part}, {verdict.what.partition(', ')[2]}"
+    return verdict.what.removeprefix(f"{verdict.place[0]}, ") if len(verdict.place) == 1 else verdict.what
+
+
+def _row(what: str, own: Sequence[Verdict]) -> Judgement:
+    shares = sorted(verdict.share for verdict in own if verdict.share is not None)
+    among = f" ({len(own)} alike, {units.percent(shares[0])} to {units.percent(shares[-1])})" if len(own) > 1 else ""
+    middle = min(own, key=lambda verdict: abs((verdict.share or 0) - median(shares)))
+    return Judgement(what=what, value=middle.value + among, expectation=middle.normal, verdict="normal")
+
+
+def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
+    many = f"{len(found)} alert{'s' if len(found) > 1 else ''}"
+    for place, alert in enumerate(found):
+        text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
+        yield Finding(text=text, headline=many if place == 0 else "", priority=min(1 + place, 9))
+    if not found:
+        judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
+        beside = "with one another" if result.emulated else "with one another and with the hardware's limits"
+        text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
+        emulated = " CPU workers stand in for GPUs." if result.emulated else ""
+        yield Finding(text=text + emulated, headline="healthy" if judged else "nothing to compare with", priority=12)
+
+
+def _reached(result: Result) -> Iterator[Finding]:
+    """What the devices reach in bfloat16, each alone, and what all of them reach together in an all-reduce."""
+    rates = measured.rates(result)
+    alone = [rate for rate in rates if rate.what == "bfloat16 products, alone"]
+    if alone:
+        values = sorted(alone, key=lambda rate: rate.value)
+        text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
+        yield Finding(text=f"{text}{_share(values[-1])}.", priority=45)
+    reduced = [rate for rate in rates if rate.what.startswith("all-reduce on") and not rate.record.case.get("nodes")]
+    if reduced:
+        most = max(reduced, key=lambda rate: (measured.number(rate.record, "devices"), rate.value))
+        text = f"The {most.what} reaches {most.text} of bus bandwidth{_share(most)}."
+        yield Finding(text=text, priority=44)
+
+
+def _span(ordered: Sequence[Rate]) -> str:
+    low, high = ordered[0], ordered[-1]
+    unit = f" {low.unit}"
+    return low.text if low.text == high.text else f"{low.text.removesuffix(unit)} to {high.text}"
+
+
+def _share(rate: Rate) -> str:
+    if not rate.limit:
+        return ""
+    return f", {units.percent(rate.value / rate.limit.rate)} of {rate.limit.name}"
+
+
+def _under_load(result: Result) -> Iterator[Finding]:
+    """How long the load was, and whether anything slowed down under it."""
+    courses = [load.course(record) for record in result.select("time", part="load")]
+    if not courses:
+        return
+    fell = [course.fell_after for course in courses if course.fell_after is not None]
+    longest = units.seconds(max(course.seconds for course in courses))
+    if fell:
+        text = f"Under {longest} of load {len(fell)} of {len(courses)} devices became 5 % slower, the first after"
+        yield Finding(text=f"{text} {units.seconds(min(fell))}.", priority=46)
+    else:
+        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", priority=46)

@@ -1,0 +1,102 @@
+"""The figure of a trend: every number over the nights, one below the other, so that it can be read on a phone."""
+
+import textwrap
+from collections.abc import Sequence
+from datetime import datetime
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from scalecard.report import style, units
+from scalecard.report.history.trend import Night, Series, Trend
+
+WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
+LEAST_SPAN = 0.04  # of the median: less would make noise look like change
+MOST_BARS = 30  # nights whose intervals are bars; those of more are a band
+LINE = 52  # characters of a title
+
+
+def plot(trend: Trend) -> Figure:
+    """Value and interval over time, with the changes marked, of each number with two nights or more."""
+    shown = [series for series in trend.series if len(series.points) > 1]
+    figure, panels = plt.subplots(
+        max(1, len(shown)), 1, sharex=True, squeeze=False, figsize=(WIDTH, 0.5 + HEIGHT * max(1, len(shown)))
+    )
+    for series, axes in zip(shown, panels[:, 0], strict=False):
+        _panel(series, axes)
+        _mark(trend.nights, axes)
+    last = panels[-1, 0]
+    if shown:
+        _name_drivers(trend.nights, panels[0, 0])
+        locator = MaxNLocator(4, integer=True)  # whole days; the locators of dates give narrow figures too many or none
+        last.xaxis.set_major_locator(locator)
+        last.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    else:
+        last.text(0.5, 0.5, "fewer than two nights", transform=last.transAxes, ha="center", color=style.INK)
+    sns.despine(figure)
+    return figure
+
+
+def _panel(series: Series, axes: Axes) -> None:
+    times = [_when(night) for night, _ in series.points]
+    unit, scale = _unit(series)
+    values = [own.value * scale for _, own in series.points]
+    limits = [own.interval or (own.value, own.value) for _, own in series.points]
+    low, high = ([limit * scale for limit in side] for side in zip(*limits, strict=True))
+    colour = style.colour("nights")
+    axes.plot(times, values, color=colour, marker="o", markersize=3 if len(times) <= MOST_BARS else 2, linewidth=1)
+    if len(times) <= MOST_BARS:
+        axes.vlines(times, low, high, color=colour, linewidth=1)
+    else:
+        axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
+    if series.verdict == "slower":
+        axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
+    title = f"{series.experiment.replace('_', ' ')}: {series.label} ({unit})"
+    axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    _widen(axes, values)
+
+
+def _unit(series: Series) -> tuple[str, float]:
+    """The unit that fits the last value, and how many of it are one of the series' own."""
+    if series.unit != "s":
+        return series.unit, 1.0
+    own = units.seconds(series.points[-1][1].value).split()[1]
+    return own, {"s": 1.0, "ms": 1e3, "µs": 1e6, "ns": 1e9}[own]
+
+
+def _widen(axes: Axes, values: Sequence[float]) -> None:
+    low, high = axes.get_ylim()
+    least = LEAST_SPAN * sorted(values)[len(values) // 2] / 2
+    middle = (low + high) / 2
+    axes.set_ylim(min(low, middle - least), max(high, middle + least))
+
+
+def _mark(nights: Sequence[Night], axes: Axes) -> None:
+    for night in nights:
+        if night.changes:
+            line = "--" if _driver(night) else ":"
+            axes.axvline(_when(night), color=style.INK, linewidth=0.8, linestyle=line)
+
+
+def _name_drivers(nights: Sequence[Night], axes: Axes) -> None:
+    """The new driver beside its line, in the first panel alone."""
+    for night in nights:
+        if driver := _driver(night):
+            axes.annotate(
+                f" {driver}", (_when(night), 1), xycoords=("data", "axes fraction"), va="top", fontsize="x-small"
+            )
+
+
+def _driver(night: Night) -> str:
+    """'driver 580.2' if it is another one than on the night before."""
+    change = next((each for each in night.changes if each.startswith("driver ")), "")
+    return f"driver {change.rpartition(' -> ')[2]}" if change else ""
+
+
+def _when(night: Night) -> float:
+    return float(date2num(datetime.fromisoformat(night.finished)))  # type: ignore[no-untyped-call]

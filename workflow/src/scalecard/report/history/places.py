@@ -1,0 +1,60 @@
+"""Where earlier nights are, and which platforms are the same hardware. Light: the workflow asks at every start.
+
+    results/<platform>/history/<night>/<experiment>.json.gz   what was kept of a night
+    results/<platform>/history/trend.json                     its numbers, of all nights: index.py
+
+A night is named by the moment when its last result was finished, as in 20260101T031500Z, so names sort by time.
+"""
+
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scalecard.hardware.machine import Machine, from_facts
+from scalecard.records.strict_json import load_object
+
+HISTORY, INDEX = "history", "trend.json"
+NIGHT = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+UPGRADED = ("driver", "software")  # what makes a new platform of the same hardware
+
+
+def night_name(finished: str) -> str:
+    """The name of the night that ended at this ISO 8601 moment."""
+    return datetime.fromisoformat(finished).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def nights(platform: Path) -> list[Path]:
+    """The folders of a platform's nights, the oldest first; what has another name is none of ours."""
+    folder = platform / HISTORY
+    found = [path for path in folder.iterdir() if NIGHT.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(path for path in found if path.is_dir())
+
+
+def indices(platform: Path) -> list[Path]:
+    """The existing indices of this platform and of the same hardware with another driver or lock, this one's first."""
+    beside = sorted(path.parent.parent for path in platform.parent.glob(f"*/{HISTORY}/{INDEX}"))
+    same = [other for other in beside if other != platform and _same_hardware(platform, other)]
+    return [path for each in (platform, *same) if (path := each / HISTORY / INDEX).is_file()]
+
+
+def _same_hardware(platform: Path, other: Path) -> bool:
+    """Whether the machines differ, and in nothing but driver and locked software.
+
+    Two labels of one machine were told apart on purpose, and stay apart.
+    """
+    ours, theirs = _machine(platform), _machine(other)
+    if ours is None or theirs is None or ours.fingerprint == theirs.fingerprint:
+        return False
+    return _hardware(ours) == _hardware(theirs)
+
+
+def _hardware(machine: Machine) -> dict[str, object]:
+    return {key: value for key, value in asdict(machine).items() if key not in (*UPGRADED, "num_devices")}
+
+
+def _machine(platform: Path) -> Machine | None:
+    try:
+        return from_facts(load_object(platform / "machine.json"))
+    except (ValueError, TypeError):  # there is none, or it is damaged: nothing is known of the hardware
+        return None

@@ -1,0 +1,73 @@
+"""Is every part of this machine as it should be?
+
+The map shows what each device copies to each other one (one pair at a time, GB/s); a frame marks an odd one out. In the
+strips every device is a point, beside the median of its like: what is alone at the left, with its number, is slower
+than the others. Over several nodes the map is that of the node with the most odd ones, and 3:2 is device 2 of node 3. A
+single device is shown beside the hardware's limit. Collectives: bus bandwidth over the devices that
+take part, as nccl-tests defines it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Result
+from scalecard.report import links
+from scalecard.report.health import drawing, told
+from scalecard.report.health import tiles as parts
+from scalecard.report.health.tiles import Tile
+from scalecard.report.history.of_health import nightly
+from scalecard.report.judgements import Judgement
+from scalecard.report.sections import Finding
+
+__all__ = ["findings", "judge", "nightly", "plot", "tiles", "topology"]
+ROW = 0.3  # inches for each strip
+MAP = 230.0  # points: what is left of half the figure for a map's cells
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """The current platform's links and devices; the collectives of all platforms."""
+    here = results[0]
+    (node, pairs), nodes, strips = drawing.device_links(here), drawing.node_links(here), drawing.strips(here)
+    maps = [name for name, cells in (("devices", pairs), ("nodes", nodes)) if cells]
+    above = max(2.4, ROW * len(strips) + 0.9)
+    figure = plt.figure(figsize=(8.2, max(above + 2.6, 4.2 * len(maps)) if maps else above))
+    places = [[maps[0], "strips"], [maps[-1], "collectives"]] if maps else [["strips"]]
+    panels = figure.subplot_mosaic(places, height_ratios=(above, 2.6)[: len(places)])  # type: ignore[arg-type]
+    if pairs:
+        drawing.heat_map(pairs, panels["devices"], points=MAP, what="device")
+        on = f" of node {node}" if nodes else ""
+        panels["devices"].set_title(f"copies between devices{on} (GB/s)")
+    if nodes:
+        drawing.heat_map(nodes, panels["nodes"], points=MAP, what="node")
+        panels["nodes"].set_title("all-reduce between nodes (GB/s)")
+    drawing.draw_strips(strips, panels["strips"], alone=not pairs)
+    panels["strips"].set_title("every device")
+    if maps:
+        drawing.collectives(results, panels["collectives"])
+    sns.despine(figure)
+    return figure
+
+
+def findings(result: Result) -> list[Finding]:
+    """Every fault once, with what to look at, or that there is none; then what the parts reach."""
+    return told.findings(result)
+
+
+def judge(result: Result) -> Iterator[Judgement]:
+    """Every fault, then what is normal."""
+    yield from told.judgements(result)
+
+
+def tiles(result: Result) -> list[Tile]:
+    """One for every part of the machine."""
+    return parts.tiles(result)
+
+
+def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
+    """How each pair of GPUs is linked, in nvidia-smi's words, and what these mean; no rows with fewer than two."""
+    rows = links.matrix(result)
+    used = {label.rstrip("0123456789") for row in rows for label in row}
+    return {"rows": rows, "legend": [(word, meaning) for word, meaning in links.LEGEND.items() if word in used]}
