@@ -43,6 +43,14 @@ class Board:
 
 H100 = Board("NVIDIA H100 80GB HBM3", 80 * GIB, (5, 5), nvlinks=18, power_limit=700_000)
 A100 = Board("NVIDIA A100-SXM4-40GB", 40 * GIB, (4, 4), nvlinks=12, clock=1410)
+OF_AN_H100 = (
+    "ECC corrected",
+    "ECC uncorrected",
+    "rows remapped",
+    "PCIe replays",
+    "NVLink replays",
+    "NVLink CRC errors",
+)
 GTX = Board("NVIDIA GeForce GTX 1080 Ti", 11 * GIB, (3, 3), power_limit=250_000, clock=1911, ecc=None, energy=False)
 
 

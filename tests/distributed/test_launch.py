@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,6 +35,16 @@ def sum_and_agree(ctx: RankContext, start: int) -> tuple[int, list[float], list[
 def test_ranks_return_and_agree(machine: Machine) -> None:
     returned = launch(sum_and_agree, 5, layout=TWO, machine=machine)
     assert returned == [(0, [11.0, 1.0], [0, 10]), (1, [11.0, 1.0], [0, 10])]
+
+
+def leads_and_threads(ctx: RankContext) -> tuple[bool, int]:
+    return ctx.leads, torch.get_num_threads()
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_the_first_rank_leads_and_ranks_share_the_cores(machine: Machine) -> None:
+    eight = replace(machine, cores=8, num_devices=2)
+    assert launch(leads_and_threads, layout=TWO, machine=eight) == [(True, 4), (False, 4)]
 
 
 def waited_for_the_second(ctx: RankContext) -> float:

@@ -34,13 +34,17 @@ def proven_on(record: Record) -> set[int]:
     return {int(number) for check in record.checks for number in re.findall(r"(\d+) ranks?\b", check.name)}
 
 
+def _counts(record: Record) -> dict[str, float]:
+    return {count.name: count.counted for count in record.work}
+
+
 def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine) -> None:
     records = run("hybrid", machine, num_devices=4)
     (averaged,) = [record for record in records if record.case["strategy"] == "hybrid"]
     assert (averaged.case["ranks"], averaged.case["devices"]) == (2, 4)
     assert {check.dtype for check in averaged.checks} == {"float64", "float32"}
     assert proven_on(averaged) == {2, 3}
-    assert {count.name: count.counted for count in averaged.work}["all-reduces"] == 2
+    assert _counts(averaged)["all-reduces"] == 2
     assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}
 
 
@@ -51,7 +55,7 @@ def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
     assert {record.case["implementation"] for record in measured} == {*ours, "torch gpipe", "torch 1f1b"}
     for record in measured:
         assert {check.dtype for check in record.checks} == {"float64", "float32"}, record.case
-        forwards = {count.name: count.counted for count in record.work}["forwards"]
+        forwards = _counts(record)["forwards"]
         whole = record.case["implementation"] in ("single device", "model parallel")
         assert forwards == (1 if whole else 4 // int(str(record.case["split_size"]))), record.case
 
@@ -69,6 +73,9 @@ def test_ddp_times_every_option_beside_the_default_and_proves_it(machine: Machin
     assert all(record.checks for record in steps)
     scaling = {(r.case["scaling"], r.case["devices"]) for r in steps if "scaling" in r.case}
     assert scaling == {("strong", 1), ("plain", 1), ("strong", 2), ("weak", 2)}
+    on_two = [record for record in steps if "scaling" in record.case and record.case["devices"] == 2]
+    samples = {(r.case["scaling"], r.case["batch_size"]): _counts(r)["samples"] for r in on_two}
+    assert samples == {("strong", 8): 4, ("weak", 16): 8}, "of each of two ranks"
     options = [record for record in steps if "option" in record.case]
     assert {"default", "no_sync", "all-reduce alone", "bucket 1 MiB"} < {record.case["option"] for record in options}
     assert len({record.telemetry[0].rounds_id for record in options}) == 1

@@ -67,6 +67,13 @@ def test_a_sample_is_the_slowest_ranks() -> None:
     assert Bench([], ranks).block(lambda: None, 1) == (7.0, 7.0)
 
 
+def test_every_rank_learns_that_the_leading_ones_gpu_was_slowed_down() -> None:
+    ranks = SimpleNamespace(maximum=lambda values: [1.0])
+    assert Bench([], ranks).agreed_slowdown(None) == "a GPU was slowed down"
+    alone = SimpleNamespace(maximum=lambda values: values)
+    assert Bench([], alone).agreed_slowdown(None) == ""
+
+
 def test_a_block_is_as_long_as_asked_though_single_calls_are_waited_for(rule: Rule) -> None:
     """A call takes 1 ms and waiting 9 ms, which ten calls together need only once."""
     machine = SimulatedMachine()

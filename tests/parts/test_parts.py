@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counted
 from scalecard.measuring.variant import Subject
-from scalecard.parts import collectives, links, memory, storage
+from scalecard.parts import collectives, links, memory, products, storage
+from scalecard.parts.products import Products
 
 SIZE = 4096
 
@@ -85,6 +87,36 @@ def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, m
             file.truncate(3 * storage.CHUNK)
         assert not passes(subject)
     assert list((tmp_path / "data").iterdir()) == []
+
+
+class Noted:
+    """A device that only notes what it is asked for."""
+
+    def __init__(self, index: int, notes: list[str]) -> None:
+        self.index, self.notes, self.torch = index, notes, torch.device("cpu")
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> SimpleNamespace:
+        self.notes.append(f"{self.index} starts")
+        return SimpleNamespace(result=lambda: function(*arguments))
+
+    def synchronize(self) -> None:
+        self.notes.append(f"{self.index} is waited for")
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("serial", ["0 starts", "0 is waited for", "1 starts", "1 is waited for"]),
+        ("concurrent", ["0 starts", "1 starts"]),
+    ],
+)
+def test_every_device_multiplies_in_turn_or_at_once(mode: str, expected: list[str]) -> None:
+    notes: list[str] = []
+    devices: list[Any] = [Noted(0, notes), Noted(1, notes)]
+    subject = products.subject(0, mode, devices, Products(8, 3, "float32"))
+    subject.work()
+    assert notes == expected
+    assert passes(subject)
 
 
 def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool]]:
