@@ -85,7 +85,7 @@ def settings(name: str, scale: str) -> Settings:
 def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind: Kind) -> Record:
     metric, case = kind
     if metric in UNITS:
-        samples = {"errors": [3.0, 3.0], "rate": [50e9]}[metric]
+        samples = {"errors": [3.0, 3.0], "rate": [50e9], "free_space": [5e11]}[metric]
         return Record(case=case, metric=metric, unit=UNITS[metric], samples=[samples] * processes)
     if metric == "peak_memory":
         return Record.skipped(case, "CPU workers share the host's memory", metric=metric, unit="B")
@@ -188,7 +188,7 @@ def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, sizes=sizes)
 
 
-UNITS = {"errors": "count", "rate": "B/s"}  # of what is no time
+UNITS = {"errors": "count", "rate": "B/s", "free_space": "B"}  # of what is no time
 KINDS = {
     "async_timing": _async_timing,
     "copy_cost": _copy_cost,

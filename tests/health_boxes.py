@@ -44,6 +44,7 @@ def health_cases(
         yield "errors", {"part": "counters", "adapter": f"mlx5_{number} port 1", "counter": "symbol errors"}
         yield "rate", {"part": "adapter", "adapter": f"mlx5_{number} port 1"}
     yield "time", {"part": "storage", "bytes": GIB}
+    yield "free_space", {"part": "storage"}
     for numa_node in (0, 1):
         yield "time", {"part": "host memory", "numa_node": numa_node, "bytes": GIB}
 
@@ -94,6 +95,7 @@ class Box:
     at: dict[int, "Box"] = field(default_factory=dict)
     adapters: int = 0
     adapter_gbit: int = 400
+    free_bytes: int = 500 * GIB
     nccl_paths: dict[str, int] = field(default_factory=dict)
     peer: bool = True
     emulated: bool = False
@@ -168,6 +170,8 @@ class Box:
         if metric == "errors":
             grown = self.grown.get((case.get("device", case.get("adapter")), str(case["counter"])), 0)
             return Record(case=case, metric=metric, unit="count", samples=[[3, 3 + grown]])
+        if metric == "free_space":
+            return Record(case=case, metric=metric, unit="B", samples=[[self.free_bytes]])
         if metric == "rate":
             return Record(case=case, metric=metric, unit="B/s", samples=[[self.adapter_gbit * 1e9 / 8]])
         if case["part"] == "device link":

@@ -30,9 +30,18 @@ node2:926:1151 [7] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via SHM/direct/direct
 STAGED = "node2:926:1151 [7] NCCL INFO Channel 03/0 : 5[5] -> 12[4] [send] via NET/IB/3\n"
 
 
+SWITCHED = """\
+gpu01:120:156 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
+gpu01:120:156 [0] NCCL INFO Channel 00/0 : 7[7] -> 6[6] via P2P/CUMEM
+gpu01:120:156 [0] NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels
+"""
+
+
 @pytest.mark.parametrize(
     ("log", "paths", "words"),
     [
+        (SWITCHED, {"NVLS": 16, "P2P": 1}, []),
+        (SWITCHED.replace("is available", "is not available"), {"P2P": 1}, []),
         (DIRECT, {"NET/IB/GDRDMA": 2, "P2P": 2}, []),
         (SOCKETS, {"NET/Socket": 1, "SHM": 1}, ["TCP sockets", "cannot reach"]),
         (STAGED, {"NET/IB": 1}, ["without GPUDirect"]),

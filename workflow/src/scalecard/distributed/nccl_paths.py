@@ -2,6 +2,8 @@
 
 ... NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA
 ... NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM
+... NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
+... NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels ...
 """
 
 import os
@@ -21,11 +23,13 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 
 CHANNEL = re.compile(r"NCCL INFO Channel .* via (\w+)(?:/(\w+))?(.*)")
+MULTICAST = "NVLS multicast support is available"  # NVSwitches that can add up themselves
+NVLS_CHANNELS = re.compile(r"NCCL INFO .*\b(\d+) nvls channels")
 NUM_VALUES = 2**22  # 16 MiB: enough for every channel
 
 
 def used(machine: Machine, layout: Layout) -> dict[str, int]:
-    """Channels by path, as NET/IB/GDRDMA, NET/Socket, P2P or SHM. Empty on a node that does not take part.
+    """Channels by path, as NET/IB/GDRDMA, NET/Socket, P2P, SHM or NVLS. Empty on a node that does not take part.
 
     RanksFailed and RankLost as in `launch`.
     """
@@ -40,13 +44,15 @@ def paths_in(log: str) -> dict[str, int]:
     for kind, carrier, rest in CHANNEL.findall(log):
         direct = "/GDRDMA" if "GDRDMA" in rest else ""
         found[f"{kind}/{carrier}{direct}" if kind == "NET" else kind] += 1
-    return dict(sorted(found.items()))
+    if MULTICAST in log:
+        found["NVLS"] = sum(map(int, NVLS_CHANNELS.findall(log)))
+    return dict(sorted((+found).items()))
 
 
 @contextmanager
 def _logging_to(folder: Path) -> Iterator[None]:
     """Ranks that start meanwhile have NCCL write its log to a file each, named by their process."""
-    # With NVSwitches NCCL would add up in them (NVLS), and connect no channels between the GPUs.
+    # With NVSwitches NCCL would add up in them (NVLS), and connect no channels between the GPUs; it still counts them.
     wanted = {
         "NCCL_ALGO": "Ring",
         "NCCL_DEBUG": "INFO",

@@ -2,6 +2,7 @@
 them, the host's memory and its storage."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -50,6 +51,8 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
+    free = float(shutil.disk_usage(of.data_dir).free)
+    yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
     for name, rate in error_counters.link_rates().items():
         yield Record(case={"part": "adapter", "adapter": name}, metric="rate", unit="B/s", samples=[[rate]])
 

@@ -42,6 +42,7 @@ ADVICE = {
     "node links": "that node's cables and adapters: `ibstat`, `ibqueryerrors`, `mlxlink`; then its PCIe slots for them",
     "node pair": "the way between the two: cables, the switches' ports, routing (`ibtracert`)",
     "storage": "whether other jobs read from it; `iostat -x`; the mount's options",
+    "free space": "`df -h` on that file system, and what filled it; results that cannot be saved are kept elsewhere",
     "host memory": "whether every channel has its modules, and the BIOS's memory speed and NUMA settings",
 }
 

@@ -43,6 +43,7 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "collective": frozenset(),
     "PCIe collective": frozenset(),
     "storage": frozenset(),
+    "free space": frozenset(),
 }
 NODE = re.compile(r"node \d+")
 COLLECTIVES = ("collective", "PCIe collective")

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from scalecard.records.record import Record, Result
-from scalecard.report import links, reference
+from scalecard.report import links, reference, units
 from scalecard.report.health import advice, load, measured
 from scalecard.report.health.by_node import View, views
 from scalecard.report.health.verdict import Verdict
 
 OWN = ("compute", "memory", "host link", "load")  # parts that every device has
+LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
 
 
@@ -22,6 +23,7 @@ def judged(result: Result) -> Iterator[Verdict]:
         yield from _slots(at)
         yield from _nvlinks(at)
         yield from _peer_access(at)
+        yield from _host(at)
     yield from _loads(every)
     yield from _adapters(every)
     yield from _ways(result)
@@ -136,6 +138,32 @@ def _peer_access(at: View) -> Iterator[Verdict]:
                 kind="peer access",
                 place=(at.device(a), at.device(b)),
             )
+
+
+def _host(at: View) -> Iterator[Verdict]:
+    """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
+    for record in at.result.select("free_space"):
+        low = record.median < LEAST_FREE
+        yield Verdict(
+            part="host",
+            what=at.name("free space in data_dir"),
+            value=units.count_bytes(record.median),
+            normal=f"at least {units.count_bytes(LEAST_FREE)}",
+            verdict="low" if low else "normal",
+            advice=advice.for_kind("free space") if low else "",
+            kind="free space",
+            place=(at.name("free space"),),
+        )
+    facts = at.result.environment
+    governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
+    yield Verdict(
+        part="host",
+        what=at.name("cores"),
+        value=f"{facts['machine']['cores']}{governor}",
+        normal="nothing is known to compare it with",
+        verdict="not judged",
+        place=(at.name("cores"),),
+    )
 
 
 def _loads(every: Sequence[View]) -> Iterator[Verdict]:
