@@ -40,3 +40,13 @@ def test_uncertainty_within_and_between_processes() -> None:
     assert record.between.half_width > 0.05
     assert record.interval == record.between
     assert record.median == pytest.approx(1.002)
+
+
+def test_the_telemetry_of_every_process_is_kept() -> None:
+    (record,) = merged([[timed([1.0], rounds_id="first")], [timed([1.0], rounds_id="second")]])
+    assert [entry.rounds_id for entry in record.telemetry] == ["first 0", "second 0"]
+
+
+def test_times_and_bytes_of_one_case_stay_apart() -> None:
+    memory = Record(case={"n": 1}, metric="peak_memory", unit="B", samples=[[1e9]])
+    assert merged([[timed([1.0], n=1), memory], [timed([2.0], n=1), memory]])[0].samples == [[1.0], [2.0]]

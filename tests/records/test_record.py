@@ -1,6 +1,7 @@
 """What a record and a result compute from what they hold."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from builders import timed
@@ -32,3 +33,15 @@ def test_an_absent_axis_counts_as_none(make_result: Callable[..., Result]) -> No
     assert result.select("time", devices=2, nodes=None) == [within]
     assert result.find("time", devices=4) is None
     assert [result.count(status) for status in ("ok", "skipped", "failed")] == [2, 1, 0]
+
+
+def test_the_median_is_that_of_the_processes_medians() -> None:
+    assert timed([1.0, 1.0, 9.0], [5.0, 5.0, 0.0], [7.0]).median == 5
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_a_result_says_whether_cpu_workers_stood_in_for_gpus(
+    make_result: Callable[..., Result], emulated: bool
+) -> None:
+    result = make_result([timed([1.0])])
+    assert replace(result, environment={**result.environment, "emulated": emulated}).emulated == emulated

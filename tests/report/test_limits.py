@@ -268,3 +268,30 @@ def test_bytes_are_counted_in_binary_units(value: int, text: str) -> None:
 def test_a_share_is_in_percent() -> None:
     assert units.percent(0.684) == "68 %"
     assert units.percent(0.00123, 2) == "0.12 %"
+
+
+def test_a_link_counts_as_it_was_under_load_and_not_at_rest(on_gpus: OnGpus) -> None:
+    """An idle card lowers its generation: of all readings the highest one is that of the load."""
+    record = copied("host to device", 10**9, 0.04, (5, 16))
+    idle = copied("host to device", 10**9, 0.04, (1, 16))
+    both = replace(record, telemetry=[*idle.telemetry, *record.telemetry, *idle.telemetry])
+    limit = limits.of_copy(on_gpus(box(H100, 1), both), both)
+    assert limit is not None
+    assert (limit.name, limit.advice) == ("PCIe 5 x16", "")
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "told"),
+    [
+        (5, 16, ""),
+        (5, 8, "the card can do x16 but runs at x8: reseat it, or check its slot"),
+        (3, 16, "the card can do PCIe 5 but runs at 3: check the slot, the riser and the BIOS"),
+    ],
+)
+def test_a_slower_link_than_the_card_can_do_has_its_advice(
+    on_gpus: OnGpus, generation: int, width: int, told: str
+) -> None:
+    record = copied("host to device", 10**9, 0.04, (generation, width))
+    limit = limits.of_copy(on_gpus(box(H100, 1), record), record)
+    assert limit is not None
+    assert limit.advice == told
