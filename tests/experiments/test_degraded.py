@@ -12,6 +12,8 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.proof import ProofFailed
 from scalecard.records.record import Record
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")  # of all tests of a session, one starts the ranks' server
+
 
 def run(name: str, machine: Machine, **changes: Any) -> list[Record]:
     spec = experiments.build(name, smoke_block(name, **changes))

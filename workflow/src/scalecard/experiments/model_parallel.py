@@ -9,6 +9,7 @@ float64, with batch normalisation in eval mode, and as it is timed), or if it di
 operations, samples, updates and the bytes handed over are counted).
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -131,7 +132,6 @@ def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
     model = ModelParallel(load.stages(), used, lr=load.lr)
     inputs = one_hot_images(load, used[0].torch, used[-1].torch)
     plainly = partial(plain, load, used[0].torch, [load.batch_size], batches * times)
-    images, crossing = bytes_handed_over(load)
     return training(
         "ResNet-50",
         partial(_train, model, *inputs, batches),
@@ -140,15 +140,17 @@ def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
         times=times,
         steps=batches * times,
         devices=used,
-        counts={
-            "FLOPs": batches * flops(step_without_data(load)),
-            "updates": batches,
-            "forwards": batches,
-            "samples": batches * load.batch_size,
-            "received bytes": batches * (images + crossing),
-        },
+        counts={} if load.exact else {name: batches * each for name, each in _counts(load).items()},
         module=model.stages[0],
     )
+
+
+@functools.cache
+def _counts(load: Workload) -> dict[str, float]:
+    """What one step on two devices must do; the single device, in the place of both, does as much."""
+    images, crossing = bytes_handed_over(load)
+    whole = {"FLOPs": flops(step_without_data(load)), "received bytes": images + crossing}
+    return {**whole, "updates": 1, "forwards": 1, "samples": load.batch_size}
 
 
 def _stage_alone(batches: int, stage: int, device: Device, load: Workload) -> Subject:
@@ -170,7 +172,7 @@ def _stage_alone(batches: int, stage: int, device: Device, load: Workload) -> Su
         device.synchronize()
         yield same_gradients("gradients of the stage", alone.gradients(), plainly(False), plainly(True))
 
-    counts = {"FLOPs": batches * flops(step_without_data(load, stage)), "forwards": batches}
+    counts = {} if load.exact else {"FLOPs": batches * flops(step_without_data(load, stage)), "forwards": batches}
     return Subject(work=partial(alone.run, batches), prove=prove, expected=counts, module=alone.stage)
 
 
