@@ -83,6 +83,7 @@ def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, m
         subject = storage.subject(path, checksum)
         subject.work()
         assert passes(subject)
+        assert [amount.counted for amount in counted(subject, lambda: None)] == [3 * storage.CHUNK + 5]
         with path.open("r+b") as file:
             file.truncate(3 * storage.CHUNK)
         assert not passes(subject)
@@ -126,7 +127,8 @@ def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool]]:
         subject = collectives.subject(ctx, name, SIZE)
         given, got = subject.state()
         idle = collectives._checks(ctx, name, lambda: None, given, got if len(got) else given)
-        found.append((passes(subject), all(check.passed for check in idle)))
+        right = all(count.passed for count in counted(subject, ctx.synchronize))
+        found.append((passes(subject) and right, all(check.passed for check in idle)))
     return found
 
 

@@ -16,7 +16,7 @@ REACHED = {
     "training/pipeline.py": (["pipeline"], []),
     "training/ddp.py": (["ddp"], []),
     "measuring/peak_memory.py": (["model_parallel", "pipeline"], []),
-    "distributed/launch.py": (["allreduce", "ddp", "hybrid", "pipeline"], []),
+    "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
     "report/style.py": ([], experiments.names()),

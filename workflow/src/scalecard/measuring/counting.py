@@ -5,7 +5,9 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
 
     FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
     all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
+    collectives, collective bytes    of this rank, of any kind; the largest tensor that one has
     sent bytes                       from this rank to another one
+    read bytes, written bytes        by reductions and fills, and from files (count)
     copied bytes                     by copies, on any device
     received bytes                   handed from one device of this process to another, all devices together
     received by the busiest device   the same, the largest of any device
@@ -29,9 +31,11 @@ from scalecard.hardware import devices
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Count
 
+COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
 SENDS = ("c10d.send.",)
 COPIES = ("aten._to_copy.", "aten.copy_.")
+READS, WRITES = ("aten.amax.",), ("aten.fill_.",)
 
 
 class Tally:
@@ -66,18 +70,37 @@ class _Operations(TorchDispatchMode):
         name = str(function)
         if function.overloadpacket in flop_registry:
             self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
-        elif name.startswith(ALL_REDUCES):
-            self.tally.add("all-reduces", 1)
-            self.tally.add("all-reduced bytes", _bytes(args[0]))
+        elif name.startswith(COLLECTIVES):
+            self._collective(name, args)
         elif name.startswith(SENDS):
             self.tally.add("sent bytes", _bytes(args[0]))
         elif name.startswith(COPIES):
             self.tally.add("copied bytes", _bytes(out))
+        elif name.startswith(READS):
+            self.tally.add("read bytes", _bytes(args[0]))
+        elif name.startswith(WRITES):
+            self.tally.add("written bytes", _bytes(out))
         return out
+
+    def _collective(self, name: str, args: tuple[Any, ...]) -> None:
+        self.tally.add("collectives", 1)
+        self.tally.add("collective bytes", max(_bytes(found) for found in args if isinstance(found, Tensor | list)))
+        if name.startswith(ALL_REDUCES):
+            self.tally.add("all-reduces", 1)
+            self.tally.add("all-reduced bytes", _bytes(args[0]))
 
 
 def _bytes(tensors: Tensor | Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+
+
+_counting: list[Tally] = []  # what counts at present, the innermost last
+
+
+def count(name: str, value: float) -> None:
+    """Add what PyTorch does not see to what is being counted, if anything is."""
+    if _counting:
+        _counting[-1].add(name, value)
 
 
 @contextmanager
@@ -91,10 +114,12 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
             tally.add("samples", len(inputs[0]))
 
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
+    _counting.append(tally)
     try:
         with devices.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
             yield tally
     finally:
+        _counting.pop()
         hook.remove()
 
 

@@ -42,6 +42,7 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
     return Subject(
         work=works[collective],
         prove=partial(_checks, ctx, collective, works[collective], given, got if len(got) else given),
+        expected={"collectives": 1, "collective bytes": 4 * whole},
         state=lambda: [given, got],
     )
 

@@ -41,8 +41,8 @@ def subject(seed: int, access: str, size: int, device: Device) -> Subject:
         ours = {"read": found, "write": source, "copy": target}[access]
         yield same_values(f"{access}: every value, one by one", ours, wanted)
 
-    counts = {"copied bytes": source.nbytes} if access == "copy" else {}
-    return Subject(work=work, prove=prove, expected=counts)
+    counted = {"read": "read bytes", "write": "written bytes", "copy": "copied bytes"}[access]
+    return Subject(work=work, prove=prove, expected={counted: source.nbytes})
 
 
 def _planted(source: Tensor, size: int) -> Tensor:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from scalecard.measuring.counting import count
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Check
 
@@ -39,12 +40,12 @@ def subject(path: Path, checksum: int) -> Subject:
             found = zlib.crc32(memoryview(buffer)[:length], found)
         yield Check(name="CRC-32 of what was read", dtype="uint8", difference=float(found != checksum), tolerance=0.0)
 
-    return Subject(work=partial(_read, path, buffer), prove=prove)
+    return Subject(work=partial(_read, path, buffer), prove=prove, expected={"read bytes": path.stat().st_size})
 
 
 def _read(path: Path, buffer: bytearray) -> None:
-    for _ in _pieces(path, buffer):
-        pass
+    for length in _pieces(path, buffer):
+        count("read bytes", length)
 
 
 def _pieces(path: Path, buffer: bytearray) -> Iterator[int]:

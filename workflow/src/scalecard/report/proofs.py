@@ -8,7 +8,10 @@ from scalecard.report import units
 COUNTED = {
     "FLOPs": "arithmetic",
     "all-reduced bytes": "sent in all-reduces",
+    "collective bytes": "in collectives",
     "sent bytes": "sent to another rank",
+    "read bytes": "read",
+    "written bytes": "written",
     "copied bytes": "copied",
     "received bytes": "received by all devices",
     "forwards": "forward passes",
