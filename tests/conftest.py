@@ -94,6 +94,13 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
     return install
 
 
+@pytest.fixture
+def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where InfiniBand's adapters would be: none, unless a test makes some."""
+    monkeypatch.setattr("scalecard.hardware.interconnect.ADAPTERS", tmp_path)
+    return tmp_path
+
+
 class _Inline:
     """An executor that works in this process, where the fake NVML is."""
 

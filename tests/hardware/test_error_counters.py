@@ -6,16 +6,11 @@ from pathlib import Path
 import pytest
 from adapters import add_port
 from fake_nvml import GTX, H100, OF_AN_H100, FakeNvml, box
-from scalecard.hardware import error_counters, interconnect
+from scalecard.hardware import error_counters
 
 Install = Callable[..., FakeNvml]
 
-
-@pytest.fixture(autouse=True)
-def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No InfiniBand, unless a test makes some."""
-    monkeypatch.setattr(interconnect, "ADAPTERS", tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("ports")
 
 
 def test_an_h100_tells_every_counter_and_its_links_are_added_up(install_gpus: Install) -> None:

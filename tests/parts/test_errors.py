@@ -6,18 +6,12 @@ from pathlib import Path
 import pytest
 from adapters import add_port
 from fake_nvml import GTX, H100, OF_AN_H100, FakeNvml, box
-from scalecard.hardware import interconnect
 from scalecard.parts import errors
 from scalecard.records.record import Record
 
 Install = Callable[..., FakeNvml]
 
-
-@pytest.fixture(autouse=True)
-def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No InfiniBand, unless a test makes some."""
-    monkeypatch.setattr(interconnect, "ADAPTERS", tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("ports")
 
 
 def test_a_card_that_is_lost_costs_its_own_counters(install_gpus: Install) -> None:
