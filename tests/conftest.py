@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from blocks import SHORTEST, block
+from builders import repeated
 from fake_nvml import Board, FakeNvml
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
@@ -77,6 +78,15 @@ def save_result(tmp_path: Path, make_result: Callable[..., Result]) -> Callable[
         return path
 
     return save
+
+
+@pytest.fixture
+def two_platforms(save_result: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of 'old' and of 'new', which is a tenth slower."""
+    save_result("old", repeated(1.0))
+    save_result("new", repeated(1.1))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

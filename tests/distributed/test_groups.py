@@ -79,3 +79,20 @@ def sums_in_opposite_orders(ctx: RankContext) -> list[float]:
 def test_stages_average_side_by_side_in_groups_of_their_own(machine: Machine) -> None:
     returned = launch(sums_in_opposite_orders, layout=Layout(2), machine=machine, devices_each=2)
     assert returned == [[3.0, 21.0]] * 2
+
+
+def groups_before_and_after(ctx: RankContext) -> tuple[int, int, int]:
+    """How many groups torch keeps before this rank is among others, meanwhile, and after it left."""
+    kept = [len(distributed_c10d._world.pg_map)]
+    some = ctx.among([0, 1])
+    kept.append(len(distributed_c10d._world.pg_map))
+    if some:
+        some.leave()
+    return kept[0], kept[1], len(distributed_c10d._world.pg_map)
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_ranks_that_leave_give_their_groups_back(machine: Machine) -> None:
+    first, second, outside = launch(groups_before_and_after, layout=Layout(3), machine=machine)
+    assert first == second == (2, 4, 2)
+    assert outside == (2, 2, 2)

@@ -62,3 +62,13 @@ def test_without_a_measurement_there_is_a_reason(counter: bool, over_nodes: bool
 
 def test_where_nobody_asked_that_is_the_reason() -> None:
     assert timing_of(SimulatedMachine(), 1.0).telemetry.no_joules == NOT_ASKED
+
+
+def test_a_rank_that_does_not_watch_runs_along() -> None:
+    """The leading rank reads the counters for all, so all of them run the second that it needs."""
+    machine = SimulatedMachine()
+    timing = timing_of(machine, 0.3)
+    ranks = SimpleNamespace(leads=False, spans_nodes=False, barrier=ALONE.barrier, maximum=lambda values: [1.0])
+    meter = Meter(Bench([], ranks), None)
+    meter.add(timing, lambda: 1.2, 4)
+    assert (timing.telemetry.joules, timing.telemetry.no_joules) == (None, "")

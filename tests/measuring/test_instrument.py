@@ -210,3 +210,9 @@ def test_side_by_side_every_device_takes_its_own_time(rule: Rule) -> None:
     Bench(list(devices.values()), clock=machine.clock).sample_at_once(timings)
     longest = max(works[name] * found[name].iterations for name in works)
     assert (machine.now - before) / 1e9 < longest + 0.01 * sum(timing.iterations for timing in timings)
+    for timing in timings:
+        timing.iterations = 4
+    Bench(list(devices.values()), clock=machine.clock).sample_at_once(timings)
+    for name, seconds in works.items():
+        assert found[name].enqueue[-1] == pytest.approx(0.001), "each call, of four"
+        assert found[name].completion[-1] == pytest.approx(seconds, abs=0.002)

@@ -211,3 +211,12 @@ def test_every_rank_compares_checksums_even_if_its_own_state_is_wrong(rule: Rule
         fail_wrong([timing], Bench([], Counted()))
         counts.append(asked[before:])
     assert counts[0] == counts[1]
+
+
+def test_what_was_proven_and_counted_is_recorded_with_the_time_alone(rule: Rule) -> None:
+    (timing,) = time_rounds([variant(counter(lambda parameter: parameter.add_(1)))], devices=[], rule=rule)
+    time, enqueue = timing.record(), timing.enqueue_record()
+    assert [check.name for check in time.checks] == ["stand-in"]
+    assert [(count.name, count.counted, count.expected) for count in time.work] == [("updates", 1, 1)]
+    assert (enqueue.checks, enqueue.work) == ([], [])
+    assert len(enqueue.samples[0]) == len(time.samples[0])

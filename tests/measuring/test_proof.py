@@ -1,6 +1,7 @@
 """What differs from the plain loop is refused before it is timed, and a proof that proves nothing as well."""
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -166,3 +167,14 @@ def test_a_checksum_sees_any_bit_and_any_order(change_of: Any) -> None:
 def test_replicas_must_be_the_same_bit_for_bit() -> None:
     assert same_replicas([[ONES], [ONES.clone()]]).passed
     assert not same_replicas([[ONES], [ONES], [ONES + 1e-15]]).passed
+
+
+@pytest.mark.parametrize(
+    ("ranks", "norms", "roundings"),
+    [(1, math.sqrt(2) * 0.25, 2), (2, math.hypot(0.25, 0.25), 5)],
+)
+def test_what_compression_may_change_by_hand(ranks: int, norms: float, roundings: int) -> None:
+    """Four values of 2^-3 in all, in float16: a unit roundoff is 2^-11, half the spacing of the smallest 2^-25."""
+    shares = [[torch.full((4,), 2.0**-3 / ranks)] for _ in range(ranks)]
+    wanted = compressed("w", Change([torch.full((4,), 1.0)], 0.0), shares, torch.float16)
+    assert wanted.tolerance == pytest.approx(3 * (2**-11 * norms + 2**-25 * math.sqrt(4 * roundings)) / 0.25, rel=1e-6)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from fake_nvml import A100, H100, FakeNvml, box
+from scalecard.measuring import rounds
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
@@ -52,6 +53,23 @@ def test_the_reason_for_stopping_is_recorded(rule: Rule, changes: dict[str, floa
     for timing in timed(machine, replace(rule, **changes), a=machine.work(0.1), b=machine.work(0.1)):
         (telemetry,) = timing.record().telemetry
         assert telemetry.stopped == reason
+
+
+@pytest.mark.parametrize(("seconds", "rounds_run"), [(10.0, 2), (1.4, 3), (0.5, 6)])
+def test_slow_work_gets_three_times_as_long_and_two_rounds(rule: Rule, seconds: float, rounds_run: int) -> None:
+    """With one second per variant: two rounds however long they take, three of 1.4 s, six of half a second."""
+    machine, slow = SimulatedMachine(), replace(rule, min_rounds=20, max_rounds=20, max_seconds=1)
+    (timing,) = timed(machine, slow, a=machine.work(seconds))
+    assert len(timing.completion) == rounds_run
+
+
+def test_precision_is_looked_at_seldom(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look is another chance to stop on an interval that is narrow by luck; so after a quarter more each time."""
+    looked: list[int] = []
+    monkeypatch.setattr(rounds, "_precise", lambda samples, elapsed, rule: looked.append(len(samples[0])) or "")
+    machine, few = SimulatedMachine(0.1), replace(rule, min_rounds=8, max_rounds=20, max_seconds=1000)
+    timed(machine, few, a=machine.work(0.1), b=machine.work(0.1))
+    assert looked == [8, 10, 13, 17]
 
 
 def test_equal_work_is_never_called_different_and_three_percent_is_found(rule: Rule) -> None:

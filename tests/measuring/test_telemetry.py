@@ -86,3 +86,11 @@ def test_shares_of_the_cpus_time_stay_between_nothing_and_all(monkeypatch: pytes
     monkeypatch.setattr("scalecard.hardware.host.cpu_seconds", lambda: next(readings))
     state = watched()
     assert (state.cpu_busy, state.steal) == (0.0, 1.0)
+
+
+def test_what_sampling_costs_is_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with watching() as watch:
+        assert watch
+    monkeypatch.setattr(watch, "_cost", 0.5)
+    monkeypatch.setattr(watch, "_started", time.monotonic() - 10)
+    assert watch.summary().sampler_cost == pytest.approx(0.05, rel=0.01)

@@ -42,7 +42,8 @@ def main() -> int:
         elif problems := campaign.baseline(entry.experiment for entry in chosen if entry.experiment):
             print("nothing was tried:", *(f"without a mutant {problem}" for problem in problems), sep="\n  ")
             return 1
-        planted = [replace(entry.mutant(), tests_first=args.tests_first) for entry in chosen]
+        tests_first = args.tests_first or args.tenth
+        planted = [replace(entry.mutant(), tests_first=tests_first) for entry in chosen]
         reached = _handwritten(campaign, chosen, planted, tenth=args.tenth)
         if args.minutes and not args.tenth:
             reached &= _made_by_tool(campaign, args.only, args.minutes)

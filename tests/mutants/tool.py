@@ -21,8 +21,9 @@ OPERATORS = re.compile(
     r"|Pow_Mul)|ReplaceComparisonOperator_(Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Lt_Gt|Gt_Lt|LtE_GtE|GtE_LtE|Eq_NotEq|NotEq_Eq"
     r"|Is_IsNot|IsNot_Is|In_NotIn|NotIn_In))"
 )
-# What makes no difference wherever it is: `strict=` checks only what never happens, and a billion is one more or less.
-NO_DIFFERENCE = re.compile(r"\bstrict=False\b|\b(999999999|1000000001|99999999999\d|100000000000\d)\.")
+# What makes no difference wherever it is: `strict=` checks only what never happens, a billion is one more or less, and
+# the star of a signature, which is no product, only says how a function may be called.
+NO_DIFFERENCE = re.compile(r"(^|[( ])/,|\bstrict=False\b|\b(999999999|1000000001|99999999999\d|100000000000\d)\.")
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counted
+from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject
-from scalecard.parts import collectives, links, memory, products, storage
+from scalecard.parts import collectives, links, memory, products, storage, within_node
 from scalecard.parts.products import Products
+from scalecard.records.record import Record
 
 SIZE = 4096
 
@@ -78,7 +80,7 @@ def test_each_device_sends_to_each_other_one_once(number: int) -> None:
 
 
 def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with storage.file_of(tmp_path / "data", 3 * storage.CHUNK + 5) as (path, checksum):
+    with storage.file_of(tmp_path, 3 * storage.CHUNK + 5) as (path, checksum):
         assert path.stat().st_size == 3 * storage.CHUNK + 5
         subject = storage.subject(path, checksum)
         subject.work()
@@ -87,7 +89,7 @@ def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, m
         with path.open("r+b") as file:
             file.truncate(3 * storage.CHUNK)
         assert not passes(subject)
-    assert list((tmp_path / "data").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 class Noted:
@@ -138,3 +140,23 @@ def test_collectives_bring_every_rank_what_they_should(machine: Machine) -> None
     for index, name in enumerate(collectives.COLLECTIVES):
         assert [found[index][0] for found in ranks] == [True] * 3
         assert not all(found[index][1] for found in ranks), f"{name} that does nothing is noticed"
+
+
+def storage_of(data_dir: Path, rule: Rule) -> list[Record]:
+    amounts = {"size": 1, "products": 1, "dtypes": [], "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096}
+    of = within_node.Amounts(rule=rule, seed=0, data_dir=str(data_dir), **amounts)  # type: ignore[arg-type]
+    return list(within_node._storage(of))
+
+
+def test_a_folder_for_images_that_is_not_there_is_made(tmp_path: Path, rule: Rule) -> None:
+    records = storage_of(tmp_path / "not" / "there", rule)
+    assert [(record.metric, record.status) for record in records] == [("free_space", "ok"), ("time", "ok")]
+
+
+def test_a_folder_for_images_that_cannot_be_is_a_reason(tmp_path: Path, rule: Rule) -> None:
+    (tmp_path / "file").write_text("")
+    (record,) = storage_of(tmp_path / "file" / "data", rule)
+    assert (record.status, record.note) == (
+        "skipped",
+        "no file of this size can be written to data_dir: Not a directory",
+    )

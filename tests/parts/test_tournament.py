@@ -10,6 +10,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.rule import Rule
 from scalecard.parts import tournament
 from scalecard.records.record import Record
+from torch.distributed import distributed_c10d
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 8, 32])
@@ -26,7 +27,10 @@ def test_every_pair_meets_once_and_nobody_plays_twice_in_a_round(number: int) ->
 def pretend_nodes(ctx: RankContext, rule: Rule) -> list[Record]:
     """Four ranks as if each pair of them were a node."""
     ctx.layout = Layout(4, 2)
-    return tournament.records(ctx, rule, [4096])
+    before = len(distributed_c10d._world.pg_map)
+    found = tournament.records(ctx, rule, [4096])
+    assert len(distributed_c10d._world.pg_map) == before, "every group is given back"
+    return found
 
 
 @pytest.mark.usefixtures("forked_ranks")

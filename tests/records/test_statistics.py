@@ -125,3 +125,19 @@ def test_an_unpaired_ratio_is_as_uncertain_as_both_medians() -> None:
     assert (of_old.low, of_old.high) == pytest.approx((1 / 1.25, 1 / 0.8))
     assert (of_new.low, of_new.high) == pytest.approx((0.8, 1.25))
     assert of_both.high == pytest.approx(math.exp(math.sqrt(2) * math.log(1.25)))
+
+
+def test_the_limits_of_an_unpaired_ratio_by_hand() -> None:
+    """Six samples: the interval of the median goes from the least to the largest. Distances add in quadrature."""
+    ratio = unpaired_ratio([[8, 9, 10, 10, 11, 13]], [[4, 4.5, 5, 5, 5.5, 5.8]])
+    assert ratio.value == 2
+    assert ratio.interval
+    down, up = math.hypot(math.log(10 / 8), math.log(5.8 / 5)), math.hypot(math.log(13 / 10), math.log(5 / 4))
+    assert ratio.interval.low == pytest.approx(2 * math.exp(-down))
+    assert ratio.interval.high == pytest.approx(2 * math.exp(up))
+
+
+def test_processes_in_which_something_took_no_time_have_no_interval() -> None:
+    """A logarithm of zero has none."""
+    assert between([[0.0, 0.0], [1.0, 1.0]]) is None
+    assert between([[0.5, 1.0], [1.0, 1.0]])

@@ -139,3 +139,14 @@ def test_a_damaged_file_is_named(raw: Path, file: str, damage: Callable[[Path], 
     for name in ("auto", "fashion-mnist"):
         with pytest.raises(ValueError, match=rf"{file}: "):
             load(name, raw.parents[1])
+
+
+def test_images_of_the_stand_in_are_shifted_each_by_itself() -> None:
+    """Up to three pixels each way: of a single bright pixel, 49 places."""
+    patterns = torch.zeros(10, 28, 28)
+    patterns[:, 14, 14] = 1
+    split = datasets._draw(patterns, 2000, torch.Generator().manual_seed(0))
+    brightest = split.images.flatten(1).argmax(dim=1)
+    places, counts = torch.unique(brightest, return_counts=True)
+    often = {divmod(int(place), 28) for place, count in zip(places, counts, strict=True) if count > 8}
+    assert often == {(row, column) for row in range(11, 18) for column in range(11, 18)}

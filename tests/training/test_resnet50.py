@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from scalecard.measuring.counting import flops
 from scalecard.training import reference, resnet50
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -31,3 +32,11 @@ def test_float64_goes_to_the_cpu_if_a_gpu_has_no_room_for_it(
         with pytest.raises(torch.OutOfMemoryError):
             resnet50.plain(load, GPU, [3], 1)
     assert tried == used
+
+
+def test_a_step_is_its_stages_together() -> None:
+    """Each stage alone computes what it does in the whole; the loss has no products."""
+    load = resnet50.Workload(batch_size=2, image_size=64, num_classes=10, lr=0.1, seed=0)
+    whole, *stages = (flops(resnet50.step_without_data(load, stage)) for stage in (None, 0, 1))
+    assert whole == sum(stages)
+    assert min(stages) > 0

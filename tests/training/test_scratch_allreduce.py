@@ -4,7 +4,7 @@ import pytest
 import torch
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.training.scratch_allreduce import ALGORITHMS
+from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -20,3 +20,10 @@ def test_sums_are_exact_however_often(machine: Machine, name: str, count: int) -
     for bucket in buckets:
         for ours, once in zip(bucket, total, strict=True):
             assert torch.equal(ours, once * count**19)
+
+
+def test_what_devices_receive_by_hand() -> None:
+    """Ten float32 values on three devices. Naive: all of it through the first. Ring: in chunks of 4, 3 and 3."""
+    assert bytes_received("naive", 3, 10) == (160, 80)
+    assert bytes_received("ring", 3, 10) == (160, 56), "20 values but a chunk of 3 each time"
+    assert bytes_received("ring", 1, 10) == bytes_received("naive", 1, 10) == (0, 0)

@@ -12,9 +12,9 @@ import torch.distributed as dist
 from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
 from scalecard.hardware.counts import threads_each
-from scalecard.hardware.devices import float32_is_float32
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
+from scalecard.hardware.precision import float32_is_float32
 
 
 @dataclass
@@ -78,6 +78,11 @@ class RankContext:
         assert isinstance(control, dist.ProcessGroup), "a member"
         place, number = list(ranks).index(self.rank), len(ranks)
         return replace(self, rank=place, world_size=number, control=control, group=group)
+
+    def leave(self) -> None:
+        """Give back what `among` made; all of its members do so."""
+        for group in (self.group, self.control):
+            dist.destroy_process_group(group)
 
     def barrier(self) -> None:
         """Wait for every rank."""

@@ -26,6 +26,7 @@ from scalecard.hardware import host, numa
 from scalecard.hardware.counts import threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
+from scalecard.hardware.precision import float32_is_float32
 
 MAX_PENDING = 64
 
@@ -292,12 +293,3 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
     if devices[0].torch.type == "cuda":
         return CudaDevice(devices[0].index, beside=True)
     return devices[-1] if len(devices) > 1 else None
-
-
-def float32_is_float32() -> None:
-    """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision.
-
-    So does cuBLAS with products if TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set. Every result records both settings.
-    """
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False

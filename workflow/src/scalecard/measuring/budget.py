@@ -30,9 +30,14 @@ def pace() -> float:
     return float(os.environ.get(PACE, "1"))
 
 
+def deadline() -> float:
+    """When it is used up, by the monotonic clock."""
+    return float(os.environ.get(DEADLINE, "inf"))
+
+
 def left() -> float:
     """The seconds that are left."""
-    return float(os.environ.get(DEADLINE, "inf")) - time.monotonic()
+    return deadline() - time.monotonic()
 
 
 def over(ranks: Ranks) -> bool:

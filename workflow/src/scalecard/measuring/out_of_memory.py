@@ -1,8 +1,10 @@
 """Out of memory is a result: that point of a sweep is recorded as failed, and the others are still measured."""
 
-import contextlib
 import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
 
 import torch
 
@@ -11,15 +13,19 @@ from scalecard.records.record import Case, Record
 MESSAGES = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
 
 
-@contextlib.contextmanager
-def caught(*, on_failure: Callable[[str], None]) -> Iterator[None]:
-    """Pass an out-of-memory message to `on_failure`; re-raise anything else."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        on_failure(f"out of memory: {(str(error).splitlines() or [''])[0][:200]}")
+@dataclass(frozen=True, kw_only=True)
+class caught(AbstractContextManager[None, bool]):  # noqa: N801 (named like contextlib's own)
+    """Pass an out-of-memory message to `on_failure`; let anything else through."""
+
+    on_failure: Callable[[str], None]
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, MemoryError | RuntimeError) or not is_out_of_memory(error):
+            return False
+        self.on_failure(f"out of memory: {(str(error).splitlines() or [''])[0][:200]}")
+        return True
 
 
 def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: str = "s") -> Iterator[Record]:

@@ -77,22 +77,26 @@ def _measure(
 
 def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once: bool) -> str:
     """Run shuffled rounds until there is a reason to stop, and return it."""
-    shuffle, started, next_check = random.Random(0), bench.clock(), rule.min_rounds
+    shuffle, next_check, told = random.Random(0), rule.min_rounds, 0.0
+    started, deadline, longest = bench.clock(), budget.deadline(), rule.max_seconds * budget.pace()
     while alive := [timing for timing in timings if timing.prepared and not timing.failure]:
         if at_once:
             bench.sample_at_once(alive)
-        for timing in () if at_once else shuffle.sample(alive, len(alive)):
-            with out_of_memory.caught(on_failure=timing.fail):
-                bench.sample(timing)
-        seconds, late = (bench.clock() - started) / 1e9, float(bench.ranks.leads and budget.left() <= 0)
-        elapsed, over = bench.ranks.maximum([seconds, late])
+        else:
+            for timing in shuffle.sample(alive, len(alive)):
+                with out_of_memory.caught(on_failure=timing.fail):
+                    bench.sample(timing)
+        late = bench.ranks.leads and time.monotonic() >= deadline
+        elapsed, over = bench.ranks.maximum([(bench.clock() - started) / 1e9, float(late)])
         alive = [timing for timing in alive if not timing.failure]
         if not alive:
             break
         done = len(alive[0].completion)
-        left = rule.max_seconds * budget.pace() * len(alive) - elapsed
-        progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
-        reason = budget.OVER if over and done >= FEWEST else _limit(done, elapsed, rule, len(alive))
+        if elapsed >= told:  # not in every short round
+            told = elapsed + 1
+            _tell(done, longest * len(alive) - elapsed)
+        each = elapsed / len(alive)
+        reason = budget.OVER if over and done >= FEWEST else _limit(done, rule.max_rounds, each, longest)
         if not reason and done >= next_check:
             next_check = math.ceil(done * 1.25)
             reason = _precise([timing.completion for timing in alive], elapsed, rule)
@@ -107,15 +111,17 @@ def _meter(timings: Sequence[Timing], meter: Meter) -> None:
         meter.pass_over(timing)
 
 
-def _limit(done: int, elapsed: float, rule: Rule, num_variants: int) -> str:
-    """Which limit is reached, or ''."""
-    if done >= rule.max_rounds:
-        return f"{rule.max_rounds} rounds"
-    each = rule.max_seconds * budget.pace()
-    limit = each * num_variants
+def _tell(done: int, left: float) -> None:
+    progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
+
+
+def _limit(done: int, max_rounds: int, each: float, longest: float) -> str:
+    """Which limit is reached after `done` rounds and `each` seconds per variant, or ''."""
+    if done >= max_rounds:
+        return f"{max_rounds} rounds"
     # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
-    spent = elapsed >= limit and (done >= FEWEST or elapsed >= 3 * limit)
-    return f"{each:.3g} s per variant" if done >= 2 and spent else ""
+    spent = each >= longest and (done >= FEWEST or each >= 3 * longest)
+    return f"{longest:.3g} s per variant" if done >= 2 and spent else ""
 
 
 def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:

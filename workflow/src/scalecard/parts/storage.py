@@ -18,7 +18,6 @@ CHUNK = 2**20  # bytes
 @contextmanager
 def file_of(folder: Path, size: int) -> Iterator[tuple[Path, int]]:
     """A file of random bytes on the storage of this folder, and their CRC-32; OSError if there is no room for it."""
-    folder.mkdir(parents=True, exist_ok=True)
     checksum = 0
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".scalecard-") as file:
         for written in range(0, size, CHUNK):

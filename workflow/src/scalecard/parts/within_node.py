@@ -51,8 +51,6 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
-    free = float(shutil.disk_usage(of.data_dir).free)
-    yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
     for name, rate in error_counters.link_rates().items():
         yield Record(case={"part": "adapter", "adapter": name}, metric="rate", unit="B/s", samples=[[rate]])
 
@@ -167,10 +165,14 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
 
 
 def _storage(of: Amounts) -> Iterator[Record]:
-    """Where training images come from."""
+    """Where training images come from: how much room there is, and how fast it is read."""
     case: Case = {"part": "storage", "bytes": of.memory_bytes}
     try:
-        with storage.file_of(Path(of.data_dir), of.memory_bytes) as (path, checksum):
+        folder = Path(of.data_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        free = float(shutil.disk_usage(folder).free)
+        yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
+        with storage.file_of(folder, of.memory_bytes) as (path, checksum):
             build = partial(_reading, path, checksum)
             yield from _timed(of.rule, [Variant(name="storage", case=case, build=build)], [])
     except OSError as error:

@@ -75,8 +75,7 @@ def render(
     known, unfit = each_fit(chosen, Section.of, here=platforms[0])
     brief, unfit_too = each_fit((r for r in ours if r.platform not in platforms), Brief.of, here=platforms[0])
     unused = [*left_out, *unfit, *unfit_too]
-    for each in unused:
-        print(each)
+    _tell(unused)
     results = [s.result for s in known]
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
@@ -96,6 +95,11 @@ def render(
         sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
+
+
+def _tell(unused: Sequence[LeftOut]) -> None:
+    for each in unused:
+        print(each)
 
 
 def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:

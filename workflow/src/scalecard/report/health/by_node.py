@@ -1,10 +1,12 @@
 """A result over several nodes as each node measured it: its own records, its own hardware, and whose parts they are."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from scalecard.records.record import Record, Result
+from scalecard.report.health.once import once
 
 _OF_SEVERAL = ("node", "node pair")  # parts whose `node` is what was measured, not where
 
@@ -30,12 +32,16 @@ class View:
         return self.name(f"{'worker' if self.emulated else 'GPU'} {index}")
 
 
+@once
 def views(result: Result) -> list[View]:
     """One for each node. What all of them measured together is in none of them."""
     described = result.environment["nodes"]
     if not described:
         return [View(result)]
-    return [View(_as_measured_on(result, node), node) for node in range(len(described))]
+    records: dict[int | None, list[Record]] = {}
+    for record in result.records:
+        records.setdefault(_whose(record), []).append(record)
+    return [View(_as_measured_on(result, node, records.get(node, [])), node) for node in range(len(described))]
 
 
 def together(result: Result) -> Result:
@@ -44,12 +50,8 @@ def together(result: Result) -> Result:
     return replace(result, records=[r for r in result.records if several and _whose(r) is None])
 
 
-def _as_measured_on(result: Result, node: int) -> Result:
-    records = [
-        replace(record, case={axis: value for axis, value in record.case.items() if axis != "node"})
-        for record in result.records
-        if _whose(record) == node
-    ]
+def _as_measured_on(result: Result, node: int, own: Sequence[Record]) -> Result:
+    records = [replace(r, case={axis: value for axis, value in r.case.items() if axis != "node"}) for r in own]
     return replace(result, records=records, environment=_environment(result, node))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from scalecard.records.record import Record, Result
 from scalecard.report import limits, links, units
 from scalecard.report.health.by_node import View, together, views
+from scalecard.report.health.once import once
 from scalecard.report.limits import Limit
 
 LATENCY = 2**16  # bytes; a smaller copy takes as long as it takes to start one
@@ -63,6 +64,7 @@ class _About:
     like: tuple[Hashable, ...] = ()
 
 
+@once
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
     every = [*views(result), View(together(result))]

@@ -1,0 +1,17 @@
+"""What the experiments' values may be: as large as any machine could measure, and no larger."""
+
+import pytest
+from blocks import block
+from scalecard import experiments
+
+
+def test_a_tebibyte_may_be_sent_and_two_may_not() -> None:
+    experiments.build("allreduce", block("allreduce", bytes=[4096, 2**40]))
+    with pytest.raises(ValueError, match=rf"experiments\.allreduce\.bytes\.0 = {2**41}: "):
+        experiments.build("allreduce", block("allreduce", bytes=[2**41]))
+
+
+def test_batches_may_have_a_hundred_thousand_samples_and_no_more() -> None:
+    experiments.build("hybrid", block("hybrid", batch_size=100_000))
+    with pytest.raises(ValueError, match=r"experiments\.hybrid\.batch_size = 100001: "):
+        experiments.build("hybrid", block("hybrid", batch_size=100_001))

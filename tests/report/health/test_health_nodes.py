@@ -1,0 +1,39 @@
+"""A result over several nodes, taken apart: what each node's own facts are, and whose fault explains what."""
+
+from dataclasses import replace
+
+from health_boxes import Box
+from scalecard.report.health.alerts import merged
+from scalecard.report.health.by_node import views
+from scalecard.report.health.verdict import Verdict
+from scalecard.report.health.verdicts import verdicts
+
+
+def test_a_node_has_its_own_facts_where_they_differ_from_the_first_ones() -> None:
+    result = Box(nodes=2).result()
+    differs = {"gpus.0.pcie_width": 8, "missing.gpus.1.ecc": "not supported"}
+    nodes = [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": differs}]
+    first, second = views(replace(result, environment={**result.environment, "nodes": nodes}))
+    assert first.result.environment["gpus"] == result.environment["gpus"]
+    assert second.result.environment["gpus"][0]["pcie_width"] == 8
+    assert second.result.environment["gpus"][1:] == result.environment["gpus"][1:]
+    assert second.result.environment["missing"]["gpus.1.ecc"] == "not supported"
+    assert result.environment["gpus"][0]["pcie_width"] != 8, "the result itself is left as it was"
+
+
+def test_a_slow_card_explains_slow_collectives_of_its_own_node_alone() -> None:
+    def verdict(kind: str, place: str) -> Verdict:
+        return Verdict(part="compute", what=place, value="1", normal="2", verdict="low", kind=kind, place=(place,))
+
+    card = verdict("compute", "node 0's GPU 1")
+    own, other = verdict("node", "node 0"), verdict("node", "node 1")
+    fine = [replace(verdict("node", f"node {number}"), verdict="normal") for number in range(2, 6)]
+    assert [alert.place for alert in merged([card, own, *fine])] == [("node 0's GPU 1",)]
+    assert [alert.place for alert in merged([card, other, *fine])] == [("node 0's GPU 1",), ("node 1",)]
+
+
+def test_what_is_said_of_a_result_is_derived_once_and_of_each_result_anew() -> None:
+    one, other = Box(nodes=2).result(), Box(nodes=3).result()
+    assert views(one) is views(one)
+    assert verdicts(one) is verdicts(one)
+    assert [len(views(result)) for result in (one, other, one)] == [2, 3, 2]
