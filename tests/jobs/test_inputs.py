@@ -34,13 +34,17 @@ assert any(record.status == "ok" for record in outcome.records)
 print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "scalecard"]))
 """
 COMPUTE = """
-import sys, time
+import ast, sys, time
 from scalecard.jobs import inputs
+from scalecard.jobs.source_code import SOURCES
 start = time.process_time()  # other programs do not count
 for name in sys.argv[1:]:
     inputs.of_experiment(name), inputs.of_figure(name), inputs.dataset_of(name, "auto")
 inputs.of_report()
-print(time.process_time() - start)
+computed = time.process_time()
+for path in SOURCES.rglob("*.py"):
+    ast.parse(path.read_text())
+print((computed - start) / (time.process_time() - computed))
 """
 
 
@@ -172,8 +176,8 @@ def test_the_report_depends_on_every_section_and_template(loaded: Callable[..., 
     assert written_by - sources(written_by) == templates | reference
 
 
-def test_all_inputs_of_all_rules_take_a_fifth_of_a_second() -> None:
-    assert min(float(python(COMPUTE, *experiments.names())) for _ in range(3)) < 0.2
+def test_all_inputs_of_all_rules_take_less_time_than_parsing_every_file_once() -> None:
+    assert min(float(python(COMPUTE, *experiments.names())) for _ in range(3)) < 1
 
 
 @pytest.mark.parametrize("name", experiments.names())
