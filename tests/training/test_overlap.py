@@ -21,6 +21,7 @@ from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.schedules import SCHEDULES
 from scalecard.training.scratch_allreduce import naive, ring
 from torch import nn
+from torch.nn import functional
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -199,6 +200,7 @@ def pipeline(strategy: type[Any], *products: int) -> Any:
     """One stage per GPU, without parameters."""
     model = strategy.__new__(strategy)
     model.devices, model.stages = gpus(len(products)), [Stage(count) for count in products]
+    model.loss = functional.mse_loss
     return model
 
 

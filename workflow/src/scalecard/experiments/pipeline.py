@@ -267,8 +267,8 @@ def _library_subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: 
     stages = load.stages()
     module = stages[ctx.rank] if load.exact else shared
     pipeline = LibraryPipeline(ctx, load, schedule, setting.split_size, module)
-    first = [len(list(values)) for values in (stages[0].parameters(), stages[0].buffers())]
-    mine = [slice(count) if ctx.rank == 0 else slice(count, None) for count in first]
+    whole = [(len(list(s.parameters())), len(list(s.buffers()))) for s in stages]
+    mine = [range(first, first + second) if ctx.rank else range(first) for first, second in zip(*whole, strict=True)]
     return training(
         f"torch {schedule}, {setting}",
         pipeline.step,

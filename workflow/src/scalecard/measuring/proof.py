@@ -42,7 +42,7 @@ class Trained(Protocol):
     @property
     def losses(self) -> tuple[float, float]: ...
 
-    def only(self, parameters: slice, buffers: slice) -> "Trained":
+    def only(self, parameters: Sequence[int], buffers: Sequence[int]) -> "Trained":
         """The same of some of the parameters and buffers."""
 
 
@@ -53,9 +53,9 @@ class Change:
     step: list[Tensor]
     tolerance: float
 
-    def only(self, parameters: slice, buffers: slice) -> "Change":
+    def only(self, parameters: Sequence[int], buffers: Sequence[int]) -> "Change":
         """The same of some of the parameters."""
-        return Change(self.step[parameters], self.tolerance)
+        return Change([self.step[index] for index in parameters], self.tolerance)
 
 
 def expected(name: str, plain: Callable[[bool], Trained], *, exact: bool) -> "Trained | Change":
@@ -174,7 +174,7 @@ def same_change(name: str, before: Sequence[Tensor], after: Sequence[Tensor], ex
 
 def finite_and_moved(name: str, before: float, now: Sequence[Tensor]) -> str:
     """What is wrong with parameters once timing is over, or ''; `before` is their checksum when it began."""
-    if not all(bool(tensor.isfinite().all()) for tensor in now):
+    if not all(bool(local(tensor).isfinite().all()) for tensor in now):
         return f"{name}: a parameter is no longer finite"
     return "" if checksum(now) != before else f"{name}: no parameter changed while it was timed"
 
@@ -190,8 +190,14 @@ def checksum(tensors: Iterable[Tensor]) -> float:
     """CRC-32 of the tensors' bytes, one after the other: the same where they are the same bit for bit."""
     value = 0
     for tensor in tensors:
-        value = zlib.crc32(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data, value)
+        bytes_ = local(tensor).detach().cpu().contiguous().flatten().view(torch.uint8)
+        value = zlib.crc32(bytes_.numpy().data, value)
     return float(value)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank keeps of a tensor that may be divided over ranks: a DTensor, whose import takes two seconds."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], exact: Sequence[Tensor]) -> Check:

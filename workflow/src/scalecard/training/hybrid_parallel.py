@@ -31,13 +31,14 @@ class HybridParallel(ModelParallel):
     def update(self, *after: Task) -> None:
         """Average the gradients over the ranks, then apply and clear them."""
         averaged = [
-            device.submit(_average, stage, group, *after)
+            device.submit(average, stage, group, *after)
             for device, stage, group in zip(self.devices, self.stages, self.groups, strict=True)
         ]
         super().update(*averaged)
 
 
-def _average(stage: nn.Module, group: dist.ProcessGroup, *_after: object) -> None:
+def average(stage: nn.Module, group: dist.ProcessGroup, *_after: object) -> None:
+    """Replace the stage's gradients by their mean over the group's ranks, in one bucket."""
     gradients = [p.grad for p in stage.parameters() if p.grad is not None]
     bucket = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(bucket, group=group)

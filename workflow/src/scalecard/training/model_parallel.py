@@ -4,13 +4,17 @@ device 0   | F0            B0 |
 device 1   |    F1      B1    |      one device computes while the other waits
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
+from scalecard.training.trees import Tree, mapped
+
+Loss = Callable[[Any, Any], Tensor]
 
 
 class ModelParallel:
@@ -20,22 +24,24 @@ class ModelParallel:
     here the last device's worker.
     """
 
-    def __init__(self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float) -> None:
-        self.devices = devices
+    def __init__(
+        self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float, loss: Loss = functional.mse_loss
+    ) -> None:
+        self.devices, self.loss = devices, loss
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
         self.optimizers = [torch.optim.SGD(stage.parameters(), lr=lr) for stage in self.stages]
 
-    def forward(self, inputs: Tensor | Task) -> Task:
+    def forward(self, inputs: Tree | Task) -> Task:
         """The output, on the last device, as a Task."""
-        value: Tensor | Task = inputs
+        value: Tree | Task = inputs
         for device, stage in zip(self.devices, self.stages, strict=True):
             value = device.submit(run_stage, stage, value)
         assert isinstance(value, Task)
         return value
 
-    def step(self, inputs: Tensor, targets: Tensor) -> None:
-        """One SGD step with the mean squared error to `targets`, which live on the last device."""
-        done = self.devices[-1].submit(backward, self.forward(inputs), targets)
+    def step(self, inputs: Tree, targets: Tree) -> None:
+        """One SGD step with the loss against `targets`, which live on the last device."""
+        done = self.devices[-1].submit(backward, self.loss, self.forward(inputs), targets)
         self.update(done)
 
     def update(self, *after: Task) -> None:
@@ -52,15 +58,14 @@ class ModelParallel:
         return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
 
 
-def run_stage(stage: nn.Module, inputs: Tensor) -> Tensor:
+def run_stage(stage: nn.Module, inputs: Tree) -> Tree:
     """The stage's output on the device that runs this, to which the inputs are copied first."""
-    output: Tensor = stage(received(inputs))
-    return output
+    return stage(mapped(received, inputs))
 
 
-def backward(output: Tensor, targets: Tensor) -> None:
-    """Backward of the mean squared error."""
-    functional.mse_loss(output, targets).backward()
+def backward(loss: Loss, output: Tree, targets: Tree) -> None:
+    """Backward of the loss."""
+    loss(output, targets).backward()
 
 
 def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:

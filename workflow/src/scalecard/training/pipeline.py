@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from scalecard.hardware.devices import Task, received
-from scalecard.training.model_parallel import ModelParallel, backward
+from scalecard.training.model_parallel import Loss, ModelParallel, backward
 from scalecard.training.schedules import Schedule
+from scalecard.training.trees import Tree, chunks, mapped, rows
 
 
 class TextbookPipeline(ModelParallel):
@@ -26,7 +26,7 @@ class TextbookPipeline(ModelParallel):
         outputs = [self.forward(micro) for micro in inputs.split(split_size)]
         last = self.devices[-1]
         whole = last.submit(_concatenate, *outputs)
-        self.update(last.submit(backward, whole, targets))
+        self.update(last.submit(backward, self.loss, whole, targets))
 
 
 def _concatenate(*parts: Tensor) -> Tensor:
@@ -35,9 +35,12 @@ def _concatenate(*parts: Tensor) -> Tensor:
 
 @dataclass
 class _Cut:
-    """One micro-batch at one stage: its input as a leaf, and its output (at the last stage, its share of the loss)."""
+    """One micro-batch at one stage: its input as a leaf, and its output (at the last stage, its share of the loss).
 
-    leaf: Tensor
+    The first stage's input needs no gradient.
+    """
+
+    leaf: Tensor | None
     output: Tensor
 
 
@@ -50,21 +53,21 @@ class _InFlight:
 class ScheduledPipeline(ModelParallel):
     """Runs a schedule of forwards and backwards; gradients add up over micro-batches and are applied once."""
 
-    def pipelined_step(self, inputs: Tensor, targets: Tensor, *, split_size: int, schedule: Schedule) -> None:
+    def pipelined_step(self, inputs: Tree, targets: Tree, *, split_size: int, schedule: Schedule) -> None:
         """One SGD step; a micro-batch's loss is weighted by its share of the whole batch, so uneven ones stay exact."""
-        micros = list(zip(inputs.split(split_size), targets.split(split_size), strict=True))
-        flight = _InFlight()
+        micros = list(zip(chunks(inputs, split_size), chunks(targets, split_size), strict=True))
+        flight, total = _InFlight(), rows(inputs)
         for tick in schedule(len(self.stages), len(micros)):
             for action in tick:
                 run = self._forward if action.forward else self._backward
-                run(flight, action.stage, action.micro, *micros[action.micro], targets.numel())
+                run(flight, action.stage, action.micro, *micros[action.micro], total)
         self.update(*(flight.gradients[0, micro] for micro in range(len(micros))))
 
-    def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tensor, targets: Tensor, total: int) -> None:
+    def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tree, targets: Tree, total: int) -> None:
         last = s == len(self.stages) - 1
         value = flight.cuts[s - 1, m] if s else inputs
-        goal = targets if last else None
-        flight.cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal, total)
+        goal = (self.loss, targets, rows(targets) / total) if last else None
+        flight.cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal)
 
     def _backward(self, flight: _InFlight, s: int, m: int, *_unused: object) -> None:
         last = s == len(self.stages) - 1
@@ -72,12 +75,15 @@ class ScheduledPipeline(ModelParallel):
         flight.gradients[s, m] = self.devices[s].submit(_backward_cut, flight.cuts.pop((s, m)), gradient)
 
 
-def _forward_cut(stage: nn.Module, value: "_Cut | Tensor", targets: Tensor | None, total: int) -> _Cut:
-    made = value.output if isinstance(value, _Cut) else value
-    leaf = received(made.detach()).requires_grad_(isinstance(value, _Cut))
-    output = stage(leaf)
-    if targets is not None:
-        output = functional.mse_loss(output, targets, reduction="sum") / total
+def _forward_cut(stage: nn.Module, value: "_Cut | Tree", goal: tuple[Loss, Tree, float] | None) -> _Cut:
+    if isinstance(value, _Cut):
+        taken = leaf = received(value.output.detach()).requires_grad_()
+    else:
+        taken, leaf = mapped(received, value), None
+    output = stage(taken)
+    if goal is not None:
+        loss, targets, weight = goal
+        output = weight * loss(output, targets)
     return _Cut(leaf, output)
 
 
@@ -85,4 +91,4 @@ def _backward_cut(cut: _Cut, gradient: Tensor | None) -> Tensor | None:
     if gradient is not None:
         gradient = received(gradient)
     torch.autograd.backward(cut.output, gradient)
-    return cut.leaf.grad
+    return None if cut.leaf is None else cut.leaf.grad

@@ -8,9 +8,13 @@ It shares the network with what it judges, and no other code: no trainer, no spl
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from scalecard.training.trees import Tree, mapped, rows
 
 
 @dataclass(frozen=True)
@@ -18,13 +22,25 @@ class Part:
     """Samples that are forwarded together; `weight` is their share of the step's samples unless they count more."""
 
     weight: float
-    inputs: Tensor
-    targets: Tensor
+    inputs: Tree
+    targets: Tree
 
     def exactly(self) -> "Part":
         """The same samples in float64, in the opposite order."""
-        targets = self.targets.double() if self.targets.is_floating_point() else self.targets
-        return Part(self.weight, self.inputs.double().flip(0), targets.flip(0))
+        backwards = self.backwards()
+        return Part(self.weight, mapped(_double, backwards.inputs), mapped(_double, backwards.targets))
+
+    def backwards(self) -> "Part":
+        """The same samples in the opposite order."""
+        return Part(self.weight, mapped(_flipped, self.inputs), mapped(_flipped, self.targets))
+
+
+def _double(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _flipped(tensor: Tensor) -> Tensor:
+    return tensor.flip(0)
 
 
 Step = Sequence[Part]
@@ -39,9 +55,10 @@ class Plain:
     buffers: list[Tensor]
     losses: tuple[float, float]
 
-    def only(self, parameters: slice, buffers: slice) -> "Plain":
+    def only(self, parameters: Sequence[int], buffers: Sequence[int]) -> "Plain":
         """The same of some of the parameters and buffers."""
-        return Plain(self.before[parameters], self.after[parameters], self.buffers[buffers], self.losses)
+        before, after = ([values[index] for index in parameters] for values in (self.before, self.after))
+        return Plain(before, after, [self.buffers[index] for index in buffers], self.losses)
 
 
 def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -59,11 +76,14 @@ def train(
     model: nn.Module,
     steps: Sequence[Step],
     *,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Callable[[Any, Any], Tensor],
     lr: float,
 ) -> Plain:
-    """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order."""
-    parameters = list(model.parameters())
+    """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order.
+
+    Parameters are those that require a gradient; the others count as buffers.
+    """
+    parameters = trainable(model)
     before = [p.detach().clone() for p in parameters]
     first = _loss(model, steps[0], loss)
     for parts in steps:
@@ -71,13 +91,23 @@ def train(
         with torch.no_grad():
             for parameter, slope in zip(parameters, step, strict=True):
                 parameter.sub_(lr * slope)
-    after, buffers = [p.detach().clone() for p in parameters], [b.clone() for b in model.buffers()]
+    after, buffers = [p.detach().clone() for p in parameters], [b.detach().clone() for b in untrained(model)]
     return Plain(before, after, buffers, (first, _loss(model, steps[0], loss)))
 
 
-def gradient(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
-    """The weighted sum of the parts' gradients, one tensor per parameter."""
-    parameters = list(model.parameters())
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that require a gradient, in the model's order."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def untrained(model: nn.Module) -> list[Tensor]:
+    """The other parameters, then the buffers."""
+    return [*(parameter for parameter in model.parameters() if not parameter.requires_grad), *model.buffers()]
+
+
+def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> list[Tensor]:
+    """The weighted sum of the parts' gradients, one tensor per parameter that requires one."""
+    parameters = trainable(model)
     total = [torch.zeros_like(p) for p in parameters]
     for part in parts:
         value = part.weight * loss(model(part.inputs), part.targets)
@@ -86,7 +116,7 @@ def gradient(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Ten
 
 
 @torch.no_grad()
-def _loss(model: nn.Module, parts: Step, loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+def _loss(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> float:
     """The step's loss; the buffers stay as they are."""
     saved = [b.clone() for b in model.buffers()]
     value = sum(part.weight * float(loss(model(part.inputs), part.targets)) for part in parts)
@@ -127,11 +157,15 @@ def batches(num_images: int, batch_size: int, shares: int = 1) -> list[range]:
     return [places for places in every if len(places) % shares == 0]
 
 
-def split(inputs: Tensor, targets: Tensor, sizes: Sequence[int]) -> list[Part]:
+def split(inputs: Tree, targets: Tree, sizes: Sequence[int]) -> list[Part]:
     """The parts of a batch with these sizes, each weighted by its share of the samples."""
-    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    assert ends[-1] == len(inputs), "the parts make up the batch"
+    ends, whole = [sum(sizes[: number + 1]) for number in range(len(sizes))], rows(inputs)
+    assert ends[-1] == whole, "the parts make up the batch"
     return [
-        Part(size / len(inputs), inputs[end - size : end], targets[end - size : end])
+        Part(size / whole, *(mapped(partial(_rows, end - size, end), values) for values in (inputs, targets)))
         for size, end in zip(sizes, ends, strict=True)
     ]
+
+
+def _rows(start: int, end: int, tensor: Tensor) -> Tensor:
+    return tensor[start:end]

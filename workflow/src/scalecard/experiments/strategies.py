@@ -1,0 +1,96 @@
+"""Which way to split a model over devices is the fastest, which needs the least memory, and which cannot be used?
+
+Each workload of config.yaml, ours or the user's, is trained by every strategy on 1, 2, 4 ... N devices, with the batch
+of one device shared by all (strong scaling) and with as many samples on each (weak scaling). What cannot be done is a
+record with its reason.
+
+The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
+dropout and with batch normalisation in eval mode, and as timed), if it did less (operations, updates and the bytes
+that it sends are counted), or if strategies were timed at different times (those of one number of devices take turns).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from annotated_types import Len
+from pydantic import Field
+
+from scalecard import progress
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import Layout, layouts
+from scalecard.hardware.devices import open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.spec import Common, EachOnce, Positive
+from scalecard.records.record import Case, Record
+from scalecard.strategies import in_process, measured, on_ranks
+from scalecard.strategies.load import Load
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    nodes: Positive
+    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+    scaling: Annotated[tuple[Literal["strong", "weak"], ...], Len(min_length=1), EachOnce]
+    micro_batches: Annotated[int, Field(ge=2, le=1000)]
+    check_steps: Positive
+
+    @property
+    def loads(self) -> list[Load]:
+        """The workloads as they are timed on one device."""
+        return [_load(name, dict(values), self.seed) for name, values in self.workloads.items()]
+
+
+def _load(name: str, values: dict[str, Any], seed: int) -> Load:
+    file, batch_size = values.pop("file", ""), values.pop("batch_size")
+    return Load(name, file, json.dumps(values), batch_size, seed)
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Every workload on one device, then on several of one process, then on several ranks."""
+    for load in spec.loads:
+        for layout in progress.cases(layouts(machine.num_devices, spec.nodes), label=lambda at: f"{load.name}, {at}"):
+            if layout.nodes == 1:
+                yield from _launched(_in_process, spec, machine, load, Layout(1), devices=layout.ranks)
+            if layout.ranks > 1:
+                yield from _launched(_on_ranks, spec, machine, load, layout, devices=layout.ranks)
+        if machine.num_devices == 1:
+            yield Record.skipped(
+                {"workload": load.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
+            )
+
+
+def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> list[Record]:
+    """In ranks of their own, so that a workload that fails fails alone, and the devices' memory is free afterwards."""
+    case: Case = {"workload": load.name, "devices": devices}
+    if layout.nodes > 1:
+        case["nodes"] = layout.nodes
+    return launch_and_record(
+        *(work, spec, machine, load, devices),
+        layout=layout,
+        machine=machine,
+        cases=[case],
+        metric="step_time",
+        devices_each=1 if layout.ranks > 1 else devices,
+    )
+
+
+def _in_process(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
+    """What one process does that drives so many devices."""
+    with open_devices(machine, num_devices) as devices:
+        group = measured.Group(ctx, devices, devices[0].torch, spec.measure, spec.check_steps, spec.micro_batches)
+        return group.records(
+            load, num_devices, _scalings(spec, num_devices), in_process.strategies(devices), {"devices": num_devices}
+        )
+
+
+def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
+    group = measured.Group(ctx, [ctx], ctx.device, spec.measure, spec.check_steps, spec.micro_batches)
+    return group.records(load, num_devices, _scalings(spec, num_devices), on_ranks.strategies(ctx), ctx.layout.case)
+
+
+def _scalings(spec: Spec, num_devices: int) -> tuple[str, ...]:
+    """On one device both are the same."""
+    return spec.scaling if num_devices > 1 else spec.scaling[:1]

@@ -1,0 +1,156 @@
+"""Looks at a workload before anything of it is measured: is it one, and how is it trained so that a proof can tell?"""
+
+import inspect
+import math
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.proof import MOVED, TOLERANCE
+from scalecard.strategies.load import UNITS, Load, accepted, loaded
+from scalecard.training.reference import trainable
+from scalecard.training.trees import leaves
+
+FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
+REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
+RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
+
+
+class NotAWorkload(ValueError):
+    """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
+
+    def __init__(self, load: Load, problem: str) -> None:
+        where = f"workloads.{load.name}" + (f".file = {load.file}" if load.file else "")
+        super().__init__(f"{where}: {problem}")
+
+
+def check_functions(load: Load) -> None:
+    """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
+    try:
+        module = loaded(load.name, load.file)
+    except Exception as error:  # a file of the user's may raise anything
+        raise NotAWorkload(load, _where_it_raised(load, error)) from error
+    for name, given in FUNCTIONS.items():
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise NotAWorkload(load, f"has no function {name}; required: {REQUIRED}")
+        parameters = inspect.signature(function).parameters.values()
+        taken = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+        if taken < given:
+            raise NotAWorkload(load, f"{name} takes {taken} arguments and not {given}; required: {REQUIRED}")
+    if load.unit not in UNITS:
+        raise NotAWorkload(load, f"UNIT = {load.unit!r}: must be one of {', '.join(UNITS)}")
+    arguments = [accepted(getattr(module, name)) for name in ("model", "batch")]
+    for key in load.given:
+        if all(names is not None and key not in names for names in arguments):
+            known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
+            raise NotAWorkload(load, f"neither model() nor batch() takes {key}; known: batch_size, {', '.join(known)}")
+
+
+def _where_it_raised(load: Load, error: Exception) -> str:
+    path = str(Path(load.file).resolve())
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
+    text = str(error).splitlines()
+    return f"line {line}: {type(error).__name__}: {text[0] if text else ''}"
+
+
+def check_values(load: Load) -> None:
+    """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
+    check_functions(load)
+    host = torch.device("cpu")
+    model = _called(load, "model")
+    if not isinstance(model, nn.Module):
+        raise NotAWorkload(load, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
+    if not trainable(model):
+        raise NotAWorkload(load, "model() has no parameter that requires a gradient: there is nothing to train")
+    batch = _called(load, "batch", 2, load.seed)
+    if not (isinstance(batch, tuple) and len(batch) == 2):
+        raise NotAWorkload(load, f"batch(2, seed) returns a {type(batch).__name__}; it must return (inputs, targets)")
+    for part, tree in zip(("inputs", "targets"), batch, strict=True):
+        found = list(leaves(tree))
+        if not found:
+            raise NotAWorkload(load, f"batch(2, seed): no tensor in the {part}")
+        for leaf in found:
+            if leaf.dim() == 0 or len(leaf) != 2:
+                shape = tuple(leaf.shape)
+                raise NotAWorkload(
+                    load, f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples"
+                )
+    _check_step(load, model.to(host), *batch)
+
+
+def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None:
+    try:
+        loss = load.module.loss(model(inputs), targets)
+    except Exception as error:  # of the user's code, or of PyTorch with its values
+        raise NotAWorkload(load, f"loss(model(inputs), targets) raises {_where_it_raised(load, error)}") from error
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dim():
+        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+        raise NotAWorkload(load, f"loss(outputs, targets) returns {what}; it must return the mean, a scalar tensor")
+    if not math.isfinite(float(loss.detach())):
+        raise NotAWorkload(load, f"the loss of a new model is {float(loss.detach())}; it must be finite")
+    if not loss.requires_grad:
+        raise NotAWorkload(load, "the loss does not depend on any parameter")
+    loss.backward()
+    without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if without:
+        shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
+        raise NotAWorkload(
+            load, f"no gradient reaches {shown}; use them, remove them, or set requires_grad_(False), or DDP would wait"
+        )
+
+
+def _called(load: Load, function: str, *args: Any) -> Any:
+    try:
+        return load.call(function, *args)
+    except Exception as error:  # a file of the user's may raise anything
+        raise NotAWorkload(load, f"{function}() raises {_where_it_raised(load, error)}") from error
+
+
+def examined(load: Load, device: torch.device, num_steps: int, ctx: RankContext) -> Load:
+    """The load with a learning rate at which a proof can tell, and with what it cannot do; the same on every rank."""
+    found, *_ = ctx.all_gather(_found(load, device, num_steps) if ctx.leads else None)
+    assert isinstance(found, Load), "the leading rank's"
+    return found
+
+
+def _found(load: Load, device: torch.device, num_steps: int) -> Load:
+    load = replace(load, frozen=_draws(load, device))
+    for exact in (True, False):
+        small = replace(load, batch_size=4, exact=exact)
+        try:
+            rate = _rate(small, device, num_steps)
+        except RuntimeError:
+            if not exact:
+                raise
+            continue
+        return replace(load, lr=rate, inexact=not exact)
+    raise AssertionError("it returns or raises")
+
+
+def _rate(load: Load, device: torch.device, num_steps: int) -> float:
+    """The largest at which a few plain steps move the parameters far enough and lower the loss."""
+    for rate in RATES:
+        trained = replace(load, lr=rate).plain(device, (load.batch_size,), num_steps, exactly=False)
+        first, last = trained.losses
+        moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
+        if last < first and 10 * MOVED * TOLERANCE < moved < math.inf:
+            return rate
+    raise NotAWorkload(load, f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
+
+
+def _draws(load: Load, device: torch.device) -> bool:
+    """Whether the model draws random numbers as it is trained, as dropout does."""
+    model, (inputs, targets) = load.network(device), load.batch(2, device)
+    losses = []
+    for seed in range(3):
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(seed)
+            losses.append(float(load.loss(model(inputs), targets)))
+    return len(set(losses)) > 1

@@ -1,0 +1,98 @@
+"""The strategies of one process that drives several devices: model parallelism, our pipelines, nn.DataParallel."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from torch import nn
+
+from scalecard.hardware.devices import Device
+from scalecard.measuring.variant import Subject
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.staged import crossing, cut
+from scalecard.strategies.strategy import CannotBe, Strategy, trained
+from scalecard.training.model_parallel import ModelParallel
+from scalecard.training.pipeline import ScheduledPipeline
+from scalecard.training.reference import trainable
+from scalecard.training.schedules import SCHEDULES
+from scalecard.training.step import Step, state_of
+from scalecard.training.trees import leaves
+
+ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+
+
+def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
+    """Those that use all of these devices."""
+    if len(devices) == 1:
+        yield Strategy("single device", partial(_whole, devices))
+        return
+    yield Strategy("DataParallel", partial(_data_parallel, devices))
+    yield Strategy("model parallel", partial(_model_parallel, devices))
+    for schedule in SCHEDULES:
+        yield Strategy(f"our {schedule}", partial(_pipeline, schedule, devices), pipelined=True)
+
+
+def _whole(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    """Everything on one device."""
+    model = at.load.network(devices[0].torch)
+    return _subject(ModelParallel, model, [model], devices[:1], ModelParallel.step, plainly, at)
+
+
+def _model_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    return _subject(ModelParallel, *cut(at.load, at.devices), devices, ModelParallel.step, plainly, at, crossings=1)
+
+
+def _pipeline(schedule: str, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    step = partial(ScheduledPipeline.pipelined_step, split_size=at.split_size, schedule=SCHEDULES[schedule])
+    return _subject(ScheduledPipeline, *cut(at.load, at.devices), devices, step, plainly, at, crossings=2)
+
+
+def _subject(
+    strategy: type[ModelParallel],
+    model: nn.Module,
+    stages: Sequence[nn.Module],
+    devices: Sequence[Device],
+    step: Callable[..., None],
+    plainly: Plainly,
+    at: Setting,
+    *,
+    crossings: int = 0,
+) -> Subject:
+    """`crossings`: how often what stages hand over is copied by us; autograd hands gradients back, unless we do."""
+    load = at.load
+    staged = strategy(stages, devices[: at.devices], lr=load.lr, loss=load.loss)
+    inputs, targets = load.batch(load.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
+    counts: dict[str, float] = {"updates": 1, "forwards": len(at.micro_sizes())}
+    if not load.exact:
+        crossing_bytes = crossing(load, at.devices, at.micro_sizes()) if crossings else 0
+        counts["FLOPs"] = sum(plainly.flops(load, size) for size in at.micro_sizes())
+        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + crossings * crossing_bytes
+    return trained(
+        at,
+        partial(step, staged, inputs, targets),
+        partial(state_of, model),
+        plainly.at(load, at.micro_sizes()),
+        plainly=plainly,
+        modules=stages,
+        devices=staged.devices,
+        counts=counts,
+    )
+
+
+def _data_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    """DataParallel's threads are not seen, so their operations are not counted."""
+    load, first = at.load, devices[0]
+    if first.torch.type == "cpu":
+        raise CannotBe(ON_CPU)
+    model = load.network(first.torch)
+    wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
+    step = Step(wrapped, trainable(model), *load.batch(load.batch_size, first.torch), loss=load.loss, lr=load.lr)
+    return trained(
+        at,
+        partial(first.submit, step),
+        partial(state_of, model),
+        plainly.at(load, at.shares()),
+        plainly=plainly,
+        modules=[wrapped],
+        devices=devices,
+        counts={"updates": 1, "forwards": 1},
+    )

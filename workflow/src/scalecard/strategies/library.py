@@ -1,0 +1,105 @@
+"""torch.distributed.pipelining's schedules for any workload, one or two stages per rank; replicas average gradients."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.variant import Subject
+from scalecard.strategies.mesh import mesh
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.staged import crossing, cut
+from scalecard.strategies.strategy import CannotBe, trained
+from scalecard.training.hybrid_parallel import average
+from scalecard.training.step import state_of
+from scalecard.training.trees import Tree, share
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
+STAGES_EACH = {"interleaved 1f1b": 2}
+
+
+class LibraryPipeline:
+    """This rank's stages of one replica; every step averages the gradients over the replicas, if there are several."""
+
+    def __init__(
+        self,
+        schedule: str,
+        ctx: RankContext,
+        stages: Sequence[nn.Module],
+        at: Setting,
+        batch: tuple[Tree, Tree],
+        *,
+        replicas: int,
+    ) -> None:
+        ranks = mesh(ctx, replicas)
+        group = ranks.get_group("shard")
+        self.replicas = ranks.get_group("replica") if replicas > 1 else None
+        depth = ctx.world_size // replicas
+        self.place = ctx.rank % depth
+        mine = range(self.place, len(stages), depth)
+        self.modules = [stages[index].to(ctx.device) for index in mine]
+        made = [
+            PipelineStage(module, index, len(stages), ctx.device, group=group)
+            for index, module in zip(mine, self.modules, strict=True)
+        ]
+        several = schedule in STAGES_EACH
+        self.schedule = SCHEDULES[schedule](made if several else made[0], at.num_micro, loss_fn=at.load.loss)
+        self.first, self.last = 0 in mine, len(stages) - 1 in mine
+        self.inputs, self.targets = batch
+        self.parameters = [p for module in self.modules for p in module.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.SGD(self.parameters, lr=at.load.lr)
+
+    def step(self) -> None:
+        """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
+        inputs = (self.inputs,) if self.first else ()
+        self.schedule.step(*inputs, **({"target": self.targets} if self.last else {}))
+        if self.replicas:
+            for module in self.modules:
+                average(module, self.replicas)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+    """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
+    load, depth = at.load, ctx.world_size // replicas
+    each = load.batch_size // replicas
+    if each % at.num_micro:
+        raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} {load.unit}")
+    num_stages = depth * STAGES_EACH.get(schedule, 1)
+    model, stages = cut(load, num_stages)
+    places = [id(tensor) for tensor in state_of(model)[: _trained(model)]]
+    batch = load.batch(load.batch_size, ctx.device)
+    mine = tuple(share(part, ctx.rank // depth, replicas) for part in batch)
+    made = LibraryPipeline(schedule, ctx, stages, at, (mine[0], mine[1]), replicas=replicas)
+    parameters, buffers = _indices(model, places, made.modules)
+    sizes = (each // at.num_micro,) * at.num_micro * replicas
+    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
+    if not load.exact and replicas == 1 and schedule not in STAGES_EACH and depth == 2:
+        counts["sent bytes"] = crossing(load, num_stages, sizes)  # each of the two sends as much as it gets
+    return trained(
+        at,
+        made.step,
+        lambda: [state_of(model)[index] for index in (*parameters, *(len(places) + index for index in buffers))],
+        lambda: plainly.at(load, sizes)().only(parameters, buffers),
+        plainly=plainly,
+        modules=made.modules,
+        devices=[ctx],
+        counts=counts,
+    )
+
+
+def _trained(model: nn.Module) -> int:
+    return sum(p.requires_grad for p in model.parameters())
+
+
+def _indices(model: nn.Module, places: Sequence[int], modules: Sequence[nn.Module]) -> tuple[list[int], list[int]]:
+    """Where in the whole model's state the tensors of these modules are: trained parameters, and the others."""
+    mine = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
+    others: list[Tensor] = state_of(model)[len(places) :]
+    return (
+        [index for index, tensor in enumerate(places) if tensor in mine],
+        [index for index, tensor in enumerate(others) if id(tensor) in mine],
+    )

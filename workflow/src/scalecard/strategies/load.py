@@ -1,0 +1,140 @@
+"""A workload as the strategies train it: its file, the values from config.yaml, a batch size, and the precision."""
+
+import functools
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.training import reference
+from scalecard.training.trees import Tree, leaves, mapped
+from scalecard.workloads import gpt, lenet, resnet18, resnet50, toy
+
+BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
+UNITS = ("samples", "tokens")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is trained: `file`, or the built-in workload of this name, with `values` (JSON) for its functions.
+
+    With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
+    Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
+    is `inexact` cannot compute in float64.
+    """
+
+    name: str
+    file: str
+    values: str
+    batch_size: int
+    seed: int
+    lr: float = 0.0
+    exact: bool = False
+    frozen: bool = False
+    inexact: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values for the workload's functions."""
+        values: dict[str, Any] = json.loads(self.values)
+        return values
+
+    @property
+    def module(self) -> ModuleType:
+        """The functions of the workload."""
+        return loaded(self.name, self.file)
+
+    @property
+    def unit(self) -> str:
+        """What is counted per second."""
+        return getattr(self.module, "UNIT", "samples")
+
+    def network(self, device: torch.device) -> nn.Module:
+        """The model, with the same parameters each time."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            model: nn.Module = self.call("model").to(device)
+        return model.double().eval() if self.exact else model.train(not self.frozen)
+
+    def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
+        """Inputs of so many samples on a device, and their targets, there or on another one."""
+        inputs, targets = self.call("batch", size, self.seed)
+        return mapped(partial(self._placed, device), inputs), mapped(partial(self._placed, last or device), targets)
+
+    def _placed(self, device: torch.device, tensor: Tensor) -> Tensor:
+        return tensor.to(device, torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype)
+
+    @property
+    def loss(self) -> Callable[[Tree, Tree], Tensor]:
+        """The mean over a batch."""
+        return self.module.loss  # type: ignore[no-any-return]
+
+    def call(self, function: str, *args: Any) -> Any:
+        """What a function of the file returns, given those of the values that it takes."""
+        called = getattr(self.module, function)
+        taken = accepted(called)
+        return called(*args, **{key: value for key, value in self.given.items() if taken is None or key in taken})
+
+    def units(self, samples: int) -> int:
+        """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
+        if self.unit == "samples":
+            return samples
+        inputs, _ = self.batch(1, torch.device("cpu"))
+        return samples * next(leaves(inputs)).numel()
+
+    def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
+        """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
+
+        It needs twice the memory then, or the device may not hold the model at all: then the CPU does.
+        """
+        try:
+            return self._trained(device, sizes, num_steps, exactly)
+        except torch.OutOfMemoryError:
+            pass
+        torch.cuda.empty_cache()
+        return self._trained(torch.device("cpu"), sizes, num_steps, exactly)
+
+    def _trained(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
+        model = self.network(device)
+        parts = reference.split(*self.batch(sum(sizes), device), sizes)
+        if exactly:
+            parts = [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
+            model = model if self.inexact else model.double()
+        return reference.train(model, [parts] * num_steps, loss=self.loss, lr=self.lr)
+
+
+@functools.cache
+def loaded(name: str, file: str) -> ModuleType:
+    """The module of a built-in workload or, if `file` is not empty, of a file of the user's.
+
+    Its folder is where it may import from. Whatever the file raises passes through.
+    """
+    if not file:
+        return BUILT_IN[name]
+    path = Path(file).resolve()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"workload_{name}", path)
+    assert spec, "its name ends with .py"
+    assert spec.loader, "a Python file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that its classes can be pickled
+    spec.loader.exec_module(module)
+    return module
+
+
+def accepted(function: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """The names of a function's arguments; None if it takes any."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return parameters

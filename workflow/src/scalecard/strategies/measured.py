@@ -1,0 +1,94 @@
+"""Times the strategies of one number of devices in the same rounds: found fit, proven, counted, timed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from scalecard import progress
+from scalecard.distributed.context import RankContext
+from scalecard.measuring import out_of_memory
+from scalecard.measuring.bench import Synchronised
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Record
+from scalecard.strategies.examine import examined
+from scalecard.strategies.load import Load
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.strategy import CannotBe, Strategy
+
+CHECKED_EACH = 2  # samples of every device on which equality is proven
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks and devices that measure together, and how: `num_micro` is how many micro-batches pipelines take."""
+
+    ctx: RankContext
+    devices: Sequence[Synchronised]
+    device: torch.device
+    rule: Rule
+    check_steps: int
+    num_micro: int
+
+    def records(
+        self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
+    ) -> list[Record]:
+        """Step times of every strategy, or why there is none."""
+        load = examined(load, self.device, self.check_steps, self.ctx)
+        plainly, records, variants = Plainly(self.device, self.check_steps), list[Record](), list[Variant]()
+        for strategy in strategies:
+            for scaling in scalings:
+                at = self._setting(load, num_devices, scaling, strategy)
+                own: Case = {"workload": load.name, "strategy": strategy.name, **case, "scaling": scaling}
+                own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
+                build = partial(strategy.build, plainly)
+                small = self._small(at, strategy)
+                reason = self._unable(strategy, partial(build, small))
+                if reason:
+                    records.append(Record.skipped(own, reason, metric="step_time"))
+                    continue
+                name = f"{strategy.name}, {scaling} scaling"
+                proven_at = [] if load.inexact else [small]
+                variants.append(Variant(name=name, case=own, build=build, proven_at=proven_at, timed_at=at))
+        return [*records, *self._timed(load, num_devices, variants)]
+
+    def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
+        """One device's batch shared equally, or a batch for each; pipelines cut it into micro-batches."""
+        each = load.batch_size if scaling == "weak" else max(1, load.batch_size // num_devices)
+        whole = each * num_devices
+        return Setting(replace(load, batch_size=whole), num_devices, self.num_micro if strategy.pipelined else 1)
+
+    def _small(self, at: Setting, strategy: Strategy) -> Setting:
+        """What equality is proven on: a few samples of every device, in float64."""
+        load = replace(at.load, batch_size=CHECKED_EACH * at.devices * (2 if strategy.pipelined else 1), exact=True)
+        return Setting(load, at.devices, 2 * at.devices if strategy.pipelined else 1)
+
+    def _unable(self, strategy: Strategy, build: Callable[[], Subject]) -> str:
+        """Why it cannot be used, tried on few samples, or ''; all ranks take part and agree."""
+        reason = ""
+        progress.detail(f"trying {strategy.name}")
+        try:
+            build().work()
+            for device in self.devices:
+                device.synchronize()
+        except Exception as error:  # whatever a library says of a model that it was not made for
+            if not out_of_memory.is_out_of_memory(error):
+                reason = _said(error)
+        (unable,) = self.ctx.maximum([float(bool(reason))])
+        return reason or ("another rank cannot" if unable else "")
+
+    def _timed(self, load: Load, num_devices: int, variants: Sequence[Variant]) -> Iterator[Record]:
+        if not variants:
+            return
+        progress.doing(f"{load.name}: {len(variants)} variants on {progress.counted(num_devices, 'device')}")
+        for timing in time_rounds(variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True):
+            yield timing.record("step_time")
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error; our own explain themselves."""
+    text = (str(error).splitlines() or [""])[0][:200]
+    return text if isinstance(error, CannotBe) else f"{type(error).__name__}: {text}"

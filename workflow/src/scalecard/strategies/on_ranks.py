@@ -1,0 +1,133 @@
+"""The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, and products with pipelines."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.variant import Subject
+from scalecard.strategies.library import SCHEDULES, pipeline
+from scalecard.strategies.mesh import mesh
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.staged import blocks_of
+from scalecard.strategies.strategy import CannotBe, Strategy, trained
+from scalecard.training import sharded
+from scalecard.training.ddp import num_buckets, wrap
+from scalecard.training.reference import trainable
+from scalecard.training.step import Step, state_of
+from scalecard.training.trees import share
+
+
+def strategies(ctx: RankContext) -> Iterator[Strategy]:
+    """Those of this many ranks; with four or more also products of two kinds, and over nodes FSDP within each."""
+    yield Strategy("DDP", partial(_ddp, ctx))
+    yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False))
+    yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True))
+    if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
+        yield Strategy("HSDP", partial(_fsdp, ctx, parameters=True, replicas=ctx.layout.nodes))
+    yield Strategy("tensor parallel", partial(_tensor_parallel, ctx))
+    for schedule in SCHEDULES:
+        yield Strategy(f"torch {schedule}", partial(pipeline, schedule, ctx), pipelined=True)
+    if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
+        replicas = ctx.world_size // 2
+        yield Strategy("data x tensor", partial(_tensor_parallel, ctx, replicas=replicas))
+        yield Strategy("data x pipeline", partial(pipeline, "1f1b", ctx, replicas=replicas), pipelined=True)
+
+
+def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    model = at.load.network(ctx.device)
+    values = trainable(model)
+    return _data_parallel(
+        ctx,
+        plainly,
+        at,
+        model,
+        wrap(model, ctx),
+        {
+            "all-reduces": num_buckets(values, None),
+            "all-reduced bytes": sum(value.nbytes for value in values),
+        },
+        agreeing=lambda: values,
+    )
+
+
+def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, replicas: int = 1) -> Subject:
+    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
+    model = at.load.network(ctx.device)
+    try:
+        blocks = blocks_of(at.load, model)
+    except CannotBe:
+        blocks = []
+    own = set(model.modules())  # a block that was put together from several is called by nobody
+    blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
+    ranks = ctx.world_size // replicas
+    size = sharded.gathered_bytes(trainable(model), ranks)
+    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=parameters)
+    times = 3 if parameters else 2  # gathered for the forward, again for the backward, and reduced and scattered
+    counts = {"collective bytes": times * size} if replicas == 1 else {}
+    return _data_parallel(ctx, plainly, at, model, module, counts)
+
+
+def _data_parallel(
+    ctx: RankContext,
+    plainly: Plainly,
+    at: Setting,
+    model: nn.Module,
+    wrapped: nn.Module,
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
+    load = at.load
+    inputs, targets = (share(part, ctx.rank, ctx.world_size) for part in load.batch(load.batch_size, ctx.device))
+    step = Step(wrapped, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
+    flops = {} if load.exact else {"FLOPs": plainly.flops(load, at.shares()[0]), **counts}
+    return _subject(ctx, plainly, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more)
+
+
+def _tensor_parallel(ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+    """All ranks of a replica compute on its whole share of the batch; replicas are averaged by FSDP2.
+
+    Operations on what is divided are seen as those of the whole, others as this rank's, so they are not compared.
+    """
+    load = at.load
+    if not hasattr(load.module, "tensor_plan"):
+        raise CannotBe("the workload has no tensor_plan(model)")
+    model, ranks = load.network(ctx.device), mesh(ctx, replicas)
+    inner = ranks["shard"] if replicas > 1 else ranks
+    module = sharded.divided(model, load.module.tensor_plan(model), inner)
+    if replicas > 1:
+        module = sharded.sharded(module, [], ranks["replica"], parameters=True)
+    mine = ctx.rank // (ctx.world_size // replicas)
+    inputs, targets = (share(part, mine, replicas) for part in load.batch(load.batch_size, ctx.device))
+    step = Step(module, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
+    sizes = (load.batch_size // replicas,) * replicas
+    return _subject(ctx, plainly, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
+
+
+def _subject(
+    ctx: RankContext,
+    plainly: Plainly,
+    at: Setting,
+    sizes: tuple[int, ...],
+    model: nn.Module,
+    wrapped: nn.Module,
+    step: Callable[[], None],
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    state = partial(state_of, model)
+    return trained(
+        at,
+        step,
+        state,
+        plainly.at(at.load, sizes),
+        plainly=plainly,
+        modules=[wrapped],
+        devices=[ctx],
+        counts=counts,
+        compared=lambda: sharded.whole(state()),
+        **more,
+    )

@@ -1,0 +1,62 @@
+"""What every strategy must do, by the plain loop on one device; each is computed once."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from scalecard.measuring.counting import flops
+from scalecard.measuring.proof import Change, Trained, expected
+from scalecard.strategies.load import Load
+from scalecard.training import reference
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a strategy is built: the load with the batch of all devices, their number, and micro-batches."""
+
+    load: Load
+    devices: int
+    num_micro: int = 1
+
+    @property
+    def split_size(self) -> int:
+        """Samples of a micro-batch; the last one may have fewer."""
+        return -(-self.load.batch_size // self.num_micro)
+
+    def micro_sizes(self) -> tuple[int, ...]:
+        """Samples of every micro-batch."""
+        whole, rest = divmod(self.load.batch_size, self.split_size)
+        return (self.split_size,) * whole + (rest,) * bool(rest)
+
+    def shares(self) -> tuple[int, ...]:
+        """Samples of every rank."""
+        return (self.load.batch_size // self.devices,) * self.devices
+
+
+class Plainly:
+    """The plain loop on one device: `steps` steps in float64, one as timed."""
+
+    def __init__(self, device: torch.device, steps: int) -> None:
+        self.device, self.steps = device, steps
+        self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
+
+    def at(self, load: Load, sizes: Sequence[int]) -> Callable[[], Trained | Change]:
+        """After so many samples at a time; in float64 that makes no difference."""
+        return partial(self.wanted, load, (load.batch_size,) if load.exact else tuple(sizes))
+
+    def _wanted(self, load: Load, sizes: tuple[int, ...]) -> Trained | Change:
+        plain = partial(load.plain, self.device, sizes, self.times(load))
+        return expected(load.name, plain, exact=load.exact)
+
+    def times(self, load: Load) -> int:
+        """How many steps are compared."""
+        return self.steps if load.exact else 1
+
+    def _flops(self, load: Load, samples: int) -> float:
+        """Of one step's forward and backward over so many samples at once, as this device does them."""
+        model = load.network(self.device)
+        parts = reference.split(*load.batch(samples, self.device), [samples])
+        return flops(partial(reference.gradient, model, parts, load.loss))

@@ -1,0 +1,104 @@
+"""A model cut into stages: its blocks, and where to cut them so that the stages do equally much."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.measuring.counting import flops
+from scalecard.strategies.load import Load
+from scalecard.strategies.strategy import CannotBe
+from scalecard.training.partition import Cuts, balanced, stages
+from scalecard.training.trees import Tree
+
+HOST = torch.device("cpu")
+
+
+def cut(load: Load, num_stages: int) -> tuple[nn.Module, list[nn.Module]]:
+    """The model, and the same in stages of consecutive blocks, whose largest has as few operations as possible.
+
+    It is built on the host, since one device may not hold all of it. CannotBe says why it cannot be cut.
+    """
+    model = load.network(HOST)
+    blocks = blocks_of(load, model)
+    if len(blocks) < num_stages:
+        raise CannotBe(f"{len(blocks)} blocks do not make {num_stages} stages")
+    ends = cuts(replace(load, batch_size=1), num_stages)
+    return model, [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), ends)]
+
+
+def blocks_of(load: Load, model: nn.Module) -> list[nn.Module]:
+    """The workload's own blocks or, without blocks(model), the model's children; CannotBe if they are not the model."""
+    given = hasattr(load.module, "blocks")
+    blocks = list(load.module.blocks(model)) if given else list(model.children())
+    owned = [id(parameter) for block in blocks for parameter in block.parameters()]
+    if len(owned) != len(set(owned)):
+        raise CannotBe("two of its blocks share a parameter")
+    if set(owned) != {id(parameter) for parameter in model.parameters()}:
+        raise CannotBe(f"{'blocks(model) does' if given else 'its children do'} not have all of its parameters")
+    return blocks
+
+
+@functools.cache
+def cuts(load: Load, num_stages: int) -> Cuts:
+    """The blocks with which stages begin, by the operations that one sample takes in each."""
+    return balanced(_operations(load), num_stages)
+
+
+@functools.cache
+def _operations(load: Load) -> list[float]:
+    """FLOPs of one sample's forward in each block, on the CPU; CannotBe if the blocks together are not the model.
+
+    Every block counts at least a little, so that blocks without products are divided as well.
+    """
+    model = load.network(HOST).eval()
+    inputs, _ = load.batch(1, HOST)
+    value, counted = inputs, []
+    try:
+        with torch.no_grad():
+            for block in blocks_of(load, model):
+                passed = _Kept(block, value)
+                counted.append(flops(passed))
+                value = passed.output
+            whole = model(inputs)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CannotBe(_unlike(load, f": {type(error).__name__}: {str(error).splitlines()[0]}")) from error
+    if not (isinstance(value, Tensor) and isinstance(whole, Tensor) and value.shape == whole.shape):
+        raise CannotBe(_unlike(load, ""))
+    if not torch.allclose(value, whole):
+        raise CannotBe(_unlike(load, ""))
+    return [max(one, 1e-3 * sum(counted) / len(counted)) for one in counted]
+
+
+def _unlike(load: Load, why: str) -> str:
+    blocks = "blocks(model)" if hasattr(load.module, "blocks") else "its children (it has no blocks(model))"
+    return f"{blocks}, one after another, do not compute what the model does{why}"
+
+
+class _Kept:
+    """A forward that keeps its output; between blocks, a single tensor is handed over."""
+
+    def __init__(self, block: nn.Module, value: Tree) -> None:
+        self.block, self.value, self.output = block, value, value
+
+    def __call__(self) -> object:
+        self.output = self.block(self.value)
+        if not isinstance(self.output, Tensor):
+            raise TypeError(f"a block returns a {type(self.output).__name__}, not one tensor")
+        return self.output
+
+
+@functools.cache
+def crossing(load: Load, num_stages: int, sizes: tuple[int, ...]) -> int:
+    """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes."""
+    _, modules = cut(load, num_stages)
+    return sum(leaf.nbytes for size in sizes for leaf in _handed_over(modules, load.batch(size, HOST)[0]))
+
+
+def _handed_over(modules: Sequence[nn.Module], value: Tree) -> Iterator[Tensor]:
+    with torch.no_grad():
+        for module in modules[:-1]:
+            value = module(value)
+            yield value

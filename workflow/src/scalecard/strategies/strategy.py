@@ -1,0 +1,66 @@
+"""One way to train a workload: its name, how a subject of it is built, and what all of them have in common."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from scalecard import progress
+from scalecard.measuring.bench import Synchronised
+from scalecard.measuring.proof import Change, Trained
+from scalecard.measuring.subjects import training
+from scalecard.measuring.variant import Subject, Work
+from scalecard.records.record import Check
+from scalecard.strategies.plainly import Plainly, Setting
+
+
+class CannotBe(ValueError):
+    """A workload cannot be trained in this way, and why."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A name, and what builds a subject of it, or raises CannotBe; `pipelined` if it takes micro-batches."""
+
+    name: str
+    build: Callable[[Plainly, Setting], Subject]
+    pipelined: bool = False
+
+
+def trained(
+    at: Setting,
+    work: Work,
+    state: Callable[[], Sequence[Tensor]],
+    expected: Callable[[], Trained | Change],
+    *,
+    plainly: Plainly,
+    modules: Sequence[nn.Module],
+    devices: Sequence[Synchronised],
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    """A subject that trains these modules, of which the first is watched.
+
+    A model that draws random numbers is proven in eval mode, and then counted and timed as it is trained.
+    """
+    times = plainly.times(at.load)
+    subject = training(
+        f"{at.load.name}, {progress.counted(at.devices, 'device')}",
+        work,
+        state,
+        expected,
+        times=times,
+        steps=times,
+        devices=devices,
+        counts=counts,
+        module=modules[0],
+        **more,
+    )
+
+    def prove() -> Iterator[Check]:
+        yield from subject.prove()
+        for module in modules:
+            module.train()
+
+    return replace(subject, prove=prove) if at.load.frozen and not at.load.exact else subject

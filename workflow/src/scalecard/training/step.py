@@ -1,0 +1,37 @@
+"""One SGD step of any module on one resident batch, however the module is wrapped."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.training.reference import trainable, untrained
+from scalecard.training.trees import Tree
+
+
+class Step:
+    """Forward, loss, backward, update, each time it is called; the gradients are cleared."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Iterable[Tensor],
+        inputs: Tree,
+        targets: Tree,
+        *,
+        loss: Callable[[Any, Any], Tensor],
+        lr: float,
+    ) -> None:
+        self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
+        self.optimizer = torch.optim.SGD(parameters, lr=lr)
+
+    def __call__(self) -> None:
+        self.loss(self.module(self.inputs), self.targets).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def state_of(model: nn.Module) -> list[Tensor]:
+    """What training changes or may change: trained parameters, then the others and the buffers."""
+    return [*trainable(model), *untrained(model)]

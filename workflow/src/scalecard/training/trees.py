@@ -1,0 +1,49 @@
+"""What a model takes and gives: a tensor, or tuples, lists and dicts of them, whose rows are samples."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+Tree = Any
+
+
+def mapped(function: Callable[[Tensor], Any], tree: Tree) -> Tree:
+    """The same structure with function(tensor) in the place of every tensor."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(function, value) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        return type(tree)(mapped(function, value) for value in tree)
+    return tree
+
+
+def leaves(tree: Tree) -> Iterator[Tensor]:
+    """Every tensor of a tree, in order."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, Mapping):
+        yield from (leaf for value in tree.values() for leaf in leaves(value))
+    elif isinstance(tree, tuple | list):
+        yield from (leaf for value in tree for leaf in leaves(value))
+
+
+def rows(tree: Tree) -> int:
+    """The number of samples: the length of the first tensor."""
+    return len(next(leaves(tree)))
+
+
+def chunks(tree: Tree, size: int) -> list[Tree]:
+    """Consecutive pieces of at most `size` samples."""
+    return [mapped(partial(_between, start, start + size), tree) for start in range(0, rows(tree), size)]
+
+
+def share(tree: Tree, rank: int, ranks: int) -> Tree:
+    """The equal share of one of several ranks."""
+    return chunks(tree, rows(tree) // ranks)[rank]
+
+
+def _between(start: int, end: int, tensor: Tensor) -> Tensor:
+    return tensor[start:end]

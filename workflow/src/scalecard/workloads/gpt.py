@@ -1,0 +1,104 @@
+"""A small decoder-only transformer on random tokens, written for clarity.
+
+    tokens -> embedding + position -> [ x + attention(norm(x)), x + mlp(norm(x)) ] x layers -> norm -> scores
+
+Source: Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), 2019.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+UNIT = "tokens"
+INIT_STD = 0.02
+
+
+class Attention(nn.Module):
+    """Causal self-attention; query, key and value are layers of their own, so that heads can be divided."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.head_width = width // heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, sequence, width) to the same; of the heads, this device may have a share."""
+        q, k, v = (
+            layer(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+class Block(nn.Module):
+    """Attention, then a two-layer perceptron, each on a normalised copy and added to its input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        y: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return y
+
+
+class Embedding(nn.Module):
+    """Tokens and their positions."""
+
+    def __init__(self, vocabulary: int, sequence: int, width: int) -> None:
+        super().__init__()
+        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(sequence, width)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(n, sequence) tokens to (n, sequence, width)."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        embedded: Tensor = self.token(tokens) + self.position(places)
+        return embedded
+
+
+def model(
+    *, layers: int = 12, width: int = 768, heads: int = 12, sequence: int = 1024, vocabulary: int = 50304
+) -> nn.Module:
+    """The default is of GPT-2's size; `heads` must divide `width`."""
+    if width % heads:
+        raise ValueError(f"heads = {heads}: must divide width = {width}")
+    head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False))
+    made = nn.Sequential(Embedding(vocabulary, sequence, width), *(Block(width, heads) for _ in range(layers)), head)
+    for layer in made.modules():
+        if isinstance(layer, nn.Linear | nn.Embedding):
+            nn.init.normal_(layer.weight, std=INIT_STD)
+    return made
+
+
+def batch(size: int, seed: int, *, sequence: int = 1024, vocabulary: int = 50304) -> tuple[Tensor, Tensor]:
+    """(size, sequence) random tokens, and the token that follows each of them."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(vocabulary, (size, sequence + 1), generator=generator)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def loss(scores: Tensor, tokens: Tensor) -> Tensor:
+    """Cross-entropy, the mean over all tokens."""
+    return functional.cross_entropy(scores.flatten(0, 1), tokens.flatten())
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The embedding, the transformer's blocks, and the head."""
+    return list(model.children())
+
+
+def tensor_plan(model: nn.Module) -> dict[str, str]:
+    """In every block, heads and hidden units are divided; the sums come after `out` and `down`."""
+    plan = {}
+    for name, layer in model.named_children():
+        if isinstance(layer, Block):
+            for part in ("attention.query", "attention.key", "attention.value", "up"):
+                plan[f"{name}.{part}"] = "column"
+            plan[f"{name}.attention.out"] = plan[f"{name}.down"] = "row"
+    return plan

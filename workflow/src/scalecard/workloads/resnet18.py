@@ -1,0 +1,37 @@
+"""The textbook's ResNet-18 for grey images of 28 x 28 pixels: a 3x3 stem of stride 1, no max-pooling.
+
+Source: Dive into Deep Learning, chapter "Concise Implementation for Multiple GPUs".
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scalecard.workloads.resnets import blocks as blocks
+
+INIT_STD = 0.01
+
+
+def model() -> nn.Module:
+    """Linear and convolution weights are normal(0, 0.01)."""
+    from torchvision.models.resnet import BasicBlock, ResNet  # two seconds that not everybody needs
+
+    made: nn.Module = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
+    made.conv1 = nn.Conv2d(1, 64, kernel_size=3, stride=1, padding=1)
+    made.maxpool = nn.Identity()
+    for layer in made.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.normal_(layer.weight, std=INIT_STD)
+    return made
+
+
+def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """(size, 1, 28, 28) random images, and their labels."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(size, 1, 28, 28, generator=generator)
+    return images, torch.randint(10, (size,), generator=generator)
+
+
+def loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy."""
+    return functional.cross_entropy(scores, labels)
