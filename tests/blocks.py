@@ -5,7 +5,9 @@ from typing import Any
 
 import yaml
 from projects import ROOT
-from scalecard.jobs.config import merged_block
+from scalecard.jobs import workloads
+from scalecard.jobs.config import merged_block, trains_workloads
+from snakemake.utils import update_config
 
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMOKE: dict[str, Any] = yaml.safe_load((ROOT / "tests" / "smoke.yaml").read_text())
@@ -31,4 +33,12 @@ def smoke_block(name: str, **changes: Any) -> str:
     """Its block at the scale of tests/smoke.yaml, with changed values."""
     own = SMOKE["experiments"][name]
     always = {key: value for key, value in own.items() if key != "quick"}
+    if trains_workloads(name):
+        always["workloads"] = workloads.scaled(_merged(CONFIG["workloads"], SMOKE["workloads"]), "quick")
     return block(name, "quick", **{**always, **own["quick"], "dataset": "synthetic", "measure": SHORTEST, **changes})
+
+
+def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = json.loads(json.dumps(values))
+    update_config(merged, changes)
+    return merged

@@ -21,8 +21,8 @@ from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.schedules import SCHEDULES
 from scalecard.training.scratch_allreduce import naive, ring
 from torch import nn
-from torch.nn import functional
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WORK = ("mm", "addmm", "convolution")

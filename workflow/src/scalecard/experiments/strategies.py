@@ -26,6 +26,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, measured, on_ranks
+from scalecard.strategies.examine import check_functions, check_values
 from scalecard.strategies.load import Load
 
 
@@ -37,6 +38,13 @@ class Spec(Common):
     micro_batches: Annotated[int, Field(ge=2, le=1000)]
     check_steps: Positive
 
+    def __post_init__(self) -> None:
+        """A file of the user's is looked at before anything is measured; ours are tested."""
+        for load in self.loads:
+            check_functions(load)
+            if load.file:
+                check_values(load)
+
     @property
     def loads(self) -> list[Load]:
         """The workloads as they are timed on one device."""
@@ -44,7 +52,8 @@ class Spec(Common):
 
 
 def _load(name: str, values: dict[str, Any], seed: int) -> Load:
-    file, batch_size = values.pop("file", ""), values.pop("batch_size")
+    """`source` only says in the result what the file was."""
+    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
     return Load(name, file, json.dumps(values), batch_size, seed)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
+from scalecard.jobs import workloads
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.shares import estimated, job_minutes, shares
@@ -49,6 +50,11 @@ class Settings:
     seconds: dict[str, int]
     job_minutes: dict[str, int]
     nodes: dict[str, int]
+    workload_files: list[str]
+
+    def files_of(self, experiment: str) -> list[str]:
+        """The files of the user's that an experiment trains."""
+        return self.workload_files if trains_workloads(experiment) else []
 
 
 def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
@@ -56,7 +62,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     _refuse(_folder_problems(Path.cwd()))
     _refuse(odd_values(config))
     _refuse(schema_problems(config))
-    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config)])
+    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *_workload_problems(config)])
     machine = probe()
     if check and config["cluster"] == "none" and (found := gpu_problems.problems()):
         raise InvalidConfig("\n".join(found))
@@ -82,6 +88,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
         seconds=shared,
         job_minutes=job_minutes(minutes, shared),
         nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in minutes},
+        workload_files=workloads.files(config["workloads"]),
     )
 
 
@@ -102,6 +109,11 @@ def spans_nodes(experiment: str) -> bool:
     return "nodes" in spec_fields(experiment)
 
 
+def trains_workloads(experiment: str) -> bool:
+    """Whether the experiment's Spec has a field `workloads`."""
+    return "workloads" in spec_fields(experiment)
+
+
 def blocks_of_all_scales(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """What the Specs check: scale to experiment to merged block, a JSON string."""
     return {scale: _blocks(config, scale) for scale in SCALES}
@@ -117,6 +129,8 @@ def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, 
     shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
     if spans_nodes(name):
         shared["nodes"] = config["nodes"]
+    if trains_workloads(name):
+        shared["workloads"] = workloads.scaled(config["workloads"], scale)
     own = _scaled(config["experiments"][name], scale)
     own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
     return {**shared, **own}
@@ -141,6 +155,12 @@ def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{key} = auto: this is not the machine that is measured; set {accepted} in {profile}"
     if config["nodes"] > 1 and cluster != "slurm":
         yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
+
+
+def _workload_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """Nothing if no experiment trains them."""
+    if any(trains_workloads(name) for name in config["experiments"]):
+        yield from workloads.problems(config["workloads"])
 
 
 def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:

@@ -62,12 +62,21 @@ class LibraryPipeline:
         self.optimizer.zero_grad(set_to_none=True)
 
 
+def suits(schedule: str, replicas: int, at: Setting) -> None:
+    """CannotBe if the library's schedule cannot take these micro-batches."""
+    each, depth = at.load.batch_size // replicas, at.devices // replicas
+    if each % at.num_micro:
+        raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
+    if schedule != "gpipe" and at.num_micro < depth:
+        raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
+    if schedule in STAGES_EACH and at.num_micro % depth:
+        raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
+
+
 def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
     """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
     load, depth = at.load, ctx.world_size // replicas
     each = load.batch_size // replicas
-    if each % at.num_micro:
-        raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} {load.unit}")
     num_stages = depth * STAGES_EACH.get(schedule, 1)
     model, stages = cut(load, num_stages)
     places = [id(tensor) for tensor in state_of(model)[: _trained(model)]]

@@ -8,10 +8,13 @@ import torch
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
+from scalecard.hardware.devices import Device
 from scalecard.measuring import out_of_memory
 from scalecard.measuring.bench import Synchronised
+from scalecard.measuring.proof import local
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
+from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
 from scalecard.strategies.examine import examined
@@ -46,7 +49,7 @@ class Group:
                 own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
                 build = partial(strategy.build, plainly)
                 small = self._small(at, strategy)
-                reason = self._unable(strategy, partial(build, small))
+                reason = self._unable(strategy, at, partial(build, small))
                 if reason:
                     records.append(Record.skipped(own, reason, metric="step_time"))
                     continue
@@ -56,21 +59,24 @@ class Group:
         return [*records, *self._timed(load, num_devices, variants)]
 
     def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
-        """One device's batch shared equally, or a batch for each; pipelines cut it into micro-batches."""
+        """One device's batch shared equally, or a batch for each; pipelines cut it into equal micro-batches."""
         each = load.batch_size if scaling == "weak" else max(1, load.batch_size // num_devices)
         whole = each * num_devices
-        return Setting(replace(load, batch_size=whole), num_devices, self.num_micro if strategy.pipelined else 1)
+        shared = whole // strategy.replicas
+        num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
+        return Setting(replace(load, batch_size=whole), num_devices, num_micro if strategy.pipelined else 1)
 
     def _small(self, at: Setting, strategy: Strategy) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices * (2 if strategy.pipelined else 1), exact=True)
         return Setting(load, at.devices, 2 * at.devices if strategy.pipelined else 1)
 
-    def _unable(self, strategy: Strategy, build: Callable[[], Subject]) -> str:
+    def _unable(self, strategy: Strategy, at: Setting, build: Callable[[], Subject]) -> str:
         """Why it cannot be used, tried on few samples, or ''; all ranks take part and agree."""
         reason = ""
         progress.detail(f"trying {strategy.name}")
         try:
+            strategy.suits(at)
             build().work()
             for device in self.devices:
                 device.synchronize()
@@ -84,8 +90,37 @@ class Group:
         if not variants:
             return
         progress.doing(f"{load.name}: {len(variants)} variants on {progress.counted(num_devices, 'device')}")
-        for timing in time_rounds(variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True):
+        timings = time_rounds(variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True)
+        for timing in timings:
             yield timing.record("step_time")
+        yield from self._memory(load, timings)
+
+    def _memory(self, load: Load, timings: Sequence[Timing]) -> Iterator[Record]:
+        """The most bytes that a step of each takes on any device, with its own parameters and nobody else's."""
+        if self.device.type == "cpu":
+            note = "CPU workers and ranks share the host's memory: there is no peak per device"
+            yield Record.skipped({"workload": load.name}, note, metric="peak_memory", unit="B")
+            return
+        for timing in timings:
+            if timing.prepared and not timing.failure:
+                peak = max(self._peak(timing.prepared.subject, index) for index in self._indices())
+                (largest,) = self.ctx.maximum([float(peak)])
+                yield Record(case=timing.variant.case, metric="peak_memory", unit="B", samples=[[largest]])
+
+    def _indices(self) -> list[int]:
+        """The GPUs that this process uses."""
+        mine = (device.index for device in self.devices if isinstance(device, Device))
+        return list(mine) or [self.device.index or 0]
+
+    def _peak(self, subject: Subject, index: int) -> int:
+        own = sum(local(tensor).nbytes for tensor in subject.state() if local(tensor).device.index == index)
+        torch.cuda.synchronize(index)
+        before = torch.cuda.memory_allocated(index)
+        torch.cuda.reset_peak_memory_stats(index)
+        subject.work()
+        for device in self.devices:
+            device.synchronize()
+        return own + torch.cuda.max_memory_allocated(index) - before
 
 
 def _said(error: Exception) -> str:

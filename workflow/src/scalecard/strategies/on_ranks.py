@@ -8,7 +8,7 @@ from torch import nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
-from scalecard.strategies.library import SCHEDULES, pipeline
+from scalecard.strategies.library import SCHEDULES, pipeline, suits
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of
@@ -29,11 +29,13 @@ def strategies(ctx: RankContext) -> Iterator[Strategy]:
         yield Strategy("HSDP", partial(_fsdp, ctx, parameters=True, replicas=ctx.layout.nodes))
     yield Strategy("tensor parallel", partial(_tensor_parallel, ctx))
     for schedule in SCHEDULES:
-        yield Strategy(f"torch {schedule}", partial(pipeline, schedule, ctx), pipelined=True)
+        fits = partial(suits, schedule, 1)
+        yield Strategy(f"torch {schedule}", partial(pipeline, schedule, ctx), pipelined=True, suits=fits)
     if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
         replicas = ctx.world_size // 2
-        yield Strategy("data x tensor", partial(_tensor_parallel, ctx, replicas=replicas))
-        yield Strategy("data x pipeline", partial(pipeline, "1f1b", ctx, replicas=replicas), pipelined=True)
+        yield Strategy("data x tensor", partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        build, fits = partial(pipeline, "1f1b", ctx, replicas=replicas), partial(suits, "1f1b", replicas)
+        yield Strategy("data x pipeline", build, pipelined=True, replicas=replicas, suits=fits)
 
 
 def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:

@@ -21,11 +21,17 @@ class CannotBe(ValueError):
 
 @dataclass(frozen=True)
 class Strategy:
-    """A name, and what builds a subject of it, or raises CannotBe; `pipelined` if it takes micro-batches."""
+    """A name, and what builds a subject of it, or raises CannotBe.
+
+    `pipelined` if it takes micro-batches; `replicas` of the model share the batch. `suits` raises CannotBe for a
+    setting at which it cannot be timed.
+    """
 
     name: str
     build: Callable[[Plainly, Setting], Subject]
     pipelined: bool = False
+    replicas: int = 1
+    suits: Callable[[Setting], object] = bool
 
 
 def trained(

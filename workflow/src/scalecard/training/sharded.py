@@ -27,8 +27,8 @@ def sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, 
     """
     for block in blocks:
         fully_shard(block, mesh=mesh, reshard_after_forward=parameters)
-    whole: nn.Module = fully_shard(model, mesh=mesh, reshard_after_forward=parameters)
-    return whole
+    fully_shard(model, mesh=mesh, reshard_after_forward=parameters)
+    return model
 
 
 def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:

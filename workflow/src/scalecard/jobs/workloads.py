@@ -1,0 +1,107 @@
+"""config.yaml's `workloads`: which are trained, at which values, and the files that they are made of.
+
+A file of the user's lies in the project's folder, so that it is mounted in containers, and its path is nobody's secret.
+Nothing is imported here; the experiment's Spec does that.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scalecard.jobs.source_code import SOURCES
+from scalecard.measuring.spec import did_you_mean
+
+BUILT_IN_ELSEWHERE = ("__init__", "resnets")  # shared by workloads, and none themselves
+
+
+def built_in() -> list[str]:
+    """The workloads that come with ScaleCard."""
+    return sorted(p.stem for p in (SOURCES / "workloads").glob("*.py") if p.stem not in BUILT_IN_ELSEWHERE)
+
+
+def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """What is wrong with their names, files and batch sizes, one line each."""
+    chosen = {name: values for name, values in workloads.items() if values is not None}
+    if not chosen:
+        yield "workloads: every one is null; strategies needs one"
+    for name, values in chosen.items():
+        for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick", {}))):
+            yield from (f"{part}.{key}: set by the workflow; choose another name" for key in own if key == "source")
+        if "file" in values:
+            yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
+        elif name not in built_in():
+            yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, built_in())}"
+        if "batch_size" not in values:
+            yield f"workloads.{name}.batch_size: missing"
+
+
+def _file_problems(file: object) -> Iterator[str]:
+    if not isinstance(file, str) or not file.endswith(".py"):
+        yield "must be the path of a Python file"
+        return
+    path = Path(file)
+    if not path.is_file():
+        yield "no such file"
+    elif not path.resolve().is_relative_to(Path.cwd().resolve()):
+        yield "must lie in this folder or below, because containers see nothing else"
+
+
+def scaled(workloads: Mapping[str, Mapping[str, Any] | None], scale: str) -> dict[str, dict[str, Any]]:
+    """Their values at one scale; those with a file also have `source`, the SHA-256 of all that they are made of."""
+    found = {}
+    for name, given in workloads.items():
+        if given is not None:
+            values = {key: value for key, value in given.items() if key != "quick"}
+            values |= given.get("quick", {}) if scale == "quick" else {}
+            if "file" in values:
+                values["source"] = _hash(values["file"])
+            found[name] = values
+    return found
+
+
+def files(workloads: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """The files of the user's that are measured, with what they import from their own folders."""
+    given = (values["file"] for values in workloads.values() if values and "file" in values)
+    return sorted({str(path) for file in given for path in _sources(Path(file))})
+
+
+def _hash(file: str) -> str:
+    hashed = hashlib.sha256()
+    for path in sorted(_sources(Path(file))):
+        hashed.update(f"{path.name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return hashed.hexdigest()
+
+
+def _sources(file: Path) -> set[Path]:
+    """A file and what it imports from its own folder, transitively; a file that does not parse imports nothing."""
+    found, todo = set[Path](), [file]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += _imported(path, file.parent)
+    return found
+
+
+def _imported(path: Path, folder: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_text())
+    except (SyntaxError, ValueError, OSError):
+        return
+    for statement in ast.walk(tree):
+        names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom):
+            where = [statement.module] if statement.module else []
+            names = [".".join(where), *(".".join([*where, alias.name]) for alias in statement.names)]
+        for name in filter(None, names):
+            yield from _files_of(name, folder)
+
+
+def _files_of(name: str, folder: Path) -> Iterator[Path]:
+    """Of the module 'a.b', in this folder: a.py or a/__init__.py, and a/b.py or a/b/__init__.py."""
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        path = folder.joinpath(*parts[:end])
+        yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())

@@ -1,0 +1,93 @@
+"""Which way to split a model over devices is the fastest, which needs the least memory, and which cannot be used?
+
+Samples or tokens per second of every strategy, one panel per workload, at the largest number of devices; the single
+device as a line, and the same times the number of devices, which is the ideal. Whiskers hold the middle half.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Record, Result
+from scalecard.report import charts, style, words
+from scalecard.report.sections import Finding, Number
+
+SINGLE = "single device"
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """Time of a step by strategy, a panel per workload."""
+    names = list(results[0].spec["workloads"])
+    figure, panels = plt.subplots(1, len(names), squeeze=False, figsize=(5.2 * len(names), 5))
+    for name, axes in zip(names, panels[0], strict=True):
+        charts.bars(_at_most_devices(results, name), y="strategy", axes=axes)
+        single = _single(results[0], name)
+        if single:
+            axes.axvline(single.median, color=style.colour("ideal"), linestyle=":", label="single device")
+        axes.set(xlabel="time of a step (s)", ylabel="", title=name)
+    figure.tight_layout()
+    sns.despine(figure)
+    return figure
+
+
+def _at_most_devices(results: Sequence[Result], workload: str) -> pd.DataFrame:
+    """Strong scaling on the most devices; a step of one device does as much."""
+    most = max((_devices(record) for record in _all(results[0], workload)), default=1)
+    return words.frame(results, "step_time", "strategy", workload=workload, devices=most, scaling="strong")
+
+
+def _devices(record: Record) -> int:
+    return int(str(record.case["devices"]))
+
+
+def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
+    return [r for r in result.select("step_time", workload=workload, **case) if r.case.get("strategy")]
+
+
+def _single(result: Result, workload: str) -> Record | None:
+    return result.find("step_time", workload=workload, strategy=SINGLE)
+
+
+def findings(result: Result) -> list[Finding]:
+    """Of every workload, the fastest strategy against one device, and the runner-up."""
+    found = [finding for name in result.spec["workloads"] for finding in _of_workload(result, name)]
+    if not found:
+        return [Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one device", priority=90)]
+    return found
+
+
+def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
+    single = _single(result, workload)
+    several = [r for r in _all(result, workload, scaling="strong") if _devices(r) > 1]
+    if single is None or not several:
+        return
+    most = max(map(_devices, several))
+    ranked = sorted((r for r in several if _devices(r) == most), key=lambda r: r.median)
+    best, *others = ranked
+    text = words.versus(
+        f"{workload}: {best.case['strategy']}, the fastest on {most} devices,", best.over(single), "one device"
+    )
+    if others:
+        text += "; " + words.versus(f"{others[0].case['strategy']}", others[0].over(best), "it")
+    gain = words.speedup(best, single)
+    yield Finding(text=text + ".", headline=f"{workload}: {best.case['strategy']}, {gain}", priority=11)
+    slower = [str(r.case["strategy"]) for r in ranked if r.over(single).verdict == "slower"]
+    if slower:
+        text = f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
+        yield Finding(text=text, priority=27)
+
+
+def published(result: Result) -> dict[str, float]:
+    """No published figure has these workloads at these values."""
+    return {}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """DDP on the most devices."""
+    for name in result.spec["workloads"]:
+        of_ddp = _all(result, name, strategy="DDP", scaling="strong")
+        if of_ddp:
+            yield Number(label=f"{name}, DDP", record=max(of_ddp, key=_devices))
