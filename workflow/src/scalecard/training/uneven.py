@@ -51,8 +51,8 @@ class Replica:
 class UnevenDataParallel:
     """One model on the devices that have a share of the minibatch.
 
-    `shares` has the number of samples of each device, and
-    `times` how often it computes its gradients: one that is to be slower does so more than once, and drops the others.
+    `shares` has the number of samples of each device, and `times` how often it computes its gradients: one that is to
+    be slower does so more than once, and drops the others.
     ValueError if the shares do not make up the batch of images (n, ...) and labels (n,).
     """
 
@@ -69,13 +69,11 @@ class UnevenDataParallel:
         if sum(shares) != len(batch[1]) or min(shares) < 0:
             raise ValueError(f"shares = {list(shares)}: must make up the batch of {len(batch[1])} samples")
         images, labels = (part.split(list(shares)) for part in batch)
-        self.replicas = [
-            Replica(
-                device, network(device=device.torch), (images[d].to(device.torch), labels[d].to(device.torch)), times[d]
-            )
-            for d, device in enumerate(devices)
-            if shares[d]
-        ]
+        self.replicas = []
+        for d, device in enumerate(devices):
+            if shares[d]:
+                shard = images[d].to(device.torch), labels[d].to(device.torch)
+                self.replicas.append(Replica(device, network(device=device.torch), shard, times[d]))
         self.scale = lr / len(batch[1])
 
     def step(self) -> None:
