@@ -1,5 +1,6 @@
 """Data parallelism with uneven shares: it computes what one device computes, and unequal devices work side by side."""
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -29,6 +30,7 @@ def made(devices: Sequence[Device], shares: Sequence[int], *, times: Sequence[in
     return UnevenDataParallel(network, devices, shares, batch, lr=LR, times=times or [1] * len(shares))
 
 
+@functools.cache
 def plain(count: int) -> list[Tensor]:
     images, labels = random_batch(count, torch.float64, seed=0)
     steps = [reference.split(images, labels, [count])] * STEPS
