@@ -186,8 +186,8 @@ def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     whole = spec["batch_size"]
     for model in spec["models"]:
         shared: Case = {"model": model, "pairing": "1 core and 1 core, slowed 3x", "batch_size": whole, "slowed": 3}
-        for device, share in product(("1 core", "1 core, slowed 3x"), (1, *spec["shares"], whole)):
-            yield "time", {**shared, "part": "alone", "device": device, "share": share}
+        for place, share in product(("1 core", "1 core, slowed 3x"), (1, *spec["shares"], whole)):
+            yield "time", {**shared, "part": "alone", "place": place, "share": share}
         for metric in ("predicted_share", "predicted_time"):
             yield metric, {**shared, "part": "predicted"}
         for share in (whole, whole * 3 // 4, whole // 2):

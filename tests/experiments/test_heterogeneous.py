@@ -1,5 +1,6 @@
 """A division of a minibatch: predicted from each device alone, then timed beside the fastest one alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
-from scalecard.records.record import Record
+from scalecard.records import files
+from scalecard.records.record import Record, Result
 
 
 def run(machine: Machine, **changes: Any) -> list[Record]:
@@ -32,8 +34,11 @@ def pretended(per_sample: dict[str, float]) -> Any:
     return timed
 
 
-def test_every_division_is_proven_and_timed_beside_the_fastest_alone(machine: Machine) -> None:
+def test_every_division_is_proven_and_timed_beside_the_fastest_alone(
+    machine: Machine, make_result: Callable[..., Result]
+) -> None:
     records = run(machine)
+    files.parse(files.as_json(make_result(records, experiment="heterogeneous")), "of the schema")
     assert {record.status for record in records} == {"ok"}
     together = [record for record in records if record.case["part"] == "together"]
     assert together[0].case["share"] == 8, "the first worker alone, which does its share once"

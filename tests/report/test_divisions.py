@@ -37,7 +37,7 @@ def made(
     records = []
     for name, whole in zip(names, (before, 40.0), strict=True):
         records += [
-            samples(whole * n / WHOLE, "before", part="alone", device=name, share=n) for n in (1, WHOLE // 2, WHOLE)
+            samples(whole * n / WHOLE, "before", part="alone", place=name, share=n) for n in (1, WHOLE // 2, WHOLE)
         ]
     own = case(slowed, names, part="predicted")
     records.append(Record(case=own, metric="predicted_share", unit="fraction", samples=[[share]]))

@@ -123,7 +123,7 @@ class Divided:
 
     def _alone(self, device: int, name: str, share: int) -> Variant:
         shares = (share, 0) if device == 0 else (0, share)
-        return self._variant(f"{share} on {name}", shares, part="alone", device=name, share=share)
+        return self._variant(f"{share} on {name}", shares, part="alone", place=name, share=share)
 
     def _variant(self, name: str, shares: tuple[int, ...], **axes: str | int) -> Variant:
         proven_at = [Setting(check, exact=True) for check in CHECK_SHARES]

@@ -54,7 +54,7 @@ def divisions(result: Result) -> list[Division]:
 def _division(result: Result, predicted: Record) -> Division | None:
     case: Case = {key: predicted.case[key] for key in ("model", "pairing", "batch_size", "slowed")}
     alone = result.select("time", part="alone", **case)
-    names = list(dict.fromkeys(str(record.case["device"]) for record in alone))
+    names = list(dict.fromkeys(str(record.case["place"]) for record in alone))
     whole = int(str(case["batch_size"]))
     timed = result.select("time", part="together", **case)
     seconds = result.find("predicted_time", **predicted.case)
@@ -62,7 +62,7 @@ def _division(result: Result, predicted: Record) -> Division | None:
     together = sorted((record for record in timed if record is not base), key=share_of)
     if len(names) < 2 or not (seconds and base and together):
         return None
-    curves = [sorted((r for r in alone if r.case["device"] == name), key=share_of) for name in names]
+    curves = [sorted((r for r in alone if r.case["place"] == name), key=share_of) for name in names]
     first, second = names
     slowed = int(str(case["slowed"]))
     return Division((first, second), whole, slowed, curves, together, base, predicted.median, seconds.median)
