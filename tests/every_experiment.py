@@ -85,7 +85,7 @@ def settings(name: str, scale: str) -> Settings:
 def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind: Kind) -> Record:
     metric, case = kind
     if metric in UNITS:
-        samples = {"errors": [3.0, 3.0], "rate": [50e9], "free_space": [5e11]}[metric]
+        samples = VALUES[metric]
         return Record(case=case, metric=metric, unit=UNITS[metric], samples=[samples] * processes)
     if metric == "peak_memory":
         return Record.skipped(case, "CPU workers share the host's memory", metric=metric, unit="B")
@@ -182,13 +182,33 @@ def _hybrid(spec: Settings) -> Iterator[Kind]:
         yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
 
 
+def _heterogeneous(spec: Settings) -> Iterator[Kind]:
+    whole = spec["batch_size"]
+    for model in spec["models"]:
+        shared: Case = {"model": model, "pairing": "1 core and 1 core, slowed 3x", "batch_size": whole, "slowed": 3}
+        for place, share in product(("1 core", "1 core, slowed 3x"), (1, *spec["shares"], whole)):
+            yield "time", {**shared, "part": "alone", "place": place, "share": share}
+        for metric in ("predicted_share", "predicted_time"):
+            yield metric, {**shared, "part": "predicted"}
+        for share in (whole, whole * 3 // 4, whole // 2):
+            yield "time", {**shared, "part": "together", "share": share}
+
+
 def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     """Small sizes, as without GPUs, which stand in for devices then."""
     sizes = (4096, 16 * 2**20)
     yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, sizes=sizes)
 
 
-UNITS = {"errors": "count", "rate": "B/s", "free_space": "B"}  # of what is no time
+# Of what is no time, or was not taken by a clock.
+UNITS = {"errors": "count", "rate": "B/s", "free_space": "B", "predicted_share": "fraction", "predicted_time": "s"}
+VALUES = {
+    "errors": [3.0, 3.0],
+    "rate": [50e9],
+    "free_space": [5e11],
+    "predicted_share": [0.75],
+    "predicted_time": [0.01],
+}
 KINDS = {
     "async_timing": _async_timing,
     "copy_cost": _copy_cost,
@@ -199,4 +219,5 @@ KINDS = {
     "model_parallel": _model_parallel,
     "pipeline": _pipeline,
     "hybrid": _hybrid,
+    "heterogeneous": _heterogeneous,
 }

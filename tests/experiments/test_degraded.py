@@ -29,6 +29,7 @@ def run(name: str, machine: Machine, **changes: Any) -> list[Record]:
         ("allreduce", False),
         ("pipeline", False),
         ("hybrid", False),
+        ("heterogeneous", False),
     ],
 )
 @pytest.mark.usefixtures("few_images")

@@ -8,7 +8,9 @@ dispatch is asynchronous and devices really overlap on a CPU too.
     out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
     b.synchronize()
 
-Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values, a CUDA stream for the events.
+Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values and for a GPU's events, a CUDA
+stream for the events. For a CPU worker's values the thread that submits to a GPU waits itself, so where both compute,
+what the GPU can do without them is submitted first.
 """
 
 import contextlib
@@ -16,44 +18,19 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from scalecard.hardware import host, numa
+from scalecard.hardware import host, numa, observing
 from scalecard.hardware.counts import threads_each
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
 
 MAX_PENDING = 64
-
-
-@dataclass(frozen=True)
-class Observer:
-    """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets."""
-
-    around: Callable[[], contextlib.AbstractContextManager[object]]
-    received: Callable[[str, float], None]
-
-
-_observers: list[Observer] = []
 _running = threading.local()  # .device: whose work this thread runs
-
-
-@contextlib.contextmanager
-def observed(
-    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[str, float], None]
-) -> Iterator[None]:
-    """Let the work that is submitted meanwhile be counted; one observer at a time."""
-    assert not _observers, "work is counted once"
-    _observers.append(Observer(around, received))
-    try:
-        yield
-    finally:
-        _observers.clear()
 
 
 class Task:
@@ -154,10 +131,15 @@ class CudaDevice(Device):
             return Task(value, queued=(self._stream, self._stream.record_event()))
 
     def after(self, *tasks: object) -> Task:
-        """Nothing is copied here, so no stream is entered: launching takes its time, tens of microseconds."""
+        """Nothing is copied here, so no stream is entered: launching takes its time, tens of microseconds.
+
+        A CPU worker has no events, so the calling thread waits for its Tasks.
+        """
         for task in tasks:
-            if isinstance(task, Task) and task.queued and task.queued[0] != self._stream:
-                self._stream.wait_event(task.queued[1])
+            if isinstance(task, Task):
+                if task.queued and task.queued[0] != self._stream:
+                    self._stream.wait_event(task.queued[1])
+                task.result()
         return Task(queued=(self._stream, self._stream.record_event()))
 
     def repeating(self, work: Callable[..., Any], *args: Any) -> Callable[[], object]:
@@ -208,7 +190,7 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
 
     The allocator does not reuse its memory before the current stream, which copies it, is done.
     """
-    for observer in _observers:
+    for observer in observing.observers:
         observer.received(f"to {_running.device}", tensor.nbytes)
     if tensor.is_cuda:
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
@@ -216,12 +198,17 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class CpuDevice(Device):
-    """A worker thread with `num_threads` intra-op threads."""
+    """A worker thread with `num_threads` intra-op threads.
+
+    What comes from a GPU is copied by a stream of the worker's own, which waits for nothing but what it copies: on the
+    GPU's default stream the copy would queue behind what the GPU goes on to compute.
+    """
 
     def __init__(self, index: int, num_threads: int) -> None:
         super().__init__(index, torch.device("cpu"))
         self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(num_threads,))
         self._pending: list[Future[Any]] = []
+        self._links: dict[torch.device, torch.cuda.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
         future = self._worker.submit(self._run, work, args)
@@ -232,8 +219,24 @@ class CpuDevice(Device):
 
     def _run(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         _running.device = self
-        with _observers[0].around() if _observers else contextlib.nullcontext():
+        with contextlib.ExitStack() as entered:
+            for task in args:
+                if isinstance(task, Task) and task.queued:
+                    self._wait_for(*task.queued, entered)
+            for observer in observing.observers:
+                entered.enter_context(observer.around())
             return work(*_values(args))
+
+    def _wait_for(self, stream: torch.cuda.Stream, done: torch.cuda.Event, streams: contextlib.ExitStack) -> None:
+        """Wait in this thread, which reads tensors itself, and let its copies from that GPU use the worker's stream."""
+        done.synchronize()
+        if stream.device not in self._links:
+            self._links[stream.device] = torch.cuda.Stream(stream.device)
+        streams.enter_context(torch.cuda.stream(self._links[stream.device]))
+
+    def receive(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Here once this returns: this thread would read a copy that does not block before it has come."""
+        return keep_until_copied(tensor).to(self.torch)
 
     def synchronize(self) -> None:
         pending, self._pending = self._pending, []

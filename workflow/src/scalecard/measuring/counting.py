@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from scalecard.hardware import devices
+from scalecard.hardware import observing
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Count
 
@@ -116,7 +116,7 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
     _counting.append(tally)
     try:
-        with devices.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
+        with observing.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
             yield tally
     finally:
         _counting.pop()

@@ -71,12 +71,12 @@ def _parts(bucket: list[Tensor], chunk: int, num_chunks: int) -> list[Tensor]:
 
 def _add(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: int = 0, num_chunks: int = 1) -> None:
     for a, b in zip(_parts(mine, chunk, num_chunks), _parts(other, chunk, num_chunks), strict=True):
-        a.add_(keep_until_copied(b).to(a.device, non_blocking=True))
+        a.add_(keep_until_copied(b).to(a.device, non_blocking=a.is_cuda))  # what a CPU reads must have come
 
 
 def _copy(mine: list[Tensor], other: list[Tensor], _after: object = None, chunk: int = 0, num_chunks: int = 1) -> None:
     for a, b in zip(_parts(mine, chunk, num_chunks), _parts(other, chunk, num_chunks), strict=True):
-        a.copy_(keep_until_copied(b), non_blocking=True)
+        a.copy_(keep_until_copied(b), non_blocking=a.is_cuda)
 
 
 ALGORITHMS: dict[str, AllReduce] = {"naive": naive, "ring": ring}

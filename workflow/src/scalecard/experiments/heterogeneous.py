@@ -1,0 +1,172 @@
+"""How should a minibatch be divided between unequal devices, and does the slower one help at all?
+
+A GPU and the host's CPU, or CPU workers of unequal speed, train one model by data parallelism. First each device alone
+is timed over several shares of the minibatch. From these curves follows the share with which both finish at the same
+time. Then this share, its neighbours and the even split are timed beside the faster device alone.
+
+The answer would be wrong if an uneven division computed something else (every share is compared with a plain loop, in
+float64 and as it is timed), if a device did less than its share (operations, samples and exchanged bytes are counted,
+also those of a worker that does its share three times to be slower), or if the faster device alone had been timed at
+another time than what it is compared with (they take turns).
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from statistics import median
+from typing import Annotated, Literal
+
+from annotated_types import Len
+
+from scalecard import progress
+from scalecard.hardware.devices import Device, host_device
+from scalecard.hardware.machine import Machine
+from scalecard.hardware.unequal import Pair, open_pairs
+from scalecard.measuring.counting import flops
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import Change, Trained, expected, same_replicas
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
+from scalecard.measuring.subjects import Precision, training
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Record
+from scalecard.training import classifiers, reference
+from scalecard.training.balance import predicted_share, swept
+from scalecard.training.uneven import UnevenDataParallel, random_batch
+
+CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    models: Annotated[tuple[Literal["lenet", "resnet18"], ...], Len(min_length=1), EachOnce]
+    batch_size: Positive
+    shares: Sweep
+    lr: Rate
+    check_steps: Positive
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 2:
+            raise ValueError(f"batch_size = {self.batch_size}: must be at least 2, to be divided between two devices")
+        for share in self.shares:
+            if share > self.batch_size:
+                raise ValueError(f"shares = {share}: must be at most batch_size = {self.batch_size}")
+
+
+@dataclass(frozen=True)
+class Setting(Precision):
+    """Where a step is built: the samples of each device, in which precision."""
+
+    shares: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"shares of {' and '.join(map(str, self.shares))}"
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Every pair of unequal devices with every model; two further workers take part in proofs only."""
+    with open_pairs(machine) as pairs, host_device(1) as third, host_device(1) as fourth:
+        if not pairs:
+            yield Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1")
+        for pair, model in product(pairs, spec.models):
+            divided = Divided(spec, model, pair, [third, fourth])
+            yield from guarded(divided.records(), divided.case)
+
+
+class Divided:
+    """One model on one pair of devices; proofs also use the others."""
+
+    def __init__(self, spec: Spec, model: str, pair: Pair, others: Sequence[Device]) -> None:
+        self.spec, self.model, self.pair = spec, model, pair
+        self.devices, self.times = [*pair.devices, *others], (1, pair.slowed, *[1] * len(others))
+        self.case: Case = {"model": model, "pairing": str(pair), "batch_size": spec.batch_size, "slowed": pair.slowed}
+        self.expected, self.build = functools.cache(self._expected), partial(self._subject)
+
+    def records(self) -> Iterator[Record]:
+        """Each device alone, the prediction from that, and the shares around it."""
+        progress.doing(f"{self.model}: {self.pair}, each alone")
+        sizes = sorted({1, *self.spec.shares, self.spec.batch_size})
+        places = list(product(enumerate(self.pair.names), sizes))
+        alone = self._timed([self._alone(device, name, share) for (device, name), share in places])
+        yield from (timing.record() for timing in alone)
+        missing = next((timing for timing in alone if not timing.completion), None)
+        if missing:
+            reason = missing.left_out or f"nothing to predict from: {missing.variant.name}: {missing.failure}"
+            yield Record.skipped({**self.case, "part": "together"}, reason)
+            return
+        curves: tuple[dict[int, float], dict[int, float]] = ({}, {})
+        for ((device, _), share), timing in zip(places, alone, strict=True):
+            curves[device][share] = median(timing.completion)
+        yield from self._together(*curves)
+
+    def _together(self, *curves: dict[int, float]) -> Iterator[Record]:
+        """The fastest device alone comes first: the others are compared with it."""
+        whole = self.spec.batch_size
+        share, seconds = predicted_share(whole, *curves)
+        case: Case = {**self.case, "part": "predicted"}
+        yield Record(case=case, metric="predicted_share", unit="fraction", samples=[[share / whole]])
+        yield Record(case=case, metric="predicted_time", unit="s", samples=[[seconds]])
+        first_is_faster = curves[0][whole] <= curves[1][whole]
+        slower = swept(whole - share if first_is_faster else share, whole)
+        shares = [0, *sorted({*slower, whole // 2})]
+        firsts = [whole - n for n in shares] if first_is_faster else shares
+        progress.doing(f"{self.model}: {self.pair}, {share} of {whole} samples predicted for {self.pair.names[0]}")
+        variants = [self._variant(f"{n} and {whole - n}", (n, whole - n), part="together", share=n) for n in firsts]
+        yield from (timing.record() for timing in self._timed(variants))
+
+    def _timed(self, variants: Sequence[Variant]) -> list[Timing]:
+        return time_rounds(variants, devices=self.pair.devices, rule=self.spec.measure, energy=True)
+
+    def _alone(self, device: int, name: str, share: int) -> Variant:
+        shares = (share, 0) if device == 0 else (0, share)
+        return self._variant(f"{share} on {name}", shares, part="alone", place=name, share=share)
+
+    def _variant(self, name: str, shares: tuple[int, ...], **axes: str | int) -> Variant:
+        proven_at = [Setting(check, exact=True) for check in CHECK_SHARES]
+        case: Case = {**self.case, **axes}
+        return Variant(name=name, case=case, build=self.build, proven_at=proven_at, timed_at=Setting(shares))
+
+    def _expected(self, at: Setting) -> Trained | Change:
+        """By the plain loop on the first device with a share, in these shares: batch norm sees each by itself."""
+        device = next(d for d, share in zip(self.devices, at.shares, strict=False) if share).torch
+        images, labels = (part.to(device) for part in random_batch(sum(at.shares), at.dtype, seed=self.spec.seed))
+        sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
+        steps = [reference.split(images, labels, sizes)] * self._steps(at)
+        spec, train = self.spec, partial(classifiers.plain, self.model, steps)
+        plainly = partial(train, seed=spec.seed, device=device, lr=spec.lr, exact=at.exact)
+        return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+
+    def _steps(self, at: Setting) -> int:
+        return self.spec.check_steps if at.exact else 1
+
+    def _subject(self, at: Setting) -> Subject:
+        devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
+        spec, batch = self.spec, random_batch(sum(at.shares), at.dtype, seed=self.spec.seed)
+        network = partial(classifiers.network, self.model, seed=spec.seed, exact=at.exact)
+        trained = UnevenDataParallel(network, devices, at.shares, batch, lr=spec.lr, times=times)
+        replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
+        last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)
+        _, flop = classifiers.without_data(self.model)
+        return training(
+            f"{self.model}, {at}",
+            trained.step,
+            lambda: [tensor for replica in replicas for tensor in replica],
+            partial(self.expected, at),
+            times=self._steps(at),
+            steps=self._steps(at),
+            devices=devices,
+            counts={
+                "FLOPs": flops(flop) * sum(map(math.prod, zip(at.shares, times, strict=True))),
+                "updates": 1,
+                "forwards": last.times,
+                "samples": last.times * len(last.shard[1]),
+                "received bytes": 2 * (len(replicas) - 1) * values,
+            },
+            module=last.network,
+            compared=lambda: replicas[-1],
+            after=lambda: [same_replicas([replica.parameters for replica in trained.replicas])],
+        )

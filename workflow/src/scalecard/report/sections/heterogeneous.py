@@ -1,0 +1,135 @@
+"""How should a minibatch be divided between unequal devices, and does the slower one help at all?
+
+Time of a step over the samples that the first device takes of the minibatch; the second takes the rest. Lines: each
+device alone on its share. Where they cross, both are predicted to finish at the same time (dotted). Points: both
+together, with whiskers over the middle half of the samples. Dashed: the fastest device alone on the whole minibatch.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Result
+from scalecard.report import charts, style, units, words
+from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
+from scalecard.report.sections import Finding, Number
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """The first platform's divisions, a row each: over all shares, and near the prediction."""
+    found = divisions(results[0])
+    rows = max(1, len(found))
+    figure, grid = plt.subplots(rows, 2, squeeze=False, figsize=(8.2, style.HEIGHT * rows))
+    for division, (left, right) in zip(found, grid, strict=True) if found else ():
+        _draw(division, left)
+        _draw(division, right)
+        _zoom(division, right)
+        left.set(title=f"{division.alone.case['model']}: all shares", ylim=(0, None))
+        right.set(title="near the prediction", ylabel="")
+        charts.legend(left)
+    if not found:
+        for axes in grid[0]:
+            charts.nothing(axes)
+    sns.despine(figure)
+    return figure
+
+
+def _draw(division: Division, axes: Axes) -> None:
+    for device, (name, curve) in enumerate(zip(division.names, division.curves, strict=True)):
+        on_first = [share_of(r) if device == 0 else division.batch_size - share_of(r) for r in curve]
+        times = [record.median for record in curve]
+        axes.plot(on_first, times, style.marker(name), linestyle="-", color=style.colour(name), label=f"{name} alone")
+    shares, times = [share_of(record) for record in division.together], [record.median for record in division.together]
+    spread = np.abs([np.quantile(np.concatenate(r.samples), (0.25, 0.75)) - r.median for r in division.together]).T
+    axes.errorbar(shares, times, spread, fmt="D", markersize=5, color=style.INK, capsize=3, label="both together")
+    axes.axvline(division.predicted * division.batch_size, color=style.INK, linestyle=":", label="predicted")
+    axes.axhline(division.alone.median, color=style.colour("single device"), linestyle="--", label="fastest alone")
+    axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step (s)")
+
+
+def _zoom(division: Division, axes: Axes) -> None:
+    """On the shares that were swept, without the even split."""
+    even = division.batch_size // 2
+    near = [r for r in division.together if share_of(r) != even] or division.together
+    shares, times = [share_of(r) for r in [*near, division.nearest]], [r.median for r in [*near, division.alone]]
+    margin = max(1.0, 0.2 * (max(shares) - min(shares)))
+    axes.set(xlim=(min(shares) - margin, max(shares) + margin), ylim=(0, 1.3 * max(times)))
+
+
+def findings(result: Result) -> list[Finding]:
+    """What the slower device brings, and how good the prediction is."""
+    found = divisions(result)
+    if not found:
+        return [Finding(text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", priority=90)]
+    return [finding for division in found for finding in (_gain(division), _prediction(division))]
+
+
+def _gain(division: Division) -> Finding:
+    """Of the best division measured and, as the best of several owes something to chance, of the predicted one."""
+    alone, slower = f"{division.names[division.faster]} alone", division.names[1 - division.faster]
+    best, count = min(division.together, key=lambda record: record.median), len(division.together)
+    ratio = over_in_rounds(best, division.alone)
+    model = f"{division.alone.case['model']}, {division.batch_size} samples"
+    text = words.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
+    if division.nearest not in (best, division.alone):
+        own = over_in_rounds(division.nearest, division.alone)
+        text += f"; {words.versus('the predicted division, chosen before it was measured,', own, 'it')}"
+    helps = ratio.verdict == "faster"
+    if ratio.verdict == "unclear":
+        text += f". Whether {slower} helps cannot be said"
+    elif not helps:
+        text += f". {slower} does not help"
+    headline = f"{words.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
+    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, priority=17)
+
+
+def _stands_for(division: Division) -> str:
+    """What the devices are, where nothing but CPU workers was there."""
+    if division.slowed > 1:
+        return f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
+    if not any(name.startswith("GPU") for name in division.names):
+        return " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
+    return ""
+
+
+def _prediction(division: Division) -> Finding:
+    """The division at which both should finish together, against what was measured there and at the best."""
+    nearest, best = division.nearest, min([division.alone, *division.together], key=lambda record: record.median)
+    first = division.predicted * division.batch_size
+    text = (
+        f"From each device alone, {first:.3g} of {division.batch_size} samples on {division.names[0]} should make both"
+        f" finish at the same time, after {units.seconds(division.predicted_time)} without any exchange; with"
+        f" {division.shares(nearest)}, a step takes {words.time(nearest)}"
+    )
+    if nearest is best:
+        text += ", the best that was measured"
+    else:
+        against = words.versus("this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}")
+        text += f"; {against}"
+    return Finding(text=f"{text}.{_drift(division)}", priority=38)
+
+
+def _drift(division: Division) -> str:
+    """Whether the machine's speed changed between what was predicted from and what was measured then."""
+    before, name = division.curves[division.faster][-1], division.names[division.faster]
+    ratio = division.alone.over(before)
+    if ratio.verdict not in ("faster", "slower"):
+        return ""
+    changed = words.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
+    return f" In between the machine changed: {changed}."
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """Each device alone, and the even split: the predicted share may be another every night."""
+    for division in divisions(result)[:2]:
+        first, second = division.names
+        what = f"{division.alone.case['model']}, {division.batch_size} samples"
+        for name, curve in zip(division.names, division.curves, strict=True):
+            yield Number(label=f"{what}, {name} alone", record=curve[-1])
+        for record in division.together:
+            if share_of(record) == division.batch_size // 2:
+                yield Number(label=f"{what}, half on {first} and half on {second}", record=record)
