@@ -182,6 +182,14 @@ def _hybrid(spec: Settings) -> Iterator[Kind]:
         yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
 
 
+def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
+    for model in spec["models"]:
+        shared: Case = {"model": model, "batch_size": spec["batch_size"]}
+        for partition, devices in (("none", 1), ("column", 2), ("row", 2), ("pairs", 2)):
+            yield "time", {"partition": partition, "devices": devices, **shared}
+        yield "peak_memory", {"model": model}
+
+
 def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     """Small sizes, as without GPUs, which stand in for devices then."""
     sizes = (4096, 16 * 2**20)
@@ -198,5 +206,6 @@ KINDS = {
     "ddp": _ddp,
     "model_parallel": _model_parallel,
     "pipeline": _pipeline,
+    "tensor_parallel": _tensor_parallel,
     "hybrid": _hybrid,
 }

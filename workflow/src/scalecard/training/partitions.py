@@ -136,7 +136,7 @@ def _one(work: Callable[[Any, Tensor], Tensor]) -> Run:
 
 @dataclass(frozen=True)
 class _Block:
-    """A residual block of ResNet-18: the pieces of it that run between exchanges. Each gets and returns the skip too."""
+    """A residual block of ResNet-18: the pieces of it that run between exchanges, each of which passes the skip on."""
 
     name: str
     in_values: int  # per image
