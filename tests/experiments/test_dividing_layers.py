@@ -51,7 +51,7 @@ def test_an_all_reduce_that_forgets_a_device_is_never_timed(machine: Machine, mo
         return [made[0][at].tensor_split(len(made), dimension)[place].clone()]
 
     monkeypatch.setattr(exchanges, "_sum", wrong)
-    with pytest.raises(ProofFailed, match=r"lenet, column, on 2 devices: parameters after 1 step"):
+    with pytest.raises(ProofFailed, match=r"lenet, column, on 2 devices: parameters after 2 steps"):
         run(machine)
 
 

@@ -31,7 +31,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Check, Record
 from scalecard.training import classifiers, partition_counts, reference
 from scalecard.training.models import MODELS
 from scalecard.training.partitions import PARTITIONS, plan
@@ -136,8 +136,14 @@ def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting)
         devices=used,
         counts=_counts(at, sum(parameter.numel() for parameter in module.parameters())),
         compared=made.whole,
-        after=lambda: [same_replicas(made.replicated)] if made.replicated[0] else [],
+        after=partial(_same_replicas, made),
     )
+
+
+def _same_replicas(made: OneDevice | TensorParallel) -> list[Check]:
+    """Of what is replicated, if anything is."""
+    replicas = made.replicated if isinstance(made, TensorParallel) else []
+    return [same_replicas(replicas)] if any(replicas) else []
 
 
 def _counts(at: Setting, num_values: int) -> dict[str, float]:

@@ -75,7 +75,8 @@ class _Layer:
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return functional.conv2d(*in_fast_layout(x, weight), bias)
+    x, weight = in_fast_layout(x, weight)
+    return functional.conv2d(x, weight, bias)
 
 
 def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -114,7 +115,7 @@ def _lenet_columns() -> Iterator[Segment]:
 
 
 def _lenet_rows() -> Iterator[Segment]:
-    before = LENET[0].whole
+    before: Callable[[Any, Tensor], Tensor] = LENET[0].whole
     for layer in LENET[1:]:
         yield Segment(_one(before), (SPLIT,))
         yield Segment(_one(layer.part), (REDUCE,))

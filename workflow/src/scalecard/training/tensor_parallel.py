@@ -10,9 +10,9 @@ starts from the gradients that the exchange after it, on its way back, has made.
     backward    device 0 | segment k | exchange | segment k-1 | exchange | ... | segment 0 | gradients | update |
                 device 1 | segment k | exchange | segment k-1 | exchange | ... | segment 0 | gradients | update |
 
-What is not divided is computed by every device alike, the loss too. Kernels that add with atomics may round otherwise on
-each, and their replicas would part: so all devices apply device 0's gradient of what is replicated. It is sent as one
-tensor, small since only vectors and the smallest layers are replicated, and replicas stay the same bit for bit.
+What is not divided is computed by every device alike, the loss too. Kernels that add with atomics may round otherwise
+on each, and their replicas would part: so all devices apply device 0's gradient of what is replicated. It is sent as
+one tensor, small since only vectors and the smallest layers are replicated; replicas stay the same bit for bit.
 
 Source: Dive into Deep Learning, chapter "Training on Multiple GPUs", "Splitting the Problem": layer-wise partitioning.
 """
@@ -57,7 +57,6 @@ class OneDevice:
 
     def __init__(self, device: Device, module: nn.Module, *, lr: float) -> None:
         self.device, self.module = device, copy.deepcopy(module).to(device.torch)
-        self.replicated: list[list[Tensor]] = [[]]
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=lr)
 
     def step(self, batches: Sequence[Batch]) -> None:
