@@ -8,11 +8,16 @@ import torch
 from blocks import smoke_block
 from scalecard import experiments
 from scalecard.experiments import tensor_parallel
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring.proof import ProofFailed
 from scalecard.records.record import Record
 from scalecard.training import exchanges, partition_counts
 from torch import Tensor
+
+
+@pytest.fixture(scope="module")
+def times() -> list[Record]:
+    return [record for record in run(probe()) if record.metric == "time"]
 
 
 def run(machine: Machine) -> list[Record]:
@@ -20,25 +25,24 @@ def run(machine: Machine) -> list[Record]:
     return list(experiments.load("tensor_parallel").run(spec, replace(machine, num_devices=2, cores=2)))
 
 
-def test_every_partition_is_proven_on_two_to_four_devices_and_timed_in_the_same_rounds(machine: Machine) -> None:
-    records = [record for record in run(machine) if record.metric == "time"]
-    assert {record.status for record in records} == {"ok"}
-    assert [(r.case["partition"], r.case["devices"]) for r in records] == [
+def test_every_partition_is_proven_on_two_to_four_devices_and_timed_in_the_same_rounds(times: list[Record]) -> None:
+    assert {record.status for record in times} == {"ok"}
+    assert [(r.case["partition"], r.case["devices"]) for r in times] == [
         ("none", 1),
         ("column", 2),
         ("row", 2),
         ("pairs", 2),
     ]
-    assert len({record.telemetry[0].rounds_id for record in records}) == 1
-    for record in records:
+    assert len({record.telemetry[0].rounds_id for record in times}) == 1
+    for record in times:
         assert {check.dtype for check in record.checks} == {"float64", "float32"}
         proven = {int(n) for check in record.checks for n in re.findall(r"on (\d) device", check.name)}
         assert proven == ({1} if record.case["partition"] == "none" else {2, 3, 4})
 
 
-def test_what_is_counted_of_a_single_device_and_of_pairs(machine: Machine) -> None:
+def test_what_is_counted_of_a_single_device_and_of_pairs(times: list[Record]) -> None:
     """LeNet has 129,068 parameters; pairs replicate two biases, 50 and 10."""
-    counts = {str(r.case["partition"]): {c.name: c.counted for c in r.work} for r in run(machine) if r.metric == "time"}
+    counts = {str(r.case["partition"]): {c.name: c.counted for c in r.work} for r in times}
     assert counts["none"]["parameter bytes"] == 4 * 129_068
     assert counts["pairs"]["parameter bytes"] == 4 * (129_068 + 60)
     assert counts["none"]["received bytes"] == 0

@@ -34,9 +34,9 @@ def result(make_result: Callable[..., Result]) -> Result:
 
 def test_the_fastest_on_most_devices_is_compared_with_one_and_with_the_next(result: Result) -> None:
     first, second, third = (finding.text for finding in section.findings(result))
-    assert first == "ResNet-18 divided by pairs over 4 devices takes 50 % (50 % to 50 %) less time than one device."
-    assert "ResNet-18 divided by pairs takes 17 % (17 % to 17 %) less time than the same divided by column" in second
-    assert "exchanges 4 MiB by column, 3 MiB by pairs, 5 MiB by row" in third
+    assert first == "ResNet-18 divided in pairs over 4 devices takes 50 % (50 % to 50 %) less time than one device."
+    assert "ResNet-18 divided in pairs takes 17 % (17 % to 17 %) less time than the same divided by columns" in second
+    assert "exchanges 4 MiB by columns, 5 MiB by rows, 3 MiB in pairs" in third
     assert "data parallelism would exchange 60 MiB of gradients" in third, "2 (4 - 1) times 10 MiB"
 
 
@@ -68,4 +68,6 @@ def test_one_panel_per_model_with_a_bar_per_partition_and_a_line_for_one_device(
 
 def test_the_nights_follow_the_partitions_on_most_devices(result: Result) -> None:
     labels = [number.label for number in section.nightly(result)]
-    assert labels == [f"step of ResNet-18 divided by {name} over 4 devices" for name in ("pairs", "column", "row")]
+    assert labels == [
+        f"step of ResNet-18 divided {how} over 4 devices" for how in ("in pairs", "by columns", "by rows")
+    ]

@@ -16,6 +16,7 @@ from scalecard.report import charts, style, units, words
 from scalecard.report.sections import Finding, Number
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
+HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
 NONE = "none"  # the partition of one device
 ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by n devices together
 
@@ -75,17 +76,17 @@ def _among(divided: Sequence[Record], priority: int) -> list[Finding]:
     if len(divided) < 2:
         return []
     best, second = divided[:2]
-    told = words.versus(_name(best), best.over(second), f"the same divided by {second.case['partition']}")
+    told = words.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
     return [Finding(text=f"The two fastest partitions: {told}.", priority=priority)]
 
 
 def _exchanged(single: Record, divided: Sequence[Record], priority: int) -> list[Finding]:
     """Beside what the gradients of all parameters would be in an all-reduce."""
-    moved = {str(record.case["partition"]): _counted(record, "received bytes") for record in divided}
+    moved = {_how(record): _counted(record, "received bytes") for record in divided}
     parameters, devices = _counted(single, "parameter bytes"), divided[0].case["devices"]
     if parameters is None or None in moved.values() or not isinstance(devices, int):
         return []
-    parts = ", ".join(f"{units.count_bytes(value)} by {name}" for name, value in sorted(moved.items()))
+    parts = ", ".join(f"{units.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
     instead = units.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
     text = (
         f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
@@ -99,7 +100,11 @@ def _counted(record: Record, name: str) -> float | None:
 
 
 def _name(record: Record) -> str:
-    return f"{_model(record)} divided by {record.case['partition']}"
+    return f"{_model(record)} divided {_how(record)}"
+
+
+def _how(record: Record) -> str:
+    return HOW[str(record.case["partition"])]
 
 
 def _model(record: Record) -> str:
