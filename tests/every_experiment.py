@@ -194,6 +194,14 @@ def _heterogeneous(spec: Settings) -> Iterator[Kind]:
             yield "time", {**shared, "part": "together", "share": share}
 
 
+def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
+    for model in spec["models"]:
+        shared: Case = {"model": model, "batch_size": spec["batch_size"]}
+        for partition, devices in (("none", 1), ("column", 2), ("row", 2), ("pairs", 2)):
+            yield "time", {"partition": partition, "devices": devices, **shared}
+        yield "peak_memory", {"model": model}
+
+
 def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     """Small sizes, as without GPUs, which stand in for devices then."""
     sizes = (4096, 16 * 2**20)
@@ -218,6 +226,7 @@ KINDS = {
     "ddp": _ddp,
     "model_parallel": _model_parallel,
     "pipeline": _pipeline,
+    "tensor_parallel": _tensor_parallel,
     "hybrid": _hybrid,
     "heterogeneous": _heterogeneous,
 }

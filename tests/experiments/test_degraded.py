@@ -26,6 +26,7 @@ def run(name: str, machine: Machine, **changes: Any) -> list[Record]:
         ("async_timing", True),
         ("copy_cost", True),
         ("dp_scratch", True),
+        ("tensor_parallel", True),
         ("allreduce", False),
         ("pipeline", False),
         ("hybrid", False),

@@ -50,6 +50,23 @@ def test_a_step_that_updates_only_some_parameters_has_no_number_of_updates() -> 
     assert counts(work, state=lambda: [one, other])["updates"] == -1
 
 
+def test_the_bytes_of_parameters_are_those_that_a_call_changes() -> None:
+    one, other = (torch.ones(n, dtype=torch.float64, requires_grad=True) for n in (3, 5))
+
+    @torch.no_grad()
+    def work() -> None:
+        one.add_(1)
+
+    assert _parameter_bytes(work, one) == 3 * 8
+    assert _parameter_bytes(work, one, other) == 3 * 8, "the other one is not changed"
+
+
+def _parameter_bytes(work: Work, *parameters: torch.Tensor) -> float:
+    subject = Subject(work=work, prove=tuple, expected={"parameter bytes": 0}, state=lambda: parameters)
+    (count,) = counted(subject, lambda: None)
+    return count.counted
+
+
 def test_copies_and_what_devices_receive_are_counted_in_bytes(machine: Machine) -> None:
     x = torch.ones(100)
     assert counts(lambda: x.to("cpu", copy=True))["copied bytes"] == 400

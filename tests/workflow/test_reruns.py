@@ -15,7 +15,7 @@ PACKAGE = Path("workflow", "src", "scalecard")
 REACHED = {
     "training/pipeline.py": (["pipeline"], []),
     "training/ddp.py": (["ddp"], []),
-    "measuring/peak_memory.py": (["model_parallel", "pipeline"], []),
+    "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),

@@ -13,6 +13,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     received by the busiest device   the same, the largest of any device
     forwards, samples                calls of the subject's module, and the rows of their inputs
     updates                          in-place changes of every parameter
+    parameter bytes                  of all parameters that were changed, replicas and slices included
     test FLOPs                       of scoring the test images once
 """
 
@@ -140,6 +141,9 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     seen = tally.sums()
     updates = subject.updates_since(before)
     seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
+    seen["parameter bytes"] = _bytes(
+        tensor for tensor, then in zip(subject.parameters(), before, strict=True) if tensor._version != then
+    )
     if subject.test:
         with counting() as scoring:
             subject.test()

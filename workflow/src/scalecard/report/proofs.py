@@ -14,6 +14,7 @@ COUNTED = {
     "written bytes": "written",
     "copied bytes": "copied",
     "received bytes": "received by all devices",
+    "parameter bytes": "of parameters on all devices",
     "forwards": "forward passes",
     "updates": "updates of every parameter",
     "test FLOPs": "arithmetic of scoring the test images",

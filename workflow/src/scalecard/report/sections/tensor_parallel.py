@@ -1,0 +1,117 @@
+"""What does dividing each layer over devices bring, and what do its exchanges cost?
+
+Time of a step by how layers are divided: by output channels (column), by input channels (row), or by both in turn
+(pairs), which exchanges nothing between the two layers of a pair. A dashed line is one device at the same batch.
+Whiskers hold the middle half of the samples.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Record, Result
+from scalecard.report import charts, style, units, words
+from scalecard.report.sections import Finding, Number
+
+MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
+HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
+NONE = "none"  # the partition of one device
+ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by n devices together
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """One panel per model."""
+    models = results[0].spec["models"]
+    figure, panels = plt.subplots(1, len(models), squeeze=False)
+    for model, axes in zip(models, panels[0], strict=True):
+        data = words.frame(results, "time", "partition", "devices", model=model)
+        divided = data[data["partition"] != NONE]
+        counts = divided["devices"].astype(str)
+        charts.bars(divided.assign(label=divided["partition"] + ", " + counts + " devices"), y="label", axes=axes)
+        for platform, single in data[data["partition"] == NONE].groupby("platform"):
+            colour = style.colour(str(platform)) if len(results) > 1 else style.INK
+            axes.axvline(single["value"].median(), color=colour, linestyle="--")
+        axes.set(xlabel="time of a step (s)", ylabel="", title=MODELS[model])
+        axes.set_xlim(left=0)
+    sns.despine(figure)
+    return figure
+
+
+def findings(result: Result) -> list[Finding]:
+    """Of every model on most devices: the fastest partition against one device and the others, and what they exchange.
+
+    The last model leads.
+    """
+    found = []
+    for place, model in enumerate(reversed(result.spec["models"])):
+        single, divided = _single(result, model), _divided(result, model)
+        if single and divided:
+            found += [
+                _against_one(single, divided[0], 14 + place),
+                *_among(divided, 33 + place),
+                *_exchanged(single, divided, 35 + place),
+            ]
+    return found or [Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", priority=90)]
+
+
+def _single(result: Result, model: str) -> Record | None:
+    return result.find("time", model=model, partition=NONE)
+
+
+def _divided(result: Result, model: str) -> list[Record]:
+    """On most devices, the fastest first."""
+    measured = [record for record in result.select("time", model=model) if record.case.get("partition", NONE) != NONE]
+    return sorted(words.largest(measured, "devices"), key=lambda record: record.median)
+
+
+def _against_one(single: Record, best: Record, priority: int) -> Finding:
+    ratio = best.over(single)
+    text = words.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
+    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", priority=priority)
+
+
+def _among(divided: Sequence[Record], priority: int) -> list[Finding]:
+    if len(divided) < 2:
+        return []
+    best, second = divided[:2]
+    told = words.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
+    return [Finding(text=f"The two fastest partitions: {told}.", priority=priority)]
+
+
+def _exchanged(single: Record, divided: Sequence[Record], priority: int) -> list[Finding]:
+    """Beside what the gradients of all parameters would be in an all-reduce."""
+    moved = {_how(record): _counted(record, "received bytes") for record in divided}
+    parameters, devices = _counted(single, "parameter bytes"), divided[0].case["devices"]
+    if parameters is None or None in moved.values() or not isinstance(devices, int):
+        return []
+    parts = ", ".join(f"{units.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
+    instead = units.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
+    text = (
+        f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
+        f" data parallelism would exchange {instead} of gradients, at any batch."
+    )
+    return [Finding(text=text, priority=priority)]
+
+
+def _counted(record: Record, name: str) -> float | None:
+    return next((count.counted for count in record.work if count.name == name), None)
+
+
+def _name(record: Record) -> str:
+    return f"{_model(record)} divided {_how(record)}"
+
+
+def _how(record: Record) -> str:
+    return HOW[str(record.case["partition"])]
+
+
+def _model(record: Record) -> str:
+    return MODELS[str(record.case["model"])]
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """A step by each partition of the last model, on most devices."""
+    for record in _divided(result, result.spec["models"][-1]):
+        yield Number(label=f"step of {_name(record)} over {record.case['devices']} devices", record=record)
