@@ -182,6 +182,16 @@ def _hybrid(spec: Settings) -> Iterator[Kind]:
         yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
 
 
+def _strategies(spec: Settings) -> Iterator[Kind]:
+    for name, values in spec["workloads"].items():
+        size = values["batch_size"]
+        shared: Case = {"workload": name, "scaling": "strong", "batch_size": size, "unit": "samples", "units": size}
+        yield "step_time", {**shared, "strategy": "single device", "devices": 1}
+        for strategy in ("model parallel", "our gpipe", "our 1f1b", "DDP", "FSDP gradients", "FSDP parameters"):
+            yield "step_time", {**shared, "strategy": strategy, "devices": 2}
+        yield "peak_memory", {"workload": name}
+
+
 def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     whole = spec["batch_size"]
     for model in spec["models"]:
@@ -228,5 +238,6 @@ KINDS = {
     "pipeline": _pipeline,
     "tensor_parallel": _tensor_parallel,
     "hybrid": _hybrid,
+    "strategies": _strategies,
     "heterogeneous": _heterogeneous,
 }

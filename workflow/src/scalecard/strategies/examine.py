@@ -55,9 +55,9 @@ def check_functions(load: Load) -> None:
 def _where_it_raised(load: Load, error: Exception) -> str:
     path = str(Path(load.file).resolve())
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-    line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
+    line = [error.lineno] if isinstance(error, SyntaxError) else lines[-1:]
     text = str(error).splitlines()
-    return f"line {line}: {type(error).__name__}: {text[0] if text else ''}"
+    return "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text[0] if text else ''}"
 
 
 def check_values(load: Load) -> None:

@@ -1,0 +1,144 @@
+"""A workload is a plain file: what is wrong with one is said in one line, and what is right is trained as it says."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from scalecard.measuring.counting import flops
+from scalecard.strategies import load as loads
+from scalecard.strategies.examine import NotAWorkload, check_functions, check_values, examined
+from scalecard.strategies.load import BUILT_IN, Load
+from scalecard.training.trees import leaves
+
+HOST = torch.device("cpu")
+GOOD = """
+import torch
+from torch import nn
+def model(width=4): return nn.Linear(3, width)
+def batch(size, seed): return torch.ones(size, 3), torch.zeros(size, 4)
+def loss(outputs, targets): return (outputs - targets).square().mean()
+"""
+SMALL = {
+    "gpt": {"layers": 2, "width": 8, "heads": 2, "sequence": 4, "vocabulary": 11},
+    "resnet50": {"image_size": 32, "num_classes": 3},
+}
+
+
+class Alone:
+    """A rank that is the only one."""
+
+    leads = True
+
+    def all_gather(self, value: object) -> list[object]:
+        return [value]
+
+
+def written(folder: Path, text: str, name: str = "mine", **values: object) -> Load:
+    """A load of a file with this text."""
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    loads.loaded.cache_clear()
+    return Load(name, str(path), json.dumps(values), 4, seed=0)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD + "\nraise KeyError('weights')\n", "line 8: KeyError: 'weights'"),
+        (GOOD + "\ndef (\n", "line 8: SyntaxError"),
+        (changed("def loss", "def lost"), "has no function loss; required: model(), batch(size, seed), loss("),
+        (changed("def batch(size, seed)", "def batch(size)"), "batch takes 1 arguments and not 2"),
+        (GOOD + "\nUNIT = 'words'\n", "UNIT = 'words': must be one of samples, tokens"),
+        (changed("return nn.Linear(3, width)", "return [1]"), "model() returns a list; it must return a torch.nn.Module"),
+        (changed("nn.Linear(3, width)", "nn.ReLU()"), "no parameter that requires a gradient"),
+        (changed("return torch.ones(size, 3), torch.zeros(size, 4)", "return torch.ones(size, 3)"), "returns a Tensor"),
+        (changed("torch.zeros(size, 4)", "torch.zeros(4)"), "targets of shape (4,), which cannot be split"),
+        (changed("torch.ones(size, 3)", "None"), "no tensor in the inputs"),
+        (changed(".mean()", ""), "returns a tensor of shape (2, 4); it must return the mean, a scalar tensor"),
+        (changed("(outputs - targets).square().mean()", "1.0"), "returns a float; it must return the mean"),
+        (changed(".mean()", ".mean() / 0"), "the loss of a new model is inf; it must be finite"),
+        (changed("(outputs - targets)", "outputs.detach()"), "the loss does not depend on any parameter"),
+        (changed("(outputs - targets)", "(outputs - targets @ 3)"), "raises line 6: TypeError"),
+        (
+            GOOD + "\nold = model\n"
+            "def model():\n    m = old()\n    m.spare = nn.Parameter(torch.ones(2))\n    return m\n",
+            "no gradient reaches spare; use them, remove them, or set requires_grad_(False)",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_one_line_with_its_key(text: str, said: str, tmp_path: Path) -> None:
+    load = written(tmp_path, text)
+    with pytest.raises(NotAWorkload) as caught:
+        check_values(load)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"workloads.mine.file = {load.file}: ")
+    assert said in line
+
+
+def test_a_value_that_no_function_takes_is_named_with_those_that_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(NotAWorkload, match="neither model.. nor batch.. takes wdith; known: batch_size, width"):
+        check_functions(written(tmp_path, GOOD, wdith=3))
+    check_functions(written(tmp_path, GOOD, width=4))
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_built_in_workloads_are_ones(name: str) -> None:
+    check_values(Load(name, "", json.dumps(SMALL.get(name, {})), 2, seed=0))
+
+
+def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "aside_of_mine.py").write_text("WIDTH = 4\n")
+    check_values(written(tmp_path, "from aside_of_mine import WIDTH\n" + changed("width=4", "width=WIDTH")))  # fmt: skip
+
+
+def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others_random_numbers_alone() -> None:
+    load = Load("resnet18", "", "{}", 2, seed=3)
+    torch.manual_seed(1)
+    first, expected = load.network(HOST), torch.initial_seed()
+    torch.rand(1)
+    for a, b in zip(first.parameters(), load.network(HOST).parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert torch.initial_seed() == expected
+    assert all(torch.equal(a, b) for a, b in zip(leaves(load.batch(2, HOST)), leaves(load.batch(2, HOST)), strict=True))
+
+
+def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> None:
+    steep = written(tmp_path, changed(".mean()", ".mean() * 300"))
+    found = examined(steep, HOST, 3, Alone())  # type: ignore[arg-type]
+    assert 0 < found.lr < 0.03, "at 0.03 it would overshoot"
+    assert (found.inexact, found.frozen) == (False, False)
+
+
+def test_dropout_is_noticed_and_so_is_a_model_that_cannot_compute_in_float64(tmp_path: Path) -> None:
+    drops = written(tmp_path, changed("nn.Linear(3, width)", "nn.Sequential(nn.Linear(3, width), nn.Dropout())"))
+    assert examined(drops, HOST, 3, Alone()).frozen  # type: ignore[arg-type]
+    text = changed("return nn.Linear(3, width)", "return Halves()").replace(
+        "def model",
+        "class Halves(nn.Linear):\n    def __init__(self): super().__init__(3, 4)\n"
+        "    def forward(self, x): return super().forward(x.float())\ndef model",
+    )
+    found = examined(written(tmp_path, text, name="halves"), HOST, 3, Alone())  # type: ignore[arg-type]
+    assert found.inexact
+    assert found.lr > 0
+
+
+def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
+    flat = written(tmp_path, changed("(outputs - targets).square().mean()", "0 * outputs.mean()"))
+    with pytest.raises(NotAWorkload, match="lower the loss at no learning rate from 1 to 3e-6"):
+        examined(flat, HOST, 3, Alone())  # type: ignore[arg-type]
+
+
+def test_the_transformers_operations_are_those_of_its_layers() -> None:
+    """Forward and backward: 6 per weight and token, without a gradient for embedded tokens."""
+    load = Load("gpt", "", json.dumps(SMALL["gpt"]), 2, seed=0)
+    model, (tokens, targets) = load.network(HOST), load.batch(2, HOST)
+    counted = flops(lambda: load.loss(model(tokens), targets).backward())
+    width, layers, vocabulary, num_tokens = 8, 2, 11, 2 * 4
+    products = 6 * num_tokens * (layers * 12 * width**2 + vocabulary * width)
+    assert products < counted < 1.5 * products, "the rest is attention"
