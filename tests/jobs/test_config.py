@@ -64,7 +64,13 @@ def test_a_block_has_the_shared_values_and_its_own_at_its_scale() -> None:
 def test_only_experiments_that_span_nodes_get_their_number() -> None:
     spanning = {**CONFIG, "cluster": "slurm", "platform": "a100", "scale": "full", "nodes": 3}
     settings = resolve(spanning, check=False)
-    assert {name for name, count in settings.nodes.items() if count == 3} == {"allreduce", "ddp", "health", "hybrid"}
+    assert {name for name, count in settings.nodes.items() if count == 3} == {
+        "allreduce",
+        "ddp",
+        "health",
+        "hybrid",
+        "strategies",
+    }
     assert json.loads(settings.blocks["ddp"])["nodes"] == 3
     assert "nodes" not in json.loads(settings.blocks["pipeline"])
 

@@ -186,7 +186,13 @@ def test_experiments_that_train_on_images_need_the_dataset(name: str) -> None:
 
 
 def test_the_experiments_that_may_span_nodes() -> None:
-    assert {name for name in experiments.names() if spans_nodes(name)} == {"allreduce", "ddp", "health", "hybrid"}
+    assert {name for name in experiments.names() if spans_nodes(name)} == {
+        "allreduce",
+        "ddp",
+        "health",
+        "hybrid",
+        "strategies",
+    }
 
 
 def test_this_platforms_result_comes_first_and_others_if_they_exist(

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 import torch
 from scalecard.distributed.context import RankContext
-from scalecard.training import ddp
+from scalecard.training import datasets, ddp
 from scalecard.training.datasets import Split
 from torch import nn
 
@@ -38,6 +38,6 @@ def test_a_bucket_is_closed_by_the_gradient_that_fills_it() -> None:
 
 def test_ranks_take_consecutive_images_and_start_over_at_the_end() -> None:
     train = Split(torch.arange(5, dtype=torch.uint8).view(5, 1, 1, 1).expand(5, 1, 28, 28), torch.arange(5))
-    shards = [ddp.shard(train, 2, rank, torch.float32) for rank in range(3)]
+    shards = [datasets.shard(train, 2, rank, torch.float32) for rank in range(3)]
     assert [labels.tolist() for _, labels in shards] == [[0, 1], [2, 3], [4, 0]]
     assert [(255 * images[:, 0, 0, 0]).round().tolist() for images, _ in shards] == [[0, 1], [2, 3], [4, 0]]

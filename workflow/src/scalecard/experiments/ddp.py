@@ -40,7 +40,7 @@ from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
 from scalecard.training import classifiers, datasets, reference
-from scalecard.training.ddp import LR, AllReduceAlone, Option, Stepper, every_option, num_buckets, shard, wrap
+from scalecard.training.ddp import LR, AllReduceAlone, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.training.trainer import Trainer
 
 Model = Literal["lenet", "resnet18"]
@@ -105,7 +105,10 @@ class Plainly:
         return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
-        return [reference.Part(count / len(ranks), *shard(self.train, at.batch_size, rank, at.dtype)) for rank in ranks]
+        return [
+            reference.Part(count / len(ranks), *datasets.shard(self.train, at.batch_size, rank, at.dtype))
+            for rank in ranks
+        ]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -187,7 +190,7 @@ def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Se
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
     model, train = plainly.model, plainly.train
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
-    stepper = Stepper(module, ctx, option, shard(train, at.batch_size, ctx.rank, at.dtype))
+    stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())

@@ -166,3 +166,9 @@ def _draw(patterns: Tensor, count: int, generator: torch.Generator, max_shift: i
     images = uniform(0.6, 1.0) * patterns[labels, *shift] + uniform(0.0, 0.5) * patterns[others, *shift]
     images += torch.randn(count, SIDE, SIDE, generator=generator) * 0.25
     return Split((images * 255).clamp_(0, 255).to(torch.uint8).unsqueeze(1), labels.flatten())
+
+
+def shard(train: Split, batch_size: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The batch of one rank: ranks take consecutive images, starting over where the data set ends."""
+    index = torch.arange(rank * batch_size, (rank + 1) * batch_size, device=train.labels.device) % len(train)
+    return train.batch(index, dtype)

@@ -13,7 +13,6 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
-from scalecard.training.datasets import Split
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
 BUCKET_BYTES = 25 * 2**20
@@ -87,12 +86,6 @@ class Stepper:
         local = isinstance(self.model, DistributedDataParallel) and not synchronise
         with self.model.no_sync() if local else nullcontext():  # type: ignore[operator]
             functional.cross_entropy(self.model(self.images), self.labels).backward()
-
-
-def shard(train: Split, batch_size: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The batch of one rank: ranks take consecutive images, starting over where the data set ends."""
-    index = torch.arange(rank * batch_size, (rank + 1) * batch_size, device=train.labels.device) % len(train)
-    return train.batch(index, dtype)
 
 
 def num_buckets(parameters: Iterable[Tensor], cap_mib: int | None) -> int:

@@ -1,7 +1,7 @@
 """Which way to split a model over devices is the fastest, which needs the least memory, and which cannot be used?
 
-Samples or tokens per second of every strategy, one panel per workload, at the largest number of devices; the single
-device as a line, and the same times the number of devices, which is the ideal. Whiskers hold the middle half.
+Time of a step of every strategy on the most devices, one panel per workload, with the batch of one device shared by
+all; the dotted line is one device alone. Whiskers hold the middle half of the samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ SINGLE = "single device"
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time of a step by strategy, a panel per workload."""
-    names = list(results[0].spec["workloads"])
-    figure, panels = plt.subplots(1, len(names), squeeze=False, figsize=(5.2 * len(names), 5))
-    for name, axes in zip(names, panels[0], strict=True):
+    names = _workloads(results[0])
+    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=(5.2 * max(1, len(names)), 5))
+    for name, axes in zip(names or [""], panels[0], strict=True):
         charts.bars(_at_most_devices(results, name), y="strategy", axes=axes)
         single = _single(results[0], name)
         if single:
@@ -39,6 +39,10 @@ def _at_most_devices(results: Sequence[Result], workload: str) -> pd.DataFrame:
     return words.frame(results, "step_time", "strategy", workload=workload, devices=most, scaling="strong")
 
 
+def _workloads(result: Result) -> list[str]:
+    return list(dict.fromkeys(str(r.case["workload"]) for r in result.records if "workload" in r.case))
+
+
 def _devices(record: Record) -> int:
     return int(str(record.case["devices"]))
 
@@ -53,7 +57,7 @@ def _single(result: Result, workload: str) -> Record | None:
 
 def findings(result: Result) -> list[Finding]:
     """Of every workload, the fastest strategy against one device, and the runner-up."""
-    found = [finding for name in result.spec["workloads"] for finding in _of_workload(result, name)]
+    found = [finding for name in _workloads(result) for finding in _of_workload(result, name)]
     if not found:
         return [Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one device", priority=90)]
     return found
@@ -87,7 +91,7 @@ def published(result: Result) -> dict[str, float]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """DDP on the most devices."""
-    for name in result.spec["workloads"]:
+    for name in _workloads(result):
         of_ddp = _all(result, name, strategy="DDP", scaling="strong")
         if of_ddp:
             yield Number(label=f"{name}, DDP", record=max(of_ddp, key=_devices))
