@@ -19,6 +19,7 @@ from scalecard.records.telemetry import Telemetry
 Settings = dict[str, Any]
 Kind = tuple[str, Case]  # a metric and a case
 
+CUTS = ("after layer2", "balanced")
 GPU = {
     "name": "NVIDIA A100-SXM4-40GB",
     "memory_bytes": 40 * 2**30,
@@ -85,7 +86,7 @@ def settings(name: str, scale: str) -> Settings:
 def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind: Kind) -> Record:
     metric, case = kind
     if metric in UNITS:
-        samples = {"errors": [3.0, 3.0], "rate": [50e9], "free_space": [5e11]}[metric]
+        samples = {"errors": [3.0, 3.0], "rate": [50e9], "free_space": [5e11], "played_bubble": [0.2] * rounds}[metric]
         return Record(case=case, metric=metric, unit=UNITS[metric], samples=[samples] * processes)
     if metric == "peak_memory":
         return Record.skipped(case, "CPU workers share the host's memory", metric=metric, unit="B")
@@ -160,20 +161,36 @@ def _ddp(spec: Settings) -> Iterator[Kind]:
 
 
 def _model_parallel(spec: Settings) -> Iterator[Kind]:
-    shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"], "batches": spec["batches"]}
+    resnet: Case = {"model": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    shared: Case = {**resnet, "batches": spec["batches"]}
     for strategy in ("single device", "model parallel"):
         yield "time", {"model": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
-    for strategy in ("single device", "model parallel", "stage 0 alone", "stage 1 alone"):
-        yield "time", {"model": "resnet50", **shared, "strategy": strategy}
+    for number in range(18):
+        yield "block_time", {**resnet, "block": number}
+    yield "time", {**shared, "strategy": "single device"}
+    for cut, strategy in product(CUTS, ("model parallel", "stage 0 alone", "stage 1 alone")):
+        yield "time", {**shared, "strategy": strategy, "devices": 2, "cut": cut}
     yield "peak_memory", {"model": "resnet50"}
 
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
-    for name in ("single device", "model parallel"):
-        yield "time", {"implementation": name, **shared}
-    for name, size in product(("textbook", "gpipe", "1f1b", "torch gpipe", "torch 1f1b"), spec["split_sizes"]):
+    yield "time", {"implementation": "single device", **shared}
+    yield "time", {"implementation": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
+    for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
+        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
+    for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared}
+    for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
+        yield "time", {"implementation": name, "split_size": size, **shared, "beside": f"torch {name}"}
+        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
+        for metric, cut in product(("played_time", "played_bubble"), CUTS):
+            yield metric, {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": cut}
+    for cut, stage in product(CUTS, (0, 1)):
+        own: Case = {"stage": stage, **shared, "devices": 2, "cut": cut}
+        yield "stage_time", {**own, "part": "update"}
+        for part, size in product(("forward", "forward and backward"), spec["balanced_sizes"]):
+            yield "stage_time", {**own, "split_size": size, "part": part}
 
 
 def _hybrid(spec: Settings) -> Iterator[Kind]:
@@ -188,7 +205,7 @@ def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, sizes=sizes)
 
 
-UNITS = {"errors": "count", "rate": "B/s", "free_space": "B"}  # of what is no time
+UNITS = {"errors": "count", "rate": "B/s", "free_space": "B", "played_bubble": "fraction"}  # of what is no time
 KINDS = {
     "async_timing": _async_timing,
     "copy_cost": _copy_cost,

@@ -101,10 +101,10 @@ def _toy_subject(spec: Spec, used: list[Device], exact: bool) -> Subject:
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    load, small = Workload.of(spec), Workload.of_check(spec)
+    load = Workload.of(spec)
     case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
     counts = device_counts(len(devices))[1:]
-    blocks = time_blocks(load, small, devices[0], spec.measure, case) if counts else []
+    blocks = time_blocks(load, devices[0], spec.measure, case) if counts else []
     for timing in blocks:
         yield timing.record("block_time")
     case["batches"] = spec.batches

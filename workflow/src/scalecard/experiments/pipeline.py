@@ -88,8 +88,7 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
     def timed_blocks() -> list[Timing]:
         size = sorted(spec.balanced_sizes)[len(spec.balanced_sizes) // 2]
         micro, num_micro = replace(load, batch_size=size), load.batch_size // size
-        small = Workload.of_check(spec)
-        blocks.extend(time_blocks(micro, small, devices[0], spec.measure, case, num_micro=num_micro))
+        blocks.extend(time_blocks(micro, devices[0], spec.measure, case, num_micro=num_micro))
         return blocks
 
     cuts = chosen_cuts(timed_blocks, counts)

@@ -91,12 +91,11 @@ def _slopes(module: nn.Module, inputs: Tensor, gradient: Tensor) -> list[Tensor]
     return list(torch.autograd.grad(module(inputs), list(module.parameters()), gradient))
 
 
-def time_blocks(
-    load: Workload, small: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1
-) -> list[Timing]:
+def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
     """Forward and backward of a batch of micro-batches in every block.
 
-    In the fewest rounds that have an interval: where to cut asks for no more.
+    In the fewest rounds that have an interval, and proven as timed only: where to cut asks for no more. The stages
+    that are cut there are proven in float64 too.
     """
     every = tuple(range(1, NUM_BLOCKS))
     variants = [
@@ -104,7 +103,6 @@ def time_blocks(
             name=f"block {block}",
             case={**case, "block": block},
             build=partial(gradients, block, device, num_micro=num_micro),
-            proven_at=[small.cut(every)],
             timed_at=load.cut(every),
         )
         for block in range(NUM_BLOCKS)
