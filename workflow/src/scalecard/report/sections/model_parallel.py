@@ -43,10 +43,7 @@ def findings(result: Result) -> list[Finding]:
         return [Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", priority=90)]
     found = []
     for number, cut in enumerate(cuts):
-        name = (
-            f"Plain model parallelism, cut {stages.cut_name(cut)}," if "cut" in cut.case else "Plain model parallelism"
-        )
-        text = words.versus(name, cut.over(single), "one device")
+        text = words.versus(f"Plain model parallelism, cut {stages.cut_name(cut)},", cut.over(single), "one device")
         alone = _stages(result, cut)
         if alone:
             shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
