@@ -138,8 +138,8 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
         synchronize()
     del kept
     seen = tally.sums()
-    updates = subject.updates_since(before)
-    seen["updates"] = (updates.pop() if len(updates) == 1 else -1.0) if updates else 0.0
+    updates = subject.updates_since(before) or {0}  # nothing is trained
+    seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
     if subject.test:
         with counting() as scoring:
             subject.test()
