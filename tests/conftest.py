@@ -135,7 +135,13 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     from scalecard.hardware.devices import CpuDevice
     from scalecard.run import run
 
-    for name in ("SCALECARD_ROOT_PID", "SCALECARD_PREFIX", "SCALECARD_DEADLINE", "SCALECARD_PACE"):
+    for name in (
+        "SCALECARD_ROOT_PID",
+        "SCALECARD_PREFIX",
+        "SCALECARD_DEADLINE",
+        "SCALECARD_PACE",
+        "SCALECARD_DECISIONS",
+    ):
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")

@@ -19,6 +19,7 @@ from scalecard.records.telemetry import Telemetry
 Settings = dict[str, Any]
 Kind = tuple[str, Case]  # a metric and a case
 
+CUTS = ("after layer2", "balanced")
 GPU = {
     "name": "NVIDIA A100-SXM4-40GB",
     "memory_bytes": 40 * 2**30,
@@ -160,20 +161,36 @@ def _ddp(spec: Settings) -> Iterator[Kind]:
 
 
 def _model_parallel(spec: Settings) -> Iterator[Kind]:
-    shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"], "batches": spec["batches"]}
+    resnet: Case = {"model": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    shared: Case = {**resnet, "batches": spec["batches"]}
     for strategy in ("single device", "model parallel"):
         yield "time", {"model": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
-    for strategy in ("single device", "model parallel", "stage 0 alone", "stage 1 alone"):
-        yield "time", {"model": "resnet50", **shared, "strategy": strategy}
+    for number in range(18):
+        yield "block_time", {**resnet, "block": number}
+    yield "time", {**shared, "strategy": "single device"}
+    for cut, strategy in product(CUTS, ("model parallel", "stage 0 alone", "stage 1 alone")):
+        yield "time", {**shared, "strategy": strategy, "devices": 2, "cut": cut}
     yield "peak_memory", {"model": "resnet50"}
 
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
-    for name in ("single device", "model parallel"):
-        yield "time", {"implementation": name, **shared}
-    for name, size in product(("textbook", "gpipe", "1f1b", "torch gpipe", "torch 1f1b"), spec["split_sizes"]):
+    yield "time", {"implementation": "single device", **shared}
+    yield "time", {"implementation": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
+    for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
+        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
+    for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared}
+    for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
+        yield "time", {"implementation": name, "split_size": size, **shared, "beside": f"torch {name}"}
+        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
+        for metric, cut in product(("played_time", "played_bubble"), CUTS):
+            yield metric, {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": cut}
+    for cut, stage in product(CUTS, (0, 1)):
+        own: Case = {"stage": stage, **shared, "devices": 2, "cut": cut}
+        yield "stage_time", {**own, "part": "update"}
+        for part, size in product(("forward", "forward and backward"), spec["balanced_sizes"]):
+            yield "stage_time", {**own, "split_size": size, "part": part}
 
 
 def _hybrid(spec: Settings) -> Iterator[Kind]:
@@ -219,13 +236,21 @@ def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
 
 
 # Of what is no time, or was not taken by a clock.
-UNITS = {"errors": "count", "rate": "B/s", "free_space": "B", "predicted_share": "fraction", "predicted_time": "s"}
+UNITS = {
+    "errors": "count",
+    "rate": "B/s",
+    "free_space": "B",
+    "predicted_share": "fraction",
+    "predicted_time": "s",
+    "played_bubble": "fraction",
+}
 VALUES = {
     "errors": [3.0, 3.0],
     "rate": [50e9],
     "free_space": [5e11],
     "predicted_share": [0.75],
     "predicted_time": [0.01],
+    "played_bubble": [0.2],
 }
 KINDS = {
     "async_timing": _async_timing,

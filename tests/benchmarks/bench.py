@@ -4,27 +4,32 @@ Each ratio is the median over pairs that were measured one right after the other
 is kept if the whole interval keeps it, so a machine too busy to tell does not keep it either.
 
 Result      a table on the terminal; exit status 1 if a promise is not kept
-Reproduce   make bench          (about 3 minutes besides the workflow's own run; --dag smoke|default|none)
+Reproduce   make bench          (about 4 minutes besides the workflow's own run; --dag smoke|default|none)
 """
 
 import argparse
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from PIL import Image
+from scalecard import experiments
+from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import probe
+from scalecard.jobs.config import merged_block
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant, Work
@@ -34,6 +39,7 @@ from scalecard.records.statistics import Interval, Ratio, paired_ratio
 from scalecard.training import datasets
 from scalecard.training.data_parallel import ScratchDataParallel
 from scalecard.training.models import lenet_parameters
+from scalecard.training.schedules import SCHEDULES
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import ToTensor
 
@@ -199,6 +205,22 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
     return paired_ratio([new], [old])
 
 
+def pipelines() -> dict[str, Ratio]:
+    """How many times as fast ours are as torch.distributed.pipelining's, by schedule.
+
+    The experiment `pipeline` itself, at its quick scale and with this file's rule: ResNet-50 after layer2, two ranks,
+    each micro-batch half of the batch. The first rank drives both devices with ours in the rounds in which both ranks
+    run the library's; each was proven before.
+    """
+    block = merged_block(yaml.safe_load((ROOT / "config.yaml").read_text()), "pipeline", "quick")
+    sizes = [block["batch_size"] // 2]
+    values = {**block, "measure": asdict(RULE), "split_sizes": sizes, "balanced_sizes": sizes}
+    machine = replace(probe(), num_devices=2)
+    records = pipeline.beside_the_library(experiments.build("pipeline", json.dumps(values)), machine)
+    of = {record.case["implementation"]: record for record in records}
+    return {name: of[f"torch {name}"].over(of[name]) for name in SCHEDULES}
+
+
 def dag_over_experiments(scale: str) -> Ratio:
     """Wall time of the whole workflow over the sum of the experiments' own time, in a copy of the project. Once."""
     with tempfile.TemporaryDirectory() as folder:
@@ -229,6 +251,10 @@ def main() -> int:
         Row("LeNet epoch, share of the possible speed-up", lenet_epoch(split), ">=", 0.9),
         Row("measuring, around its calls", around, "<=", 1.01),
         Row("a call while measuring against one in a bare loop", inside, "<=", 1.03),
+        *(
+            Row(f"our {name} against torch.distributed.pipelining's", ratio, ">=", 1.0)
+            for name, ratio in pipelines().items()
+        ),
     ]
     if scale != "none":
         rows.append(Row("workflow over its experiments", dag_over_experiments(scale), "<=", 1.35))

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 from blocks import smoke_block
 from scalecard import experiments
-from scalecard.experiments import model_parallel, pipeline
+from scalecard.experiments import model_parallel
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.parts import pipelines
+from scalecard.parts.plain_steps import Plainly
 from scalecard.training import resnet50
 from scalecard.training.resnet50 import Workload
 from small_network import small_stages
@@ -24,12 +26,20 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
 ) -> None:
     monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
     load = Workload.of_check(experiments.build("pipeline", smoke_block("pipeline")))
-    single, *split = [*pipeline._whole_batches(), *pipeline._pipelines()]
-    assert pipeline._model(single, devices, load, 2).devices == devices[:1] * 2
+    single, *split = [*pipelines.whole_batches(), pipelines.textbooks(), *pipelines.ours()]
+    assert pipelines._model(single, devices, load).devices == devices[:1] * 2
     for implementation in split:
-        assert pipeline._model(implementation, devices, load, 3).devices == devices, implementation.name
+        assert pipelines._model(implementation, devices, load.cut((4, 14))).devices == devices, implementation.name
 
 
-def test_model_parallelism_uses_both_devices(devices: list[Device]) -> None:
+def test_each_stage_of_model_parallelism_has_a_device_of_its_own(devices: list[Device]) -> None:
+    spec = experiments.build("model_parallel", smoke_block("model_parallel"))
+    load, plainly = Workload.of(spec).cut((4, 14)), Plainly(devices[0].torch, 1)
+    whole, *stages = model_parallel._cut(spec, devices, plainly, load, {"devices": 3, "cut": "balanced"})
+    assert list(whole.devices) == devices
+    assert [variant.build.args for variant in stages] == list(enumerate(devices))
+
+
+def test_the_toy_uses_both_devices(devices: list[Device]) -> None:
     two = devices[:2]
     assert model_parallel._strategies(two) == {"single device": two[:1] * 2, "model parallel": two}

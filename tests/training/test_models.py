@@ -5,13 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 from scalecard.training.models import (
+    AFTER_LAYER2,
     MODELS,
+    NUM_BLOCKS,
     freeze_batch_norm,
     lenet_parameters,
     resnet18_variant,
     resnet50_stages,
     toy_stages,
 )
+from scalecard.training.partition import Cuts
 from torch import nn
 from torchvision.models import resnet50
 
@@ -52,14 +55,33 @@ def test_resnet_18_is_the_textbooks_variant() -> None:
     assert float(weights.detach().std()) == pytest.approx(0.01, rel=0.01)
 
 
-@pytest.mark.parametrize("num_stages", [2, 3, 4])
-def test_the_stages_of_resnet_50_are_torchvisions_network(num_stages: int) -> None:
-    stages = freeze_batch_norm(nn.Sequential(*resnet50_stages(seed=3, num_classes=7, num_stages=num_stages)))
+@pytest.mark.parametrize("cuts", [AFTER_LAYER2, (1,), (4, 14), (4, 8, 14), tuple(range(1, NUM_BLOCKS))])
+def test_the_stages_of_resnet_50_are_torchvisions_network(cuts: Cuts) -> None:
+    """Wherever it is cut, also in the order of its parameters and buffers."""
+    stages = freeze_batch_norm(nn.Sequential(*resnet50_stages(seed=3, num_classes=7, cuts=cuts)))
     whole = freeze_batch_norm(seeded(lambda: resnet50(num_classes=7), 3))
     images = torch.rand(1, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(stages(images), whole(images))
-    assert len(stages) == num_stages
+    assert len(stages) == len(cuts) + 1
+    for ours, theirs in ((stages.parameters(), whole.parameters()), (stages.buffers(), whole.buffers())):
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_the_textbook_cuts_after_layer2() -> None:
+    """PyTorch's tutorial: conv1 to layer2 on the first device, layer3 to fc on the second."""
+    whole = resnet50(num_classes=7)
+    first = [whole.conv1, whole.bn1, whole.layer1, whole.layer2]
+    stages = resnet50_stages(seed=0, num_classes=7)
+    expected = [sum(p.numel() for part in first for p in part.parameters())]
+    expected.append(sum(p.numel() for p in whole.parameters()) - expected[0])
+    assert [sum(p.numel() for p in stage.parameters()) for stage in stages] == expected
+
+
+def test_one_stage_alone_is_the_same_one() -> None:
+    (alone,) = resnet50_stages(seed=3, num_classes=7, cuts=(4, 14), only=1)
+    among = resnet50_stages(seed=3, num_classes=7, cuts=(4, 14))[1]
+    assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), among.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("make", [*MODELS.values(), lambda seed: nn.Sequential(*toy_stages(seed=seed))])

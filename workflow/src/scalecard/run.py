@@ -22,7 +22,7 @@ from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import budget, preflight
+from scalecard.measuring import budget, decisions, preflight
 from scalecard.records.again import failed_again
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
@@ -65,7 +65,7 @@ def run(
     processes.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    with scratch.own_folder(), machine_lock(), nodes.keep_store(job):
+    with scratch.own_folder() as folder, machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
@@ -73,6 +73,7 @@ def run(
             refuse_unsavable(result, output)
         watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
+        decisions.begin(folder)
         outcomes = list(_outcomes(name, spec, machine))
         watch.stop()
     if job.leads:

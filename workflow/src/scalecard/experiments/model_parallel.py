@@ -1,8 +1,9 @@
-"""What does cutting a model over two devices cost, and how long does each device idle?
+"""What does cutting a model over several devices cost, and how long does each device idle?
 
-ResNet-50 cut after layer2, trained on two devices one minibatch at a time, against the same network on one device;
-and each stage alone, which shows how long its device is busy. Inputs and targets are created on their devices before
-the clock starts.
+ResNet-50 trained one minibatch at a time: on one device; cut after layer2 over two, as in the textbook; and over 2..N
+devices where the cut is balanced. For that every block is timed alone first, and the cut is the one whose slowest stage
+is fastest. Each stage is timed alone too, which shows how long its device is busy. Inputs and targets are created on
+their devices before the clock starts.
 
 The answer would be wrong if the cut network computed something else (every variant is proven against a plain loop in
 float64, with batch normalisation in eval mode, and as it is timed), or if it did not do all of its work (its
@@ -18,21 +19,24 @@ import torch
 from torch import Tensor, nn
 
 from scalecard import progress
+from scalecard.hardware.counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.proof import expected, same_gradients
+from scalecard.measuring.proof import expected
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Case, Check, Record
+from scalecard.parts.plain_steps import Plainly
+from scalecard.parts.stages import chosen_cuts, gradients, not_cut, noted, time_blocks
+from scalecard.records.record import Case, Record
 from scalecard.training import reference
-from scalecard.training.model_parallel import ModelParallel, StageAlone
+from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.models import toy_stages
-from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
+from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, step_without_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +53,13 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """The toy, then ResNet-50: time, stages alone, peak memory."""
+    """The toy, then ResNet-50: time, stages and blocks alone, peak memory."""
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
             case: Case = {"model": part, "strategy": "model parallel", "devices": 2}
             yield Record.skipped(case, "needs 2 devices, this machine has 1")
-    with open_devices(machine, min(2, machine.num_devices)) as devices:
-        yield from _toy(spec, devices)
+    with open_devices(machine) as devices:
+        yield from _toy(spec, devices[:2])
         yield from guarded(_resnet50(spec, devices), {"model": "resnet50"})
 
 
@@ -97,48 +101,59 @@ def _toy_subject(spec: Spec, used: list[Device], exact: bool) -> Subject:
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    load, small = Workload.of(spec), Workload.of_check(spec)
+    load = Workload.of(spec)
     case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
+    counts = device_counts(len(devices))[1:]
+    blocks = time_blocks(load, devices[0], spec.measure, case) if counts else []
+    for timing in blocks:
+        yield timing.record("block_time")
     case["batches"] = spec.batches
-    variants = []
-    for strategy, used in _strategies(devices).items():
-        variants.append(
-            Variant(
-                name=strategy,
-                case={**case, "strategy": strategy},
-                build=partial(_subject, spec, used),
-                proven_at=[small],
-                timed_at=load,
-                devices=used,
-            )
-        )
-    if len(devices) > 1:
-        for stage, device in enumerate(devices):
-            name = f"stage {stage} alone"
-            build = partial(_stage_alone, spec.batches, stage, device)
-            variants.append(
-                Variant(name=name, case={**case, "strategy": name}, build=build, proven_at=[small], timed_at=load)
-            )
+    plainly = Plainly(devices[0].torch, spec.check_steps, batches=spec.batches)
+    variants = [_variant(spec, [devices[0]] * 2, plainly, load, {**case, "strategy": "single device"})]
+    for name, cuts in chosen_cuts(lambda: blocks, counts):
+        used = devices[: len(cuts) + 1]
+        variants += _cut(spec, used, plainly, load.cut(cuts), {**case, "devices": len(used), "cut": name})
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
-        yield timing.record()
+        yield noted(timing.record(), timing.variant.timed_at) if "cut" in timing.variant.case else timing.record()
+    yield from not_cut(blocks, counts, {**case, "strategy": "model parallel"})
     yield from peak_memory(timings, model="resnet50")
 
 
-def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
+def _variant(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, case: Case) -> Variant:
+    name = ", ".join(str(case[axis]) for axis in ("strategy", "devices", "cut") if axis in case)
+    build = partial(_subject, spec, used, plainly)
+    small = Workload.of_check(spec).cut(load.cuts)
+    return Variant(name=name, case=case, build=build, proven_at=[small], timed_at=load, devices=used)
+
+
+def _cut(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, case: Case) -> Iterator[Variant]:
+    """Model parallelism over these devices, and each of its stages alone."""
+    yield _variant(spec, used, plainly, load, {**case, "strategy": "model parallel"})
+    for stage, device in enumerate(used):
+        name = f"stage {stage} alone"
+        yield Variant(
+            name=f"{name}, {case['devices']}, {case['cut']}",
+            case={**case, "strategy": name},
+            build=partial(gradients, stage, device, batches=spec.batches),
+            proven_at=[Workload.of_check(spec).cut(load.cuts)],
+            timed_at=load,
+        )
+
+
+def _subject(spec: Spec, used: list[Device], plainly: Plainly, load: Workload) -> Subject:
     """`batches` steps per call; equality is proven after `check_steps` calls."""
-    batches, times = (1, spec.check_steps) if load.exact else (spec.batches, 1)
+    batches = 1 if load.exact else spec.batches
     model = ModelParallel(load.stages(), used, lr=load.lr)
     inputs = one_hot_images(load, used[0].torch, used[-1].torch)
-    plainly = partial(plain, load, used[0].torch, [load.batch_size], batches * times)
     return training(
-        "ResNet-50",
+        f"ResNet-50 in blocks {load.blocks}",
         partial(_train, model, *inputs, batches),
         model.state,
-        partial(expected, "ResNet-50", plainly, exact=load.exact),
-        times=times,
-        steps=batches * times,
+        plainly.of(load, [load.batch_size]),
+        times=plainly.steps(load) // batches,
+        steps=plainly.steps(load),
         devices=used,
         counts={} if load.exact else {name: batches * each for name, each in _counts(load).items()},
         module=model.stages[0],
@@ -147,33 +162,10 @@ def _subject(spec: Spec, used: list[Device], load: Workload) -> Subject:
 
 @functools.cache
 def _counts(load: Workload) -> dict[str, float]:
-    """What one step on two devices must do; the single device, in the place of both, does as much."""
+    """What one step must do; the single device, in the place of all, does as much."""
     images, crossing = bytes_handed_over(load)
     whole = {"FLOPs": flops(step_without_data(load)), "received bytes": images + crossing}
     return {**whole, "updates": 1, "forwards": 1, "samples": load.batch_size}
-
-
-def _stage_alone(batches: int, stage: int, device: Device, load: Workload) -> Subject:
-    """One stage with an input like the one it gets in the whole network; its gradients are dropped, not applied."""
-    first, *_ = (module.to(device.torch) for module in load.stages())
-    images, _ = one_hot_images(load, device.torch, device.torch)
-    with torch.no_grad():
-        inputs = first(images) if stage else images
-    alone = StageAlone(load.stages()[stage], inputs, device, needs_gradient=stage > 0)
-
-    def plainly(exactly: bool) -> list[Tensor]:
-        module, inputs, gradient = load.stages()[stage].to(device.torch), alone.inputs, alone.gradient
-        if exactly:
-            module, inputs, gradient = module.double(), inputs.double().flip(0), gradient.double().flip(0)
-        return list(torch.autograd.grad(module(inputs), list(module.parameters()), gradient))
-
-    def prove() -> Iterator[Check]:
-        alone.run(1)
-        device.synchronize()
-        yield same_gradients("gradients of the stage", alone.gradients(), plainly(False), plainly(True))
-
-    counts = {} if load.exact else {"FLOPs": batches * flops(step_without_data(load, stage)), "forwards": batches}
-    return Subject(work=partial(alone.run, batches), prove=prove, expected=counts, module=alone.stage)
 
 
 def _strategies(devices: list[Device]) -> dict[str, list[Device]]:

@@ -139,7 +139,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
         synchronize()
     del kept
     seen = tally.sums()
-    updates = subject.updates_since(before)
+    updates = subject.updates_since(before) or {0}  # nothing is trained
     seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
     seen["parameter bytes"] = _bytes(
         tensor for tensor, then in zip(subject.parameters(), before, strict=True) if tensor._version != then

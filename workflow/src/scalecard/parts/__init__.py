@@ -1,1 +1,1 @@
-"""Pieces of work that use one part of the machine, each proven and counted."""
+"""Pieces of work, each proven and counted: what uses one part of the machine, and what is a part of a model."""

@@ -61,6 +61,18 @@ def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
     legend(axes)
 
 
+def beside(data: pd.DataFrame, *, y: str, hue: str, axes: Axes) -> None:
+    """Horizontal bars of medians side by side, a whisker over the middle half of the samples, one colour per `hue`."""
+    if data.empty:
+        nothing(axes)
+        return
+    palette = {label: style.colour(str(label)) for label in data[hue].unique()}
+    bars = {"estimator": "median", "errorbar": MIDDLE_HALF, "err_kws": {"color": style.INK}}
+    sns.barplot(data, x="value", y=y, hue=hue, palette=palette, ax=axes, **bars)
+    axes.locator_params(axis="x", nbins=4)
+    legend(axes)
+
+
 def dots(data: pd.DataFrame, *, x: str, axes: Axes) -> None:
     """Every sample as a dot, the median as a line across."""
     if data.empty:

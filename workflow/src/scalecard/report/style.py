@@ -30,6 +30,8 @@ FIXED = {
     "torch 1f1b": 4,
     "serial": 0,
     "concurrent": 1,
+    "measured": 0,
+    "played": 1,
     "enqueued": 0,
     "complete": 1,
 }

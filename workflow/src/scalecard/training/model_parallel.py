@@ -74,24 +74,54 @@ def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
 
 
 class StageAlone:
-    """One stage's forward and backward on fixed tensors, which takes as long as its device is busy in a step."""
+    """One stage's forward and backward on fixed tensors, which takes as long as its device is busy in a step.
+
+    As in a pipeline, the gradients of consecutive micro-batches, each like `inputs`, add up.
+    """
 
     def __init__(self, stage: nn.Module, inputs: Tensor, device: Device, *, needs_gradient: bool = False) -> None:
-        self.device = device
+        self.device, self.needs_gradient = device, needs_gradient
         self.stage = stage.to(device.torch)
-        self.inputs = inputs.detach().to(device.torch).requires_grad_(needs_gradient)
+        self.inputs = inputs.detach().to(device.torch)
         self.gradient = torch.ones_like(self.stage(self.inputs)).mul_(1e-3)
 
-    def run(self, count: int) -> None:
-        """Forward and backward `count` times; the last gradients stay."""
+    def run(self, count: int, *, num_micro: int = 1) -> None:
+        """`count` batches of so many micro-batches, forward and backward; the gradients of the last batch stay."""
         for _ in range(count):
-            self.device.submit(self._once)
+            self.device.submit(self._batch, num_micro)
 
-    def _once(self) -> None:
+    def forward(self, num_micro: int) -> Task:
+        """The forwards of one batch, and its last output; until it is done, all of their graphs are kept."""
+        return self.device.submit(lambda: self._forwards(num_micro)[-1].detach())
+
+    def _forwards(self, num_micro: int) -> list[Tensor]:
+        inputs = [self.inputs.detach().requires_grad_(self.needs_gradient) for _ in range(num_micro)]
+        return [self.stage(micro) for micro in inputs]
+
+    def _batch(self, num_micro: int) -> None:
         self.stage.zero_grad(set_to_none=True)
-        self.inputs.grad = None
-        self.stage(self.inputs).backward(self.gradient)
+        outputs = self._forwards(num_micro)
+        while outputs:
+            outputs.pop(0).backward(self.gradient)
 
     def gradients(self) -> list[Tensor]:
-        """Of the last backward, one tensor per parameter."""
+        """Of the last batch, one tensor per parameter."""
         return [p.grad for p in self.stage.parameters() if p.grad is not None]
+
+
+class UpdateAlone:
+    """The update of one stage's parameters by SGD, with gradients that are all one."""
+
+    def __init__(self, stage: nn.Module, device: Device, *, lr: float) -> None:
+        self.device, self.parameters = device, list(stage.to(device.torch).parameters())
+        self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
+        self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
+
+    def run(self) -> None:
+        """One update."""
+        self.device.submit(self._once)
+
+    def _once(self) -> None:
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()

@@ -1,13 +1,14 @@
-"""The textbooks' models: LeNet from raw tensors, the ResNet-18 variant, the toy model, and ResNet-50 cut in two."""
+"""The textbooks' models: LeNet from raw tensors, the ResNet-18 variant, the toy model, and ResNet-50 in stages."""
 
 import copy
 import functools
-import itertools
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from scalecard.training.partition import Cuts, stages
 
 LENET_SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
 INIT_STD = 0.01
@@ -89,19 +90,30 @@ def toy_stages(*, seed: int) -> list[nn.Module]:
         return [nn.Sequential(nn.Linear(10, 10), nn.ReLU()), nn.Sequential(nn.Linear(10, 5))]
 
 
-CUTS = {2: (0, 2, 4), 3: (0, 1, 3, 4), 4: (0, 1, 2, 3, 4)}  # which of four parts make up each stage
+NUM_BLOCKS = 18  # of ResNet-50: its stem, 16 bottlenecks, and its head
+AFTER_LAYER2: Cuts = (8,)  # the textbook's
 
 
-def resnet50_stages(*, seed: int, num_classes: int = 1000, num_stages: int = 2) -> list[nn.Module]:
-    """torchvision's ResNet-50 cut into 2 (after layer2), 3 or 4 stages; every layer is registered in one stage only."""
-    m = copy.deepcopy(_resnet50(seed, num_classes))
-    parts: list[list[nn.Module]] = [[m.conv1, m.bn1, m.relu, m.maxpool, m.layer1], [m.layer2], [m.layer3]]
-    parts.append([m.layer4, m.avgpool, nn.Flatten(1), m.fc])
-    cuts = CUTS[num_stages]
-    return [
-        nn.Sequential(*(layer for part in parts[start:end] for layer in part))
-        for start, end in itertools.pairwise(cuts)
-    ]
+def resnet50_stages(
+    *, seed: int, num_classes: int = 1000, cuts: Cuts = AFTER_LAYER2, only: int | None = None
+) -> list[nn.Module]:
+    """torchvision's ResNet-50, a new stage beginning with each of these blocks; every layer is in one stage only.
+
+    With `only`, that stage alone, because copying all of them takes longer.
+
+    block 0    the stem: convolution, batch normalisation, ReLU, pooling
+          1    layer1, three bottlenecks
+          4    layer2, four
+          8    layer3, six
+         14    layer4, three
+         17    the head: pooling, and the classifier
+    """
+    m = _resnet50(seed, num_classes)
+    blocks = [[m.conv1, m.bn1, m.relu, m.maxpool]]
+    blocks += [[bottleneck] for layer in (m.layer1, m.layer2, m.layer3, m.layer4) for bottleneck in layer]
+    blocks += [[m.avgpool, nn.Flatten(1), m.fc]]
+    wanted = stages(len(blocks), cuts)[slice(only, None if only is None else only + 1)]
+    return [copy.deepcopy(nn.Sequential(*(layer for block in one for layer in blocks[block]))) for one in wanted]
 
 
 @functools.cache

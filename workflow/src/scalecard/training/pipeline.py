@@ -54,14 +54,17 @@ class ScheduledPipeline(ModelParallel):
     """Runs a schedule of forwards and backwards; gradients add up over micro-batches and are applied once."""
 
     def pipelined_step(self, inputs: Tree, targets: Tree, *, split_size: int, schedule: Schedule) -> None:
-        """One SGD step; a micro-batch's loss is weighted by its share of the whole batch, so uneven ones stay exact."""
+        """One SGD step; a micro-batch's loss is weighted by its share of the whole batch, so uneven ones stay exact.
+
+        A device updates its parameters as soon as its own last backward is done, which it was given before.
+        """
         micros = list(zip(chunks(inputs, split_size), chunks(targets, split_size), strict=True))
         flight, total = _InFlight(), rows(inputs)
         for tick in schedule(len(self.stages), len(micros)):
             for action in tick:
                 run = self._forward if action.forward else self._backward
                 run(flight, action.stage, action.micro, *micros[action.micro], total)
-        self.update(*(flight.gradients[0, micro] for micro in range(len(micros))))
+        self.update()
 
     def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tree, targets: Tree, total: int) -> None:
         last = s == len(self.stages) - 1

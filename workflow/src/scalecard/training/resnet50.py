@@ -11,16 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.training import reference
-from scalecard.training.models import freeze_batch_norm, resnet50_stages
+from scalecard.training.models import AFTER_LAYER2, NUM_BLOCKS, freeze_batch_norm, resnet50_stages
+from scalecard.training.partition import Cuts, described
 
 
 @dataclass(frozen=True)
 class Workload:
     """`batch_size` images of image_size x image_size x 3, mean squared error to one-hot labels, SGD.
 
-    Ranks have the same model and different images. With `exact`, in float64 and with batch normalisation in eval mode:
-    what equality is proven on. In training mode its statistics depend on how a batch is split, so a split batch
-    computes a different function by definition.
+    The model is cut into stages that begin with the first block and with those of `cuts`; what it computes does not
+    depend on them. Ranks have the same model and different images. With `exact`, in float64 and with batch
+    normalisation in eval mode: what equality is proven on. In training mode its statistics depend on how a batch is
+    split, so a split batch computes a different function by definition.
     """
 
     batch_size: int
@@ -30,6 +32,7 @@ class Workload:
     seed: int
     exact: bool = False
     rank: int = 0
+    cuts: Cuts = AFTER_LAYER2
 
     @classmethod
     def of(cls, spec: Any) -> "Workload":
@@ -46,9 +49,31 @@ class Workload:
         """Of parameters and images."""
         return torch.float64 if self.exact else torch.float32
 
-    def stages(self, num_stages: int = 2) -> list[nn.Module]:
+    @property
+    def num_stages(self) -> int:
+        """How many devices it takes."""
+        return len(self.cuts) + 1
+
+    @property
+    def blocks(self) -> str:
+        """Those of each stage: '0-7 | 8-17'."""
+        return described(NUM_BLOCKS, self.cuts)
+
+    def cut(self, cuts: Cuts) -> "Workload":
+        """The same, cut elsewhere."""
+        return replace(self, cuts=cuts)
+
+    def stages(self) -> list[nn.Module]:
         """ResNet-50 cut into stages, with the same parameters each time."""
-        stages = resnet50_stages(seed=self.seed, num_classes=self.num_classes, num_stages=num_stages)
+        return self._stages(None)
+
+    def stage(self, index: int) -> nn.Module:
+        """One of them."""
+        (stage,) = self._stages(index)
+        return stage
+
+    def _stages(self, only: int | None) -> list[nn.Module]:
+        stages = resnet50_stages(seed=self.seed, num_classes=self.num_classes, cuts=self.cuts, only=only)
         return [freeze_batch_norm(stage.double()) if self.exact else stage for stage in stages]
 
 
@@ -90,26 +115,35 @@ def _trained(
     return reference.train(model, [parts] * num_steps, loss=reference.mean_squared_error, lr=load.lr)
 
 
+def stage_inputs(load: Workload, device: torch.device) -> list[Tensor]:
+    """What each stage gets in a step, the images first."""
+    inputs, _ = one_hot_images(load, device, device)
+    found = [inputs]
+    for stage in load.stages()[:-1]:
+        with torch.no_grad():
+            found.append(stage.to(device)(found[-1]))
+    return found
+
+
+@functools.cache
+def activations(load: Workload) -> list[Tensor]:
+    """The same without data: shapes, and bytes."""
+    return stage_inputs(load, torch.device("meta"))
+
+
 def step_without_data(load: Workload, stage: int | None = None) -> Callable[[], object]:
-    """The gradient of one plain step, or of one of two stages alone, on tensors without data: to count operations."""
+    """The gradient of one plain step, or of one stage alone, on tensors without data: to count operations."""
+    meta = torch.device("meta")
     if stage is not None:
-        first, second = (module.to("meta") for module in load.stages())
-        images, _ = one_hot_images(load, torch.device("meta"), torch.device("meta"))
-        module, inputs = (second, first(images).detach().requires_grad_()) if stage else (first, images)
+        module, inputs = load.stage(stage).to(meta), activations(load)[stage].detach().requires_grad_(stage > 0)
         return lambda: module(inputs).sum().backward()
-    model = nn.Sequential(*load.stages()).to("meta")
-    images, targets = one_hot_images(load, torch.device("meta"), torch.device("meta"))
+    model = nn.Sequential(*load.stages()).to(meta)
+    images, targets = one_hot_images(load, meta, meta)
     parts = reference.split(images, targets, [load.batch_size])
     return partial(reference.gradient, model, parts, reference.mean_squared_error)
 
 
-@functools.cache
-@functools.cache
-def bytes_handed_over(load: Workload, num_stages: int = 2) -> tuple[int, int]:
+def bytes_handed_over(load: Workload) -> tuple[int, int]:
     """Bytes of a batch of images, and of all the activations that cross from stage to stage in one forward."""
-    images, _ = one_hot_images(load, torch.device("meta"), torch.device("meta"))
-    value, crossing = images, 0
-    for stage in load.stages(num_stages)[:-1]:
-        value = stage.to("meta")(value)
-        crossing += value.nbytes
-    return images.nbytes, crossing
+    images, *crossing = activations(load)
+    return images.nbytes, sum(activation.nbytes for activation in crossing)

@@ -1,72 +1,75 @@
-"""What does cutting a model over two devices cost, and how long does each device idle?
+"""What does cutting a model over several devices cost, and how long does each device idle?
 
-Time of the same minibatches on one device and cut over two, and of each stage alone, which is how long its device is
-busy. With one minibatch at a time, the other device waits. Whiskers hold the middle half of the samples.
+Time of the same minibatches on one device and cut over several, and of each stage alone, which is how long its device
+is busy. With one minibatch at a time, the other devices wait. "balanced" cuts where the slowest stage is fastest, by
+the blocks' own times. Whiskers hold the middle half of the samples.
 """
 
 from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, units, words
+from scalecard.report import charts, stages, units, words
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time by strategy, ResNet-50 and the toy."""
+    """Time by strategy and cut, ResNet-50 and the toy."""
     figure, (left, right) = plt.subplots(1, 2, width_ratios=[3, 2])
     for model, axes in (("resnet50", left), ("toy", right)):
-        charts.bars(words.frame(results, "time", "strategy", model=model), y="strategy", axes=axes)
+        data = words.frame(results, "time", "strategy", "cut", "devices", model=model)
+        charts.bars(data.assign(label=_labels(data)), y="label", axes=axes)
         axes.set(xlabel="time (s)", ylabel="", title={"resnet50": "ResNet-50", "toy": "toy"}[model])
+    figure.set_figheight(max(figure.get_figheight(), 0.3 * len(left.get_yticks())))
     sns.despine(figure)
     return figure
 
 
+def _labels(data: pd.DataFrame) -> list[str]:
+    """The strategy and, of a cut model, on how many devices and where it is cut."""
+    rows = zip(data["strategy"], data["cut"], data["devices"], strict=True)
+    return [f"{strategy}, {cut} {devices:g}" if isinstance(cut, str) else strategy for strategy, cut, devices in rows]
+
+
 def findings(result: Result) -> list[Finding]:
-    """One device against two, and the idle share of each."""
-    single, cut = _strategy(result, "single device"), _strategy(result, "model parallel")
-    if not (single and cut):
+    """One device against several, and the idle share of each."""
+    single = _strategy(result, "single device")
+    cuts = result.select("time", model="resnet50", strategy="model parallel")
+    if not (single and cuts):
         return [Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", priority=90)]
-    text = words.versus("Plain model parallelism on two devices", cut.over(single), "one device")
-    idle = [1 - busy.median / cut.median for busy in _stages(result)]
-    if idle:
-        shares = " and ".join(units.percent(max(0.0, share)) for share in idle)
-        text += f"; the devices idle {shares} of the time"
-    ratio = cut.over(single)
-    return [
-        Finding(text=text + ".", headline=f"{ratio.value:.2f}x one device's time", priority=13),
-        *_balance(result),
-        *_memory(result),
-    ]
+    found = []
+    for number, cut in enumerate(cuts):
+        text = words.versus(f"Plain model parallelism, cut {stages.cut_name(cut)},", cut.over(single), "one device")
+        alone = _stages(result, cut)
+        if alone:
+            shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
+            text += f"; the devices idle {shares} of the time"
+        headline = f"{cut.over(single).value:.2f}x one device's time"
+        found.append(Finding(text=f"{text}.", headline=headline, priority=13 + 10 * bool(number)))
+        if alone:
+            found.append(Finding(text=stages.balance(cut, alone, single), priority=28 + bool(number)))
+    return [*found, *_memory(result)]
 
 
 def _strategy(result: Result, name: str) -> Record | None:
     return result.find("time", model="resnet50", strategy=name)
 
 
-def _stages(result: Result) -> list[Record]:
-    found = [_strategy(result, f"stage {index} alone") for index in (0, 1)]
-    return [record for record in found if record]
-
-
-def _balance(result: Result) -> list[Finding]:
-    """The bound that the cut itself sets: no pipeline over it is faster than its slower stage."""
-    times, single = [record.median for record in _stages(result)], _strategy(result, "single device")
-    if len(times) < 2 or single is None:
-        return []
-    text = (
-        f"The stages take {units.seconds(times[0])} and {units.seconds(times[1])}, one device {words.time(single)}: no"
-        f" pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device."
-    )
-    return [Finding(text=text, priority=28)]
+def _stages(result: Result, cut: Record) -> list[Record]:
+    """Each stage alone; none if one of them is missing."""
+    where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
+    count = int(str(cut.case.get("devices", 2)))
+    found = [result.find("time", model="resnet50", strategy=f"stage {index} alone", **where) for index in range(count)]
+    return [record for record in found if record] if all(found) else []
 
 
 def _memory(result: Result) -> list[Finding]:
     single = result.find("peak_memory", strategy="single device")
-    cut = result.select("peak_memory", strategy="model parallel")
+    cut = result.select("peak_memory", strategy="model parallel", cut="after layer2")
     if not (single and cut):
         return []
     peaks = " and ".join(units.count_bytes(record.median) for record in cut)
@@ -90,3 +93,5 @@ def nightly(result: Result) -> Iterator[Number]:
         record = _strategy(result, name)
         if record:
             yield Number(label=f"ResNet-50, {name}", record=record)
+    for record in result.select("time", model="resnet50", strategy="model parallel", cut="balanced", devices=2):
+        yield Number(label="ResNet-50, model parallel, balanced", record=record)

@@ -2,7 +2,8 @@
 
 Time of one batch over the split size (samples in a micro-batch), for every implementation, with the single device and
 plain model parallelism as lines. The dotted curve is the ideal (m + p - 1)(C/m + o) for p = 2 equal stages and m
-micro-batches, fitted to every second point of our GPipe. Small splits pay overhead o, large ones leave a bubble.
+micro-batches, fitted to every second point of our GPipe. Small splits pay overhead o, large ones leave a bubble. On the
+right is our step beside its schedule played with the stages' own times, which are not equal: by split size and cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, style, units, words
+from scalecard.report import charts, stages, style, units, words
 from scalecard.report.sections import Finding, Number
 
 LINES = ("single device", "model parallel")
@@ -23,11 +24,11 @@ TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time over split size by implementation, the two lines, the ideal."""
-    figure, axes = plt.subplots()
-    data = words.frame(results, "time")
-    if len(data):
-        charts.lines(data[~data["implementation"].isin(LINES)], x="split_size", hue="implementation", axes=axes)
+    """Time over split size by implementation, the two lines, the ideal; and steps beside what is played."""
+    figure, (axes, right) = plt.subplots(1, 2, width_ratios=[3, 2])
+    data = words.frame(results, "time", "implementation", "cut", "beside")
+    over = data[~data["implementation"].isin(LINES) & (data["cut"] != "balanced") & data["beside"].isna()]
+    charts.lines(over, x="split_size", hue="implementation", axes=axes)
     for name in LINES if len(data) else ():
         record = results[0].find("time", implementation=name)
         if record:
@@ -38,10 +39,16 @@ def plot(results: Sequence[Result]) -> Figure:
     if fit:
         sizes = np.geomspace(min(fit.sizes), max(fit.sizes), 60)
         axes.plot(sizes, [fit.predict(size) for size in sizes], ":", color=style.colour("ideal"), label="ideal, fitted")
-    axes.set(xlabel="split size (samples)", ylabel="time of one batch (s)", xscale="log")
+    axes.set(
+        xlabel="split size (samples)", ylabel="time of one batch (s)", xscale="log", title="after layer2, 2 devices"
+    )
     charts.ticks(axes, sorted(results[0].spec["split_sizes"]))
     axes.set_ylim(bottom=0)
     charts.legend(axes)
+    charts.beside(stages.frame(results[:1]), y="label", hue="what", axes=right)
+    right.set(xlabel="time of one batch (s)", ylabel="", title="measured and played")
+    right.set_xlim(right=1.4 * right.get_xlim()[1])  # room for the legend
+    figure.set_figheight(max(figure.get_figheight(), 0.35 * len(right.get_yticks())))
     sns.despine(figure)
     return figure
 
@@ -70,7 +77,8 @@ class Fit:
 
 def fitted(result: Result) -> Fit | None:
     """Least squares of relative errors on every second split size, with the largest relative error on the others."""
-    records = sorted(result.select("time", implementation=FITTED), key=lambda r: int(str(r.case["split_size"])))
+    found = [record for record in result.select("time", implementation=FITTED, beside=None) if not _balanced(record)]
+    records = sorted(found, key=lambda r: int(str(r.case["split_size"])))
     if len(records) < 4:
         return None
     sizes = [int(str(r.case["split_size"])) for r in records]
@@ -87,21 +95,60 @@ def fitted(result: Result) -> Fit | None:
 def findings(result: Result) -> list[Finding]:
     """The best split size of the best implementation, against the single device and plain model parallelism."""
     single, plain = (result.find("time", implementation=name) for name in LINES)
-    runs = [r for r in result.select("time") if r.case["implementation"] not in LINES]
+    runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES]
     if not (single and plain and runs):
         return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
+    where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""
     gain = words.speedup(best, single)
     text = (
-        f"The best pipeline, {name} with split size {size}, is {gain} as fast as one device and"
+        f"The best pipeline, {name} with split size {size}{where or ','} is {gain} as fast as one device and"
         f" {words.speedup(best, plain)} as fast as plain model parallelism: {words.time(best)} per batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
     found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
-    return [*found, *_textbook(result, single, _split(runs)), *_ideal(result)]
+    more = [*_textbook(result, single, _split(runs)), *_ideal(result), *_balance(result), *_library(result)]
+    return [*found, *more, *_played(result)]
+
+
+def _balanced(record: Record) -> bool:
+    return record.case.get("cut") == "balanced"
+
+
+def _balance(result: Result) -> list[Finding]:
+    """What the balanced cut brings our schedules on as many devices, at its best split size."""
+    found = []
+    for cut in stages.fastest(result.select("time", cut="balanced", devices=STAGES), "implementation"):
+        same = {axis: cut.case[axis] for axis in ("implementation", "split_size")}
+        textbook = result.find("time", **same, cut="after layer2", beside=None)
+        if textbook:
+            name = f"{cut.case['implementation']} at split size {cut.case['split_size']}, balanced{stages.blocks(cut)},"
+            found.append(Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", priority=29))
+    return found
+
+
+def _library(result: Result) -> list[Finding]:
+    """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
+    found = []
+    both = [record for record in result.select("time") if record.case.get("beside")]
+    for ours in stages.fastest(both, "implementation"):
+        theirs = result.find("time", implementation=ours.case["beside"], split_size=ours.case["split_size"])
+        if theirs:
+            ratio = theirs.over(ours)
+            text = f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is {words.factor(ratio)}"
+            text += " as fast as torch.distributed.pipelining's on two ranks, in the same rounds."
+            found.append(Finding(text=text, priority=32))
+    return found
+
+
+def _played(result: Result) -> list[Finding]:
+    """The fastest step of every cut, and what it takes longer than its schedule."""
+    played = {id(measured): ideal for measured, ideal in stages.pairs(result)}
+    best = stages.fastest([measured for measured, _ in stages.pairs(result)], "devices", "cut")
+    return [Finding(text=stages.rest(result, one, played[id(one)]), priority=33) for one in best]
 
 
 def _split(runs: list[Record]) -> list[Record]:
@@ -150,6 +197,6 @@ def published(result: Result) -> dict[str, float]:
 def nightly(result: Result) -> Iterator[Number]:
     """GPipe at the split size in the middle of the list: the best one may be another every night."""
     sizes = sorted(result.spec["split_sizes"])
-    record = result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2])
+    record = result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2], beside=None)
     if record:
         yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)

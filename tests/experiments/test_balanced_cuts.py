@@ -1,0 +1,117 @@
+"""Cuts over 2..N devices, with a small network instead of ResNet-50: what is measured where, and what is played."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import smoke_block
+from scalecard import experiments
+from scalecard.experiments import pipeline
+from scalecard.hardware.machine import Machine
+from scalecard.measuring import decisions
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Variant
+from scalecard.parts import stages
+from scalecard.records.record import Record
+from scalecard.training import resnet50
+from scalecard.training.play import played
+from scalecard.training.schedules import SCHEDULES
+from small_network import small_stages
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
+    monkeypatch.setattr(pipeline, "launch_and_record", lambda *args, **options: [])
+
+
+def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:
+    """The small network moves little at ResNet-50's learning rate."""
+    spec = experiments.build(name, smoke_block(name, check_steps=2, lr=0.1, **changes))
+    here = replace(machine, num_devices=num_devices, cores=num_devices)
+    return list(experiments.load(name).run(spec, here))
+
+
+def places(records: Iterable[Record]) -> set[tuple[object, object]]:
+    return {(record.case["devices"], record.case["cut"]) for record in records if "cut" in record.case}
+
+
+@pytest.mark.parametrize(("num_devices", "counts"), [(3, [2, 3])])
+def test_model_parallelism_is_measured_over_2_to_n_devices(
+    machine: Machine, num_devices: int, counts: list[int]
+) -> None:
+    records = run("model_parallel", machine, num_devices)
+    assert {record.status for record in records if record.metric != "peak_memory"} == {"ok"}
+    assert len([record for record in records if record.metric == "block_time"]) == 18
+    cut = [record for record in records if record.case.get("strategy") == "model parallel"]
+    assert places(cut) == {(2, "after layer2"), *((count, "balanced") for count in counts)}
+    for record in cut[1:]:  # the first is the toy
+        assert record.note.startswith("blocks 0")
+        assert record.note.count("|") == int(str(record.case["devices"])) - 1
+        assert {check.dtype for check in record.checks} == {"float64", "float32"}
+    alone = [record for record in records if str(record.case.get("strategy")).endswith("alone")]
+    assert len(alone) == 2 + sum(counts)
+
+
+def test_pipelines_are_measured_and_played_over_2_to_n_devices(machine: Machine) -> None:
+    records = run("pipeline", machine, 4)
+    assert {record.status for record in records if record.metric != "peak_memory"} == {"ok"}
+    every = {(2, "after layer2"), (2, "balanced"), (4, "balanced")}
+    for metric in ("time", "stage_time", "played_time", "played_bubble"):
+        assert places(record for record in records if record.metric == metric) == every, metric
+    for bubble in (record for record in records if record.metric == "played_bubble"):
+        assert all(0 <= value < 1 for value in bubble.samples[0])
+    for one in (record for record in records if record.metric == "played_time"):
+        (measured,) = [r for r in records if r.metric == "time" and r.case == one.case]
+        assert measured.over(one).value > 0
+        assert measured.telemetry[0].rounds_id == one.telemetry[0].rounds_id, "played round by round"
+
+
+def test_what_is_played_are_the_stages_own_times(machine: Machine) -> None:
+    records = run("pipeline", machine, 2)
+    of = {"devices": 2, "cut": "balanced"}
+
+    def seconds(part: str, number: int) -> list[float]:
+        found = [r for r in records if r.metric == "stage_time" and r.matches(part=part, **of)]
+        return [record.samples[0][number] for record in sorted(found, key=lambda record: str(record.case["stage"]))]
+
+    (one,) = [r for r in records if r.metric == "played_time" and r.matches(implementation="1f1b", **of)]
+    for number, value in enumerate(one.samples[0]):
+        forward = [total / 2 for total in seconds("forward", number)]
+        both = [total / 2 for total in seconds("forward and backward", number)]
+        backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
+        update = seconds("update", number)
+        assert value == pytest.approx(played(SCHEDULES["1f1b"], forward, backward, [0.0], 2, update).makespan)
+
+
+def timing(block: int, *seconds: float, failure: str = "") -> Timing:
+    variant = Variant(name=f"block {block}", case={"block": block}, build=lambda at: at)
+    return Timing(variant=variant, completion=list(seconds), failure=failure)
+
+
+def test_processes_of_one_run_cut_where_the_first_one_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(decisions.FOLDER, "")
+    first, second = ([timing(block, slow if block else 1.0) for block in range(4)] for slow in (1.0, 0.1))
+    assert stages.chosen_cuts(lambda: second, [2])[1] == ("balanced", (1,)), "outside of a run nothing is kept"
+    decisions.begin(tmp_path)
+    textbook = ("after layer2", (8,))
+    for blocks in (first, second):
+        assert stages.chosen_cuts(lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
+
+
+def test_a_block_without_a_time_leaves_the_textbooks_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decisions.FOLDER, "")
+    blocks = [timing(0, 1.0), timing(1, failure="out of memory: no room")]
+    assert stages.chosen_cuts(lambda: blocks, [2, 4]) == [("after layer2", (8,))]
+    told = list(stages.not_cut(blocks, [2, 4], {"strategy": "model parallel"}))
+    assert [record.case["devices"] for record in told] == [2, 4]
+    assert {record.status for record in told} == {"failed"}
+    assert all("no room" in record.note for record in told)
+
+
+def test_more_devices_than_blocks_are_skipped_with_a_reason() -> None:
+    (told,) = stages.not_cut([timing(0, 1.0)], [2, 32], {"strategy": "model parallel"})
+    assert (told.case["devices"], told.status) == (32, "skipped")
+    assert "18 blocks" in told.note

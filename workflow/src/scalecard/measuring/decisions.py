@@ -1,0 +1,30 @@
+"""What the first process of a run decides from its measurements, and the later ones keep.
+
+The records of a run's processes are merged case by case, so all of them must measure the same cases. What depends on
+noise, such as where to cut a model whose blocks were timed, is therefore decided once.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+FOLDER = "SCALECARD_DECISIONS"  # inherited by the processes that measure
+
+
+def begin(folder: Path) -> None:
+    """This process, and those that it starts, keep decisions in this folder; nothing was decided yet."""
+    os.environ[FOLDER] = str(folder)
+
+
+def decided(name: str, decide: Callable[[], Any]) -> Any:
+    """What was decided under this name or, if nothing was, what decide() returns, in the types of JSON."""
+    folder = os.environ.get(FOLDER)
+    path = Path(folder, f"{name}.decision.json") if folder else None
+    if path and path.exists():
+        return json.loads(path.read_text())
+    decision = json.loads(json.dumps(decide()))
+    if path:
+        path.write_text(json.dumps(decision))
+    return decision

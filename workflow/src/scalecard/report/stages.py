@@ -1,0 +1,92 @@
+"""What the stages of a cut model take: beside perfect balance, and played beside what was measured.
+
+Idle is the share of the devices' time in which they do not compute: what every stage takes alone is how long its device
+is busy. What a step takes longer than its schedule, played with the stages' own times, has no place in the schedule:
+launching, handing over, waiting for one another, and memory that devices share.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from scalecard.records.record import Record, Result, Scalar
+from scalecard.report import units, words
+
+CUTS = ("after layer2", "balanced")
+REST = "launching, waiting and what devices share"
+CLOSE = 0.05  # how much longer than played a step may take where nothing else binds
+
+
+def cut_name(record: Record) -> str:
+    """'after layer2, 2 devices'."""
+    return f"{record.case.get('cut', CUTS[0])}, {record.case.get('devices', 2)} devices"
+
+
+def blocks(record: Record) -> str:
+    """' (blocks 0-7 | 8-17)', or '' if they are not known."""
+    return f" ({record.note})" if record.note.startswith("blocks ") else ""
+
+
+def balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
+    """The stages' own times, and what perfect balance would bring: the single device's time, shared equally."""
+    times = [record.median for record in alone]
+    shown = ", ".join(map(units.seconds, times))
+    perfect = single.median / len(times)
+    return (
+        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one"
+        f" {units.percent(max(times) / perfect - 1)} more than perfect balance, {units.seconds(perfect)} each: no"
+        f" pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device, and with"
+        f" perfect balance {len(times)}x."
+    )
+
+
+def fastest(records: Iterable[Record], *axes: str) -> list[Record]:
+    """Of the records with the same values on these axes, the fastest."""
+    found: dict[tuple[Scalar, ...], Record] = {}
+    for record in records:
+        key = tuple(record.case.get(axis) for axis in axes)
+        found[key] = min(found.get(key, record), record, key=lambda one: one.median)
+    return list(found.values())
+
+
+def pairs(result: Result) -> list[tuple[Record, Record]]:
+    """What was measured and the same step played, by case."""
+    found = [(result.find("time", **played.case), played) for played in result.select("played_time")]
+    return [(measured, played) for measured, played in found if measured]
+
+
+def frame(results: Sequence[Result]) -> pd.DataFrame:
+    """Samples of measured and played steps, with a label for the case and `what` they are."""
+    rows = []
+    for result in results:
+        for measured, played in pairs(result):
+            label = f"{measured.case['implementation']} {measured.case['split_size']}, {cut_name(measured)}"
+            for what, record in (("measured", measured), ("played", played)):
+                rows += [{"label": label, "what": what, "value": value} for run in record.samples for value in run]
+    return pd.DataFrame(rows, columns=["label", "what", "value"])
+
+
+def idle(result: Result, measured: Record) -> float | None:
+    """The share of the measured step in which the devices do not compute; None without the stages' own times."""
+    case = {axis: measured.case[axis] for axis in ("devices", "cut")}
+    both = result.select("stage_time", **case, split_size=measured.case["split_size"], part="forward and backward")
+    busy = [record.median for record in (*both, *result.select("stage_time", **case, part="update"))]
+    count = measured.case["devices"]
+    if not both or not isinstance(count, int):
+        return None
+    return max(0.0, 1 - sum(busy) / (count * measured.median))
+
+
+def rest(result: Result, measured: Record, played: Record) -> str:
+    """A step beside its schedule, played: how long devices idle in either, and what the step takes longer."""
+    ratio = measured.over(played)
+    label = f"{measured.case['implementation']} at split size {measured.case['split_size']}, {cut_name(measured)}"
+    bubble, own = result.find("played_bubble", **played.case), idle(result, measured)
+    text = f"{label}: {words.time(measured)} measured, {units.seconds(played.median)} played with its stages' own times"
+    if bubble and own is not None:
+        text += f"; devices idle {units.percent(own)} of the time, {units.percent(bubble.median)} if played"
+    near = "within" if ratio.value <= 1 + CLOSE else "beyond"
+    text += f". That is {words.factor(ratio)} the schedule's time, {near} {units.percent(CLOSE)} of it"
+    if ratio.value <= 1:
+        return f"{text}."
+    return f"{text}; the rest, {units.seconds(max(0.0, measured.median - played.median))}, is {REST}."
