@@ -257,13 +257,8 @@ def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset)
     case: Case = {"model": model, **ctx.layout.case, "data": dataset.name, "batch_size": whole, "lr": spec.lr}
     batch = CHECK_BATCH * ranks
     small = [Setting(batch, batch * spec.check_steps - ranks, exact=True), Setting(batch, batch)]
-    return Variant(
-        name=model,
-        case=case,
-        build=partial(_epoch, ctx, spec, model, dataset),
-        proven_at=small,
-        timed_at=Setting(whole),
-    )
+    build = partial(_epoch, ctx, spec, model, dataset)
+    return Variant(name=model, case=case, build=build, proven_at=small, timed_at=Setting(whole))
 
 
 def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, at: Setting) -> Subject:

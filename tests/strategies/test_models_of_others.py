@@ -1,0 +1,89 @@
+"""Models that are nobody's here, and our own, trained by every strategy that can, each proven and counted."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from blocks import SHORTEST
+from projects import ROOT
+from scalecard import experiments, run
+from scalecard.hardware.machine import probe
+from scalecard.records.record import Record
+
+OTHERS = "tests/strategies/of_others"
+DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
+IN_STAGES = {"model parallel", "our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b", "torch interleaved 1f1b"}
+TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[str, Any]) -> list[Record]:
+    monkeypatch.chdir(ROOT)
+    block = {
+        "devices": devices,
+        "seed": 0,
+        "dataset": "synthetic",
+        "data_dir": "data",
+        "measure": SHORTEST,
+        "nodes": 1,
+        "workloads": workloads,
+        "scaling": ["strong"],
+        "micro_batches": 4,
+        "check_steps": 2,
+    }
+    spec = experiments.build("strategies", json.dumps(block))
+    return run.measure("strategies", spec, replace(probe(), num_devices=devices)).records
+
+
+def trained(records: list[Record], workload: str, devices: int) -> set[str]:
+    """The strategies that were timed, each proven in float64 and as timed, with an update counted."""
+    found = set()
+    for record in records:
+        if record.status == "ok" and record.matches(workload=workload, devices=devices):
+            assert {check.dtype for check in record.checks} == {"float64", "float32"}
+            assert all(check.passed for check in record.checks)
+            assert next(count.counted for count in record.work if count.name == "updates") == 1
+            found.add(str(record.case["strategy"]))
+    return found
+
+
+def notes(records: list[Record], strategy: str) -> set[str]:
+    return {record.note for record in records if record.case.get("strategy") == strategy and record.status == "skipped"}
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("unet", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
+        ("two_tower", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
+        ("gru", "two of its blocks share a parameter"),
+    ],
+)
+def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
+    name: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A U-Net with skip connections; two towers with dicts and dropout; a language model with tied weights."""
+    records = measured(monkeypatch, 2, **{name: {"file": f"{OTHERS}/{name}.py", "batch_size": 4}})
+    assert trained(records, name, 1) == {"single device"}
+    assert trained(records, name, 2) == DATA_PARALLEL
+    for strategy in IN_STAGES:
+        (note,) = notes(records, strategy)
+        assert note.startswith(why)
+    assert notes(records, "tensor parallel") == {"the workload has no tensor_plan(model)"}
+
+
+@pytest.mark.workflow
+def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = measured(monkeypatch, 4, gpt={"batch_size": 8, **TINY_GPT})
+    several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
+    assert trained(records, "gpt", 2) == several
+    assert trained(records, "gpt", 4) == several | {"data x tensor", "data x pipeline"}
+    assert notes(records, "DataParallel") == {
+        "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+    }
+
+
+def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"workloads.unet.file = .*unet.py: neither model.* takes deep;"):
+        measured(monkeypatch, 2, unet={"file": f"{OTHERS}/unet.py", "batch_size": 4, "deep": 3})
