@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scalecard.jobs.source_code import SOURCES
 from scalecard.measuring.spec import did_you_mean
 
-BUILT_IN_ELSEWHERE = ("__init__", "resnets")  # shared by workloads, and none themselves
+BUILT_IN = Path(__file__).parents[1] / "workloads"
+NO_WORKLOADS = ("__init__", "resnets")  # what they share
 
 
 def built_in() -> list[str]:
     """The workloads that come with ScaleCard."""
-    return sorted(p.stem for p in (SOURCES / "workloads").glob("*.py") if p.stem not in BUILT_IN_ELSEWHERE)
+    return sorted(p.stem for p in BUILT_IN.glob("*.py") if p.stem not in NO_WORKLOADS)
 
 
 def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
