@@ -167,6 +167,7 @@ def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dic
         "caption": style.caption(results),
         "tiles": own[0].tiles,
         "topology": own[0].topology,
+        "overview": own[0].overview,
         "findings": own[0].findings,
         "table": tables.joined({s.platform: s.cells for s in own}),
         "judgements": [(s.platform, judgement) for s in own for judgement in s.judgements],

@@ -32,6 +32,7 @@ class Section:
     state: list[tuple[str, str]]
     tiles: list[Any]
     topology: dict[str, Any]
+    overview: Any
 
     @classmethod
     def of(cls, result: Result) -> "Section":
@@ -50,6 +51,7 @@ class Section:
             state=hardware_state.overview(result),
             tiles=module.tiles(result) if hasattr(module, "tiles") else [],
             topology=module.topology(result) if hasattr(module, "topology") else {},
+            overview=module.overview(result) if hasattr(module, "overview") else None,
         )
 
     @property

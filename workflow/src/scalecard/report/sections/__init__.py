@@ -4,8 +4,8 @@ A docstring (its first line is the section's title, the rest says how to read th
 one experiment's results, the current platform's first, and for one result `findings(result) -> list[Finding]` and
 `nightly(result) -> Iterator[Number]`, what to follow from night to night. A module may also offer `published(result)`,
 our values of the published metrics if the workload is the same, `judge(result)`, its rates beside the hardware's
-limits, `tiles(result)`, a verdict and a number for each part of the machine, and `topology(result)`, how its GPUs are
-linked. No torch here.
+limits, `tiles(result)`, a verdict and a number for each part of the machine, `topology(result)`, how its GPUs are
+linked, and `overview(result)`, one table of everything. No torch here.
 """
 
 import importlib

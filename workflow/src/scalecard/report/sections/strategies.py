@@ -12,10 +12,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, style, words
+from scalecard.report import charts, strategy_table, style, words
 from scalecard.report.sections import Finding, Number
-
-SINGLE = "single device"
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -24,7 +22,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=(5.2 * max(1, len(names)), 5))
     for name, axes in zip(names or [""], panels[0], strict=True):
         charts.bars(_at_most_devices(results, name), y="strategy", axes=axes)
-        single = _single(results[0], name)
+        single = strategy_table.single(results[0], name)
         if single:
             axes.axvline(single.median, color=style.colour("ideal"), linestyle=":", label="single device")
         axes.set(xlabel="time of a step (s)", ylabel="", title=name)
@@ -51,10 +49,6 @@ def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
     return [r for r in result.select("step_time", workload=workload, **case) if r.case.get("strategy")]
 
 
-def _single(result: Result, workload: str) -> Record | None:
-    return result.find("step_time", workload=workload, strategy=SINGLE)
-
-
 def findings(result: Result) -> list[Finding]:
     """Of every workload, the fastest strategy against one device, and the runner-up."""
     found = [finding for name in _workloads(result) for finding in _of_workload(result, name)]
@@ -64,7 +58,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
-    single = _single(result, workload)
+    single = strategy_table.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if _devices(r) > 1]
     if single is None or not several:
         return
@@ -82,6 +76,11 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     if slower:
         text = f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
         yield Finding(text=text, priority=27)
+
+
+def overview(result: Result) -> strategy_table.Table:
+    """Every strategy that was timed."""
+    return strategy_table.table(result)
 
 
 def published(result: Result) -> dict[str, float]:

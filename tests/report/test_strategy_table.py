@@ -1,0 +1,82 @@
+"""The table of strategies against numbers worked out by hand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from scalecard.records.record import Case, Count, Record, Result
+from scalecard.records.telemetry import Telemetry
+from scalecard.report import strategy_table
+from scalecard.report.sections import strategies
+
+GPU = {"name": "NVIDIA H100 80GB HBM3"}
+
+
+def step(strategy: str, devices: int, seconds: float, *, scaling: str = "strong", units: int = 8) -> Record:
+    case: Case = {"workload": "gpt", "strategy": strategy, "devices": devices, "scaling": scaling}
+    launched = Telemetry(rounds_id="r", enqueue=seconds / 4, joules=4.0)
+    return Record(
+        case={**case, "batch_size": units, "unit": "tokens", "units": units},
+        metric="step_time",
+        unit="s",
+        samples=[[seconds] * 7],
+        work=[Count(name="FLOPs", counted=1e12 * units, expected=1e12 * units)],
+        telemetry=[launched],
+    )
+
+
+@pytest.fixture
+def result(make_result: Callable[..., Result]) -> Result:
+    """One device, and 2 devices by two strategies; DDP at the same batch and at twice as much."""
+    ddp = step("DDP", 2, 0.3)
+    memory = Record(case=ddp.case, metric="peak_memory", unit="B", samples=[[2.0**30]])
+    records = [
+        *(step("model parallel", 2, 0.5), ddp, step("DDP", 2, 0.6, scaling="weak", units=16)),
+        *(step(strategy_table.SINGLE, 1, 0.5), memory),
+    ]
+    made = make_result(records)
+    environment = {**made.environment, "gpus": [GPU, GPU], "emulated": False}
+    return replace(made, experiment="strategies", environment=environment)
+
+
+def row(result: Result, strategy: str, scaling: str = "strong") -> dict[str, str]:
+    for cells in strategy_table.table(result).rows:
+        found = dict(zip(strategy_table.HEAD, (text for text, _ in cells), strict=True))
+        if found["Strategy"] == strategy and found["Scaling"] in (scaling, ""):
+            return found
+    raise AssertionError(strategy)
+
+
+def test_rate_gain_and_memory(result: Result) -> None:
+    """8 tokens in 0.3 s are 26.7 a second, 0.5/0.3 times as many as on one device; 16 in 0.6 s are as many."""
+    ddp = row(result, "DDP")
+    assert (ddp["Step"], ddp["Rate"], ddp["Gain"]) == ("300 ms", "26.7 tokens/s", "1.67x")
+    assert (ddp["Memory"], ddp["Launching"], ddp["Energy"]) == ("1 GiB", "25 %", "0.5 J/token")
+    assert row(result, "DDP", "weak")["Gain"] == "1.67x"
+    assert row(result, strategy_table.SINGLE)["Gain"] == ""
+
+
+def test_the_share_of_the_peak_counts_what_the_model_needs(result: Result) -> None:
+    """1e12 operations a token: 16e12 a second on one H100, whose vendor says 67e12 in float32; 26.7e12 on two."""
+    assert row(result, strategy_table.SINGLE)["MFU"] == "23.9 %"
+    assert row(result, "DDP")["MFU"] == "19.9 %"
+
+
+def test_the_fastest_comes_first_of_its_number_of_devices(result: Result) -> None:
+    names = [cells[3][0] for cells in strategy_table.table(result).rows]
+    assert names == [strategy_table.SINGLE, "DDP", "model parallel", "DDP"]
+
+
+def test_cpu_ranks_have_no_time_of_launching_and_no_peak(result: Result) -> None:
+    emulated = replace(result, environment={**result.environment, "gpus": [], "emulated": True})
+    assert (row(emulated, "DDP")["Launching"], row(emulated, "DDP")["MFU"]) == ("", "")
+
+
+def test_the_findings_name_the_fastest_and_what_is_slower_than_one_device(make_result: Callable[..., Result]) -> None:
+    slow = step("FSDP parameters", 2, 0.9)
+    made = make_result([step(strategy_table.SINGLE, 1, 0.5), step("DDP", 2, 0.3), slow])
+    first, second = strategies.findings(replace(made, experiment="strategies"))
+    assert first.text.startswith(
+        "gpt: DDP, the fastest on 2 devices, takes 40 % (40 % to 40 %) less time than one device"
+    )
+    assert second.text == "gpt: with the same batch on 2 devices, FSDP parameters take longer than one device."

@@ -1,0 +1,106 @@
+"""Every strategy of every workload in one table: time, rate, gain, share of the peak, memory, energy, launching.
+
+rate          samples or tokens of a step over its time
+gain          of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's
+MFU           model FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over
+              the devices' dense peak in float32. Source: Chowdhery et al., PaLM (2022), appendix B
+launching     the share of a step in which work is still being submitted
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalecard.records.record import Record, Result
+from scalecard.report import limits, units
+
+HEAD = ["Workload", "Devices", "Scaling", "Strategy", "Step", "Rate", "Gain", "MFU", "Memory", "Energy", "Launching"]
+SINGLE = "single device"
+NOTE = (
+    "Gain: the rate over one device's. MFU: the operations that the model needs, over the devices' dense peak in"
+    " float32. Memory: of the device that needs the most. Launching: the share of a step in which work is still"
+    " submitted."
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, and for each the number to sort by."""
+
+    label: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, float]]]
+    note: str
+
+
+def table(result: Result) -> Table:
+    """One row for each strategy that was timed, the fastest of a workload and number of devices first."""
+    timed = [record for record in result.select("step_time") if record.samples]
+    order = sorted(timed, key=lambda r: (str(r.case["workload"]), _number(r, "devices"), r.case["scaling"], r.median))
+    return Table("Strategies", HEAD, [_row(result, record) for record in order], NOTE)
+
+
+def _row(result: Result, record: Record) -> list[tuple[str, float]]:
+    case = record.case
+    workload, devices = str(case["workload"]), _number(record, "devices")
+    rate = _number(record, "units") / record.median
+    return [
+        (workload, 0.0),
+        (f"{devices:.0f}", devices),
+        (str(case["scaling"]) if devices > 1 else "", 0.0),
+        (str(case["strategy"]), 0.0),
+        (units.seconds(record.median), record.median),
+        (f"{rate:.3g} {case['unit']}/s", rate),
+        *(_gain(result, record, rate), _utilisation(result, record, rate), _memory(result, record)),
+        *(_energy(record), _launching(result, record)),
+    ]
+
+
+def single(result: Result, workload: str) -> Record | None:
+    """One device alone."""
+    return result.find("step_time", workload=workload, strategy=SINGLE)
+
+
+def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:
+    alone = single(result, str(record.case["workload"]))
+    if alone is None or not alone.samples or alone is record:
+        return ("", 0.0)
+    gain = rate * alone.median / _number(alone, "units")
+    return (f"{gain:.2f}x", gain)
+
+
+def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, float]:
+    """What counts are the operations that the model needs, however often a strategy does them."""
+    alone, peak = single(result, str(record.case["workload"])), limits.of_products(result, "float32")
+    each = alone and next((count.counted for count in alone.work if count.name == "FLOPs"), None)
+    if not (alone and each and peak):
+        return ("", 0.0)
+    share = each / _number(alone, "units") * rate / (_number(record, "devices") * peak.rate * 1e12)
+    return (units.percent(share, 1), share)
+
+
+def _memory(result: Result, record: Record) -> tuple[str, float]:
+    found = result.find("peak_memory", **record.case)
+    return (units.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
+
+
+def _energy(record: Record) -> tuple[str, float]:
+    """Per sample or token."""
+    joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
+    if not joules:
+        return ("", 0.0)
+    each = statistics.median(joules) / _number(record, "units")
+    return (f"{each:.3g} J/{str(record.case['unit'])[:-1]}", each)
+
+
+def _launching(result: Result, record: Record) -> tuple[str, float]:
+    """Only of GPUs: a CPU rank does the work in the call that submits it."""
+    enqueued = [entry.enqueue for entry in record.telemetry if entry.enqueue]
+    if not enqueued or result.emulated:
+        return ("", 0.0)
+    share = min(1.0, statistics.median(enqueued) / record.median)
+    return (units.percent(share), share)
+
+
+def _number(record: Record, axis: str) -> float:
+    return float(record.case[axis] or 0)
