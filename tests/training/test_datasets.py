@@ -9,7 +9,7 @@ import pytest
 import torch
 from scalecard.training import datasets
 from scalecard.training.datasets import Dataset, DataWarning, Split, load, synthetic
-from scalecard.training.models import lenet, lenet_parameters
+from scalecard.workloads.lenet import lenet, lenet_parameters
 from scalecard.training.trainer import accuracy
 from torch.nn import functional
 from torchvision.datasets import FashionMNIST

@@ -9,12 +9,12 @@ from scalecard.training.models import (
     MODELS,
     NUM_BLOCKS,
     freeze_batch_norm,
-    lenet_parameters,
     resnet18_variant,
     resnet50_stages,
     toy_stages,
 )
 from scalecard.training.partition import Cuts
+from scalecard.workloads.lenet import lenet_parameters
 from torch import nn
 from torchvision.models import resnet50
 

@@ -29,7 +29,7 @@ from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
 from scalecard.training import classifiers, datasets, reference
 from scalecard.training.data_parallel import ScratchDataParallel
-from scalecard.training.models import lenet_parameters
+from scalecard.workloads.lenet import lenet_parameters
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.training.trainer import accuracy
 

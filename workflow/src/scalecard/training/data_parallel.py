@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, keep_until_copied
-from scalecard.training.models import lenet
+from scalecard.workloads.lenet import lenet
 from scalecard.training.scratch_allreduce import AllReduce, naive
 
 Batch = tuple[Tensor, Tensor]

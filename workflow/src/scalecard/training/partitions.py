@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scalecard.training.exchanges import COPY, GATHER, KEEP, REDUCE, SPLIT
-from scalecard.training.models import in_fast_layout
+from scalecard.workloads.lenet import in_fast_layout
 from scalecard.training.tensor_parallel import Plan, Run, Segment
 
 PARTITIONS = ("column", "row", "pairs")

@@ -11,7 +11,7 @@ SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128,
 INIT_STD = 0.01
 
 
-def parameters(*, seed: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def lenet_parameters(*, seed: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     """W1, b1 ... W4, b4 on the CPU: weights normal(0, 0.01), biases zero."""
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.randn(s, generator=generator) * INIT_STD if len(s) > 1 else torch.zeros(s) for s in SHAPES]
@@ -21,13 +21,19 @@ def parameters(*, seed: int, dtype: torch.dtype = torch.float32) -> list[Tensor]
 def lenet(images: Tensor, parameters: list[Tensor]) -> Tensor:
     """(n, 1, 28, 28) images to (n, 10) scores: conv, ReLU, average pool, twice; two dense layers."""
     w1, b1, w2, b2, w3, b3, w4, b4 = parameters
-    if images.device.type == "cpu":  # same sums, 1.4 times as fast in channels-last layout; no gain on GPUs
-        images = images.to(memory_format=torch.channels_last)
-        w1, w2 = (w.flatten().view(w.shape) for w in (w1, w2))  # so that gradients have the parameters' own layout
+    images, w1, w2 = in_fast_layout(images, w1, w2)
     h = functional.avg_pool2d(functional.relu(functional.conv2d(images, w1, b1)), 2, 2)
     h = functional.avg_pool2d(functional.relu(functional.conv2d(h, w2, b2)), 2, 2)
     h = functional.relu(h.flatten(1) @ w3 + b3)
     return h @ w4 + b4
+
+
+def in_fast_layout(images: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """What LeNet convolves: on a CPU in channels-last layout, 1.4 times as fast for the same sums; no gain on GPUs."""
+    if images.device.type != "cpu":
+        return images, *weights
+    images = images.to(memory_format=torch.channels_last)
+    return images, *(w.flatten().view(w.shape) for w in weights)  # so that gradients have the parameters' own layout
 
 
 class LeNet(nn.Module):
@@ -35,7 +41,7 @@ class LeNet(nn.Module):
 
     def __init__(self, *, seed: int) -> None:
         super().__init__()
-        self.weights = nn.ParameterList(parameters(seed=seed))
+        self.weights = nn.ParameterList(lenet_parameters(seed=seed))
 
     def forward(self, images: Tensor) -> Tensor:
         return lenet(images, list(self.weights))
