@@ -38,8 +38,8 @@ from scalecard.records.record import Check, Result
 from scalecard.records.statistics import Interval, Ratio, paired_ratio
 from scalecard.training import datasets
 from scalecard.training.data_parallel import ScratchDataParallel
-from scalecard.workloads.lenet import lenet_parameters
 from scalecard.training.schedules import SCHEDULES
+from scalecard.workloads.lenet import lenet_parameters
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import ToTensor
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from scalecard.measuring.counting import flops
 from scalecard.strategies import load as loads
 from scalecard.strategies.examine import NotAWorkload, check_functions, check_values, examined
 from scalecard.strategies.load import BUILT_IN, Load
@@ -133,13 +132,3 @@ def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
     flat = written(tmp_path, changed("(outputs - targets).square().mean()", "0 * outputs.mean()"))
     with pytest.raises(NotAWorkload, match="lower the loss at no learning rate from 1 to 3e-6"):
         examined(flat, HOST, 3, Alone())  # type: ignore[arg-type]
-
-
-def test_the_transformers_operations_are_those_of_its_layers() -> None:
-    """Forward and backward: 6 per weight and token, without a gradient for embedded tokens."""
-    load = Load("gpt", "", json.dumps(SMALL["gpt"]), 2, seed=0)
-    model, (tokens, targets) = load.network(HOST), load.batch(2, HOST)
-    counted = flops(lambda: load.loss(model(tokens), targets).backward())
-    width, layers, vocabulary, num_tokens = 8, 2, 11, 2 * 4
-    products = 6 * num_tokens * (layers * 12 * width**2 + vocabulary * width)
-    assert products < counted < 1.5 * products, "the rest is attention"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scalecard.training import datasets
 from scalecard.training.datasets import Dataset, DataWarning, Split, load, synthetic
-from scalecard.workloads.lenet import lenet, lenet_parameters
 from scalecard.training.trainer import accuracy
+from scalecard.workloads.lenet import lenet, lenet_parameters
 from torch.nn import functional
 from torchvision.datasets import FashionMNIST
 

@@ -8,10 +8,10 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.training.data_parallel import ScratchDataParallel
 from scalecard.training.model_parallel import ModelParallel
-from scalecard.workloads.lenet import lenet_parameters
 from scalecard.training.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.training.schedules import SCHEDULES
 from scalecard.training.scratch_allreduce import ALGORITHMS
+from scalecard.workloads.lenet import lenet_parameters
 from torch import Tensor, nn
 
 

@@ -16,10 +16,10 @@ from scalecard.experiments import copy_cost
 from scalecard.hardware.devices import CudaDevice, copy_engine
 from scalecard.training.data_parallel import ScratchDataParallel
 from scalecard.training.model_parallel import ModelParallel
-from scalecard.workloads.lenet import lenet_parameters
 from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.schedules import SCHEDULES
 from scalecard.training.scratch_allreduce import naive, ring
+from scalecard.workloads.lenet import lenet_parameters
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional

@@ -29,9 +29,9 @@ from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
 from scalecard.training import classifiers, datasets, reference
 from scalecard.training.data_parallel import ScratchDataParallel
-from scalecard.workloads.lenet import lenet_parameters
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.training.trainer import accuracy
+from scalecard.workloads.lenet import lenet_parameters
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
 

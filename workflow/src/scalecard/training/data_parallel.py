@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, keep_until_copied
-from scalecard.workloads.lenet import lenet
 from scalecard.training.scratch_allreduce import AllReduce, naive
+from scalecard.workloads.lenet import lenet
 
 Batch = tuple[Tensor, Tensor]
 

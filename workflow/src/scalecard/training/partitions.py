@@ -32,8 +32,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from scalecard.training.exchanges import COPY, GATHER, KEEP, REDUCE, SPLIT
-from scalecard.workloads.lenet import in_fast_layout
 from scalecard.training.tensor_parallel import Plan, Run, Segment
+from scalecard.workloads.lenet import in_fast_layout
 
 PARTITIONS = ("column", "row", "pairs")
 

@@ -1,0 +1,83 @@
+"""The built-in models are what they are called: what they compute, by other means, and how many operations it takes."""
+
+import pytest
+import torch
+from scalecard.measuring.counting import flops
+from scalecard.training.models import MODELS, freeze_batch_norm, resnet18_variant, toy_stages
+from scalecard.workloads import gpt, resnet50
+from scalecard.workloads.lenet import lenet_parameters
+from torch import nn
+from torchvision.models import resnet50 as torchvisions
+
+
+def test_lenet_is_the_textbooks() -> None:
+    """Dive into Deep Learning: two convolutions with ReLU and average pooling, two dense layers."""
+    parameters = [p * 20 for p in lenet_parameters(seed=0, dtype=torch.float64)]
+    layers = nn.Sequential(
+        *(nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10)),
+    ).double()
+    with torch.no_grad():
+        for ours, theirs in zip(layers.parameters(), parameters, strict=True):
+            ours.copy_(theirs.T if theirs.dim() == 2 else theirs)
+        module = MODELS["lenet"](seed=0).double()
+        for ours, theirs in zip(module.parameters(), parameters, strict=True):
+            ours.copy_(theirs)
+        images = torch.rand(3, 1, 28, 28, dtype=torch.float64)
+        torch.testing.assert_close(module(images), layers(images), rtol=0, atol=1e-12)
+    assert sum(p.numel() for p in parameters) == 200 + 25_050 + 102_528 + 1_290
+
+
+def test_resnet_18_is_the_textbooks_variant() -> None:
+    """A 3x3 stem of stride 1 and no pooling: the first residual blocks see whole images."""
+    model, shapes = resnet18_variant(seed=0), []
+    model.layer1.register_forward_pre_hook(lambda module, inputs: shapes.append(tuple(inputs[0].shape)))
+    assert model(torch.rand(2, 1, 28, 28)).shape == (2, 10)
+    assert shapes == [(2, 64, 28, 28)]
+    stem, head = 640 - 9_408, 5_130 - 513_000  # beside torchvision's ResNet-18 for 1000 classes of colour images
+    assert sum(p.numel() for p in model.parameters()) == 11_689_512 + stem + head
+    weights = torch.cat([m.weight.flatten() for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)])
+    assert float(weights.detach().std()) == pytest.approx(0.01, rel=0.01)
+
+
+def test_the_toy_is_the_tutorials() -> None:
+    """PyTorch's tutorial on model parallelism: Linear(10, 10), ReLU, Linear(10, 5)."""
+    first, second = toy_stages(seed=0)
+    assert [tuple(p.shape) for stage in (first, second) for p in stage.parameters()] == [(10, 10), (10,), (5, 10), (5,)]
+    x = torch.randn(3, 10)
+    assert torch.equal(first(x), first[0](x).relu())
+
+
+def test_the_blocks_of_resnet_50_are_torchvisions_network() -> None:
+    torch.manual_seed(0)
+    whole = freeze_batch_norm(torchvisions(num_classes=7))
+    blocks = resnet50.blocks(whole)
+    images = torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(nn.Sequential(*blocks)(images), whole(images))
+    assert len(blocks) == 18
+
+
+def test_a_transformer_sees_no_token_that_comes_later() -> None:
+    torch.manual_seed(0)
+    model = gpt.model(layers=2, width=8, heads=2, sequence=6, vocabulary=11)
+    tokens, following = gpt.batch(3, 1, sequence=6, vocabulary=11)
+    assert torch.equal(tokens[:, 1:], following[:, :-1])
+    changed = tokens.clone()
+    changed[:, 4] = (tokens[:, 4] + 1) % 11
+    with torch.no_grad():
+        before, after = model(tokens), model(changed)
+    torch.testing.assert_close(before[:, :4], after[:, :4])
+    assert not torch.allclose(before[:, 4:], after[:, 4:])
+    with pytest.raises(ValueError, match="heads = 3: must divide width = 8"):
+        gpt.model(width=8, heads=3)
+
+
+def test_the_transformers_operations_are_those_of_its_layers() -> None:
+    """Forward and backward take 6 per weight and token; the rest is attention, whose mask halves what is counted."""
+    model = gpt.model(layers=2, width=8, heads=2, sequence=4, vocabulary=11)
+    tokens, targets = gpt.batch(2, 0, sequence=4, vocabulary=11)
+    counted = flops(lambda: gpt.loss(model(tokens), targets).backward())
+    width, layers, vocabulary, num_tokens = 8, 2, 11, 2 * 4
+    products = 6 * num_tokens * (layers * 12 * width**2 + vocabulary * width)
+    assert products < counted < 1.5 * products
