@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from torch import nn
+from torch.nn import functional
 
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
@@ -21,7 +22,7 @@ from scalecard.parts.pipelines import Setting, flops_of
 from scalecard.parts.plain_steps import Plainly
 from scalecard.records.record import Case
 from scalecard.training.library_pipeline import LibraryPipeline
-from scalecard.training.resnet50 import Workload, bytes_handed_over
+from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images
 
 
 def library(ctx: RankContext, spec: Any, schedule: str, sizes: Sequence[int], plainly: Plainly) -> Iterator[Variant]:
@@ -54,7 +55,16 @@ def _subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: nn.Modul
     """This rank's stage; as timed, the split sizes share one module, whose state is put back."""
     load = setting.load
     module = load.stage(ctx.rank) if load.exact else shared
-    pipeline = LibraryPipeline(ctx, load, schedule, setting.split_size, module)
+    pipeline = LibraryPipeline(
+        {ctx.rank: module},
+        load.num_stages,
+        one_hot_images(load, ctx.device, ctx.device),
+        schedule=schedule,
+        num_micro=load.batch_size // setting.split_size,
+        device=ctx.device,
+        loss=functional.mse_loss,
+        lr=load.lr,
+    )
     counts = [[len(list(values)) for values in (s.parameters(), s.buffers())] for s in load.stages()]
     mine = [range(one, one + two) if ctx.rank else range(one) for one, two in zip(*counts, strict=True)]
     return training(

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
@@ -12,54 +10,9 @@ from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.strategy import CannotBe, trained
-from scalecard.training.hybrid_parallel import average
+from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline
 from scalecard.training.step import state_of
-from scalecard.training.trees import Tree, share
-
-SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
-STAGES_EACH = {"interleaved 1f1b": 2}
-
-
-class LibraryPipeline:
-    """This rank's stages of one replica; every step averages the gradients over the replicas, if there are several."""
-
-    def __init__(
-        self,
-        schedule: str,
-        ctx: RankContext,
-        stages: Sequence[nn.Module],
-        at: Setting,
-        batch: tuple[Tree, Tree],
-        *,
-        replicas: int,
-    ) -> None:
-        ranks = mesh(ctx, replicas)
-        group = ranks.get_group("shard")
-        self.replicas = ranks.get_group("replica") if replicas > 1 else None
-        depth = ctx.world_size // replicas
-        self.place = ctx.rank % depth
-        mine = range(self.place, len(stages), depth)
-        self.modules = [stages[index].to(ctx.device) for index in mine]
-        made = [
-            PipelineStage(module, index, len(stages), ctx.device, group=group)
-            for index, module in zip(mine, self.modules, strict=True)
-        ]
-        several = schedule in STAGES_EACH
-        self.schedule = SCHEDULES[schedule](made if several else made[0], at.num_micro, loss_fn=at.load.loss)
-        self.first, self.last = 0 in mine, len(stages) - 1 in mine
-        self.inputs, self.targets = batch
-        self.parameters = [p for module in self.modules for p in module.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.SGD(self.parameters, lr=at.load.lr)
-
-    def step(self) -> None:
-        """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
-        inputs = (self.inputs,) if self.first else ()
-        self.schedule.step(*inputs, **({"target": self.targets} if self.last else {}))
-        if self.replicas:
-            for module in self.modules:
-                average(module, self.replicas)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+from scalecard.training.trees import share
 
 
 def suits(schedule: str, replicas: int, at: Setting) -> None:
@@ -80,9 +33,20 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     num_stages = depth * STAGES_EACH.get(schedule, 1)
     model, stages = cut(load, num_stages)
     places = [id(tensor) for tensor in state_of(model)[: _trained(model)]]
-    batch = load.batch(load.batch_size, ctx.device)
-    mine = tuple(share(part, ctx.rank // depth, replicas) for part in batch)
-    made = LibraryPipeline(schedule, ctx, stages, at, (mine[0], mine[1]), replicas=replicas)
+    inputs, targets = (share(part, ctx.rank // depth, replicas) for part in load.batch(load.batch_size, ctx.device))
+    ranks = mesh(ctx, replicas)
+    made = LibraryPipeline(
+        {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
+        num_stages,
+        (inputs, targets),
+        schedule=schedule,
+        num_micro=at.num_micro,
+        device=ctx.device,
+        loss=load.loss,
+        lr=load.lr,
+        group=ranks.get_group("shard"),
+        replicas=ranks.get_group("replica") if replicas > 1 else None,
+    )
     parameters, buffers = _indices(model, places, made.modules)
     sizes = (each // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}

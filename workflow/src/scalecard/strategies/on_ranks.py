@@ -8,13 +8,14 @@ from torch import nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
-from scalecard.strategies.library import SCHEDULES, pipeline, suits
+from scalecard.strategies.library import pipeline, suits
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of
 from scalecard.strategies.strategy import CannotBe, Strategy, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import num_buckets, wrap
+from scalecard.training.library_pipeline import SCHEDULES
 from scalecard.training.reference import trainable
 from scalecard.training.step import Step, state_of
 from scalecard.training.trees import share

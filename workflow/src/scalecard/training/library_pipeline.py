@@ -1,38 +1,64 @@
-"""torch.distributed.pipelining's own schedules, one stage per rank: the library's counterpart to our pipeline."""
+"""torch.distributed.pipelining's own schedules, one or more stages per rank: the library's counterpart to our pipeline.
+
+rank 0   stage 0, and of an interleaved schedule also stage 2
+rank 1   stage 1                                  and stage 3
+"""
+
+from collections.abc import Mapping
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-from torch.nn import functional
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from scalecard.distributed.context import RankContext
-from scalecard.training.resnet50 import Workload, one_hot_images
+from scalecard.training.hybrid_parallel import average
+from scalecard.training.model_parallel import Loss
+from scalecard.training.trees import Tree
 
-SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
+STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
 
 
 class LibraryPipeline:
-    """One stage of ResNet-50 per rank, `module` being this rank's; micro-batches must divide the batch evenly."""
+    """A rank's `stages`, by their number, of `num_stages`; `num_micro` micro-batches must divide the batch evenly.
 
-    def __init__(self, ctx: RankContext, load: Workload, schedule: str, split_size: int, module: nn.Module) -> None:
-        self.rank = ctx.rank
-        module.to(ctx.device)
-        self.optimizer = torch.optim.SGD(module.parameters(), lr=load.lr)
-        stage = PipelineStage(module, ctx.rank, ctx.world_size, ctx.device)
-        num_micro = load.batch_size // split_size
-        self.schedule = SCHEDULES[schedule](stage, num_micro, loss_fn=functional.mse_loss)
-        self.module = module
-        self.images, self.targets = one_hot_images(load, ctx.device, ctx.device)
+    `group` are the ranks of one pipeline. If `replicas` is given, every step averages the gradients over those ranks,
+    which have the same stages of other pipelines, and other batches.
+    """
+
+    def __init__(
+        self,
+        stages: Mapping[int, nn.Module],
+        num_stages: int,
+        batch: tuple[Tree, Tree],
+        *,
+        schedule: str,
+        num_micro: int,
+        device: torch.device,
+        loss: Loss,
+        lr: float,
+        group: dist.ProcessGroup | None = None,
+        replicas: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
+        made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
+        mine = made if schedule in STAGES_EACH else made[0]
+        self.schedule = SCHEDULES[schedule](mine, num_micro, loss_fn=loss)
+        inputs, targets = batch
+        self.first = (inputs,) if 0 in stages else ()
+        self.last = {"target": targets} if num_stages - 1 in stages else {}
+        self.optimizer = torch.optim.SGD([p for stage in self.modules for p in stage.parameters()], lr=lr)
 
     def step(self) -> None:
         """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
         self.optimizer.zero_grad(set_to_none=True)
-        if self.rank == 0:
-            self.schedule.step(self.images)
-        else:
-            self.schedule.step(target=self.targets)
+        self.schedule.step(*self.first, **self.last)
+        for stage in self.modules:
+            if self.replicas:
+                average(stage, self.replicas)
         self.optimizer.step()
 
     def state(self) -> list[Tensor]:
-        """This stage's parameters, then its buffers."""
-        return [*self.module.parameters(), *self.module.buffers()]
+        """These stages' parameters, then their buffers."""
+        parameters = [p for stage in self.modules for p in stage.parameters()]
+        return parameters + [b for stage in self.modules for b in stage.buffers()]
