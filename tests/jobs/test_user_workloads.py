@@ -45,6 +45,7 @@ def test_the_quick_values_replace_the_others_at_the_quick_scale_and_null_leaves_
     given = {"gpt": {"batch_size": 8, "layers": 12, "quick": {"layers": 2}}, "toy": None}
     assert workloads.scaled(given, "full") == {"gpt": {"batch_size": 8, "layers": 12}}
     assert workloads.scaled(given, "quick") == {"gpt": {"batch_size": 8, "layers": 2}}
+    assert workloads.scaled({"gpt": {"batch_size": 8, "quick": None}}, "quick") == {}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,10 @@ def test_the_quick_values_replace_the_others_at_the_quick_scale_and_null_leaves_
         (mine(file="models"), "workloads.mine.file = models: must be the path of a Python file"),
         ({"gpt": {}}, "workloads.gpt.batch_size: missing"),
         ({"gpt": {"batch_size": 1, "source": "x"}}, "workloads.gpt.source: set by the workflow; choose another name"),
-        ({"gpt": None}, "workloads: every one is null; strategies needs one"),
+        (
+            {"gpt": {"batch_size": 1, "quick": None}},
+            "workloads: every one is null at the quick scale; strategies needs one",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_with_its_key(project: Path, given: dict[str, Any], said: str) -> None:
@@ -75,7 +79,7 @@ def test_a_file_outside_of_the_folder_is_refused(project: Path, tmp_path_factory
 
 
 def test_only_strategies_gets_the_workloads() -> None:
-    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["resnet50", "gpt"]
+    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["gpt"]
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")
 
 

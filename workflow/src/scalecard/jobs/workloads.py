@@ -24,10 +24,11 @@ def built_in() -> list[str]:
 def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
     """What is wrong with their names, files and batch sizes, one line each."""
     chosen = {name: values for name, values in workloads.items() if values is not None}
-    if not chosen:
-        yield "workloads: every one is null; strategies needs one"
+    for scale in ("full", "quick"):
+        if not any(values.get("quick", {}) is not None or scale == "full" for values in chosen.values()):
+            yield f"workloads: every one is null at the {scale} scale; strategies needs one"
     for name, values in chosen.items():
-        for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick", {}))):
+        for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick") or {})):
             yield from (f"{part}.{key}: set by the workflow; choose another name" for key in own if key == "source")
         if "file" in values:
             yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
@@ -49,16 +50,21 @@ def _file_problems(file: object) -> Iterator[str]:
 
 
 def scaled(workloads: Mapping[str, Mapping[str, Any] | None], scale: str) -> dict[str, dict[str, Any]]:
-    """Their values at one scale; those with a file also have `source`, the SHA-256 of all that they are made of."""
-    found = {}
-    for name, given in workloads.items():
-        if given is not None:
-            values = {key: value for key, value in given.items() if key != "quick"}
-            values |= given.get("quick", {}) if scale == "quick" else {}
-            if "file" in values:
-                values["source"] = _hash(values["file"])
-            found[name] = values
-    return found
+    """Their values at one scale; with `quick: null`, none at the quick one.
+
+    Those with a file also have `source`, the SHA-256 of all that they are made of.
+    """
+    return {
+        name: _values(given, scale)
+        for name, given in workloads.items()
+        if given is not None and (scale != "quick" or given.get("quick", {}) is not None)
+    }
+
+
+def _values(given: Mapping[str, Any], scale: str) -> dict[str, Any]:
+    values = {key: value for key, value in given.items() if key != "quick"}
+    values |= given.get("quick", {}) if scale == "quick" else {}
+    return values | ({"source": _hash(values["file"])} if "file" in values else {})
 
 
 def files(workloads: Mapping[str, Mapping[str, Any] | None]) -> list[str]:

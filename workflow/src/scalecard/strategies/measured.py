@@ -49,7 +49,7 @@ class Group:
                 own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
                 build = partial(strategy.build, plainly)
                 small = self._small(at, strategy)
-                reason = self._unable(strategy, at, partial(build, small))
+                reason = self._unable(strategy, at, partial(build, at))
                 if reason:
                     records.append(Record.skipped(own, reason, metric="step_time"))
                     continue
@@ -68,11 +68,11 @@ class Group:
 
     def _small(self, at: Setting, strategy: Strategy) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
-        load = replace(at.load, batch_size=CHECKED_EACH * at.devices * (2 if strategy.pipelined else 1), exact=True)
-        return Setting(load, at.devices, 2 * at.devices if strategy.pipelined else 1)
+        load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
+        return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
     def _unable(self, strategy: Strategy, at: Setting, build: Callable[[], Subject]) -> str:
-        """Why it cannot be used, tried on few samples, or ''; all ranks take part and agree."""
+        """Why it cannot be used, tried with one step, or ''; all ranks take part and agree."""
         reason = ""
         progress.detail(f"trying {strategy.name}")
         try:
