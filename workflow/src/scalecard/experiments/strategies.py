@@ -72,7 +72,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> list[Record]:
-    """In ranks of their own, so that a workload that fails fails alone, and the devices' memory is free afterwards."""
+    """In processes of their own, so that the devices' memory is free afterwards."""
     case: Case = {"workload": load.name, "devices": devices}
     if layout.nodes > 1:
         case["nodes"] = layout.nodes

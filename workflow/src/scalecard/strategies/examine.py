@@ -19,6 +19,7 @@ from scalecard.training.trees import leaves
 
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
+HOST = torch.device("cpu")
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 
 
@@ -73,7 +74,6 @@ def _where_it_raised(load: Load, error: Exception) -> str:
 def check_values(load: Load) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     check_functions(load)
-    host = torch.device("cpu")
     model = _called(load, "model")
     if not isinstance(model, nn.Module):
         raise NotAWorkload(load, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
@@ -92,7 +92,7 @@ def check_values(load: Load) -> None:
                 raise NotAWorkload(
                     load, f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples"
                 )
-    _check_step(load, model.to(host), *batch)
+    _check_step(load, model.to(HOST), *batch)
 
 
 def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None:
@@ -131,7 +131,7 @@ def examined(load: Load, device: torch.device, num_steps: int, ctx: RankContext)
 
 
 def _found(load: Load, device: torch.device, num_steps: int) -> Load:
-    load = replace(load, frozen=_draws(load, device))
+    load = replace(load, frozen=_draws(load))
     for exact in (True, False):
         small = replace(load, batch_size=4, exact=exact)
         try:
@@ -155,12 +155,12 @@ def _rate(load: Load, device: torch.device, num_steps: int) -> float:
     raise NotAWorkload(load, f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
 
 
-def _draws(load: Load, device: torch.device) -> bool:
-    """Whether the model draws random numbers as it is trained, as dropout does."""
-    model, (inputs, targets) = load.network(device), load.batch(2, device)
+def _draws(load: Load) -> bool:
+    """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
+    model, (inputs, targets) = load.network(HOST), load.batch(2, HOST)
     losses = []
     for seed in range(3):
-        with torch.random.fork_rng(), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             losses.append(float(load.loss(model(inputs), targets)))
     return len(set(losses)) > 1
