@@ -17,6 +17,9 @@ FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.f
   sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
 PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
+# The tests that need a whole workflow, a cluster, an engine or a browser.
+SLOW := workflow or cluster or container or browser
+
 .PHONY: all wheels test test-fast mutants fuzz faults check slurm generic kubernetes bench lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
@@ -55,13 +58,13 @@ $(VENV)/mutating: $(VENV)/testing force
 	  $(PIP) --require-hashes --requirement tests/mutants/requirements.lock && \
 	  cp tests/mutants/requirements.lock $@; }
 
-test: $(VENV)/testing
-	$(RUN) pytest
+test: test-fast
+	$(RUN) pytest -m "$(SLOW)"
 
 # The tests that need no whole workflow, container engine, cluster or browser: for every edit. Side by side, since none
 # of them measures this machine.
 test-fast: $(VENV)/testing
-	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not workflow and not cluster and not container and not browser"
+	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not ($(SLOW))"
 
 # Whether wrong answers are caught, planted ones and those that a tool makes; hours. ARGS=--tenth takes three minutes.
 mutants: $(VENV)/mutating

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make` with the smoke workflow on another Python than 3.11, the first that is found of those that work; skipped, with a
-# line that says so, if there is none.
+# `make` with some of the smoke workflow on another Python than 3.11, the first that is found of those that work; skipped,
+# with a line that says so, if there is none. One experiment of each kind: images, ranks, devices, and a figure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,7 +11,7 @@ for python in python3.13 python3.12 "$versions"/3.13.*/bin/python "$versions"/3.
   trap 'rm -rf "$work"' EXIT
   git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work"
   "$python" --version
-  env --unset=PYTHONPATH make --directory "$work" PYTHON="$python" ARGS="--configfile tests/smoke.yaml"
+  env --unset=PYTHONPATH make --directory "$work" PYTHON="$python" ARGS="results/figures/ddp.svg strategies heterogeneous --configfile tests/smoke.yaml"
   grep --quiet "\"python\": \"$("$python" -c 'import platform; print(platform.python_version())')\"" \
     "$work"/results/*/ddp.json
   exit
