@@ -13,10 +13,10 @@ pytestmark = pytest.mark.workflow
 PACKAGE = Path("workflow", "src", "scalecard")
 # An edited module, the experiments that import it, and the figures that are drawn by it besides.
 REACHED = {
-    "training/pipeline.py": (["pipeline"], []),
-    "training/ddp.py": (["ddp"], []),
+    "training/pipeline.py": (["pipeline", "strategies"], []),
+    "training/ddp.py": (["ddp", "strategies"], []),
     "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
-    "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline"], []),
+    "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
     "report/style.py": ([], experiments.names()),
