@@ -55,6 +55,7 @@ def test_the_quick_values_replace_the_others_at_the_quick_scale_and_null_leaves_
         (mine(file="mine.py"), "workloads.mine.file = mine.py: no such file"),
         (mine(file="models"), "workloads.mine.file = models: must be the path of a Python file"),
         ({"gpt": {}}, "workloads.gpt.batch_size: missing"),
+        (mine(quick={"file": "x.py"}), "workloads.mine.quick.file: a workload has one file, the same at both scales"),
         ({"gpt": {"batch_size": 1, "source": "x"}}, "workloads.gpt.source: set by the workflow; choose another name"),
         (
             {"gpt": {"batch_size": 1, "quick": None}},
@@ -70,12 +71,17 @@ def test_a_file_outside_of_the_folder_is_refused(project: Path, tmp_path_factory
     outside = tmp_path_factory.mktemp("outside") / "mine.py"
     outside.write_text("")
     (line,) = workloads.problems(mine(file=str(outside)))
-    assert (
-        line
-        == f"workloads.mine.file = {outside}: must lie in this folder or below, because containers see nothing else"
-    )
+    assert line.startswith(f"workloads.mine.file = {outside}: must be relative to this folder, because results say it")
     (Path("models") / "link.py").symlink_to(outside)
-    assert len(list(workloads.problems(mine(file="models/link.py")))) == 1
+    (line,) = workloads.problems(mine(file="models/link.py"))
+    assert line.endswith("must lie in this folder or below, because containers see nothing else")
+
+
+def test_relative_imports_are_followed_from_the_file_that_has_them(project: Path) -> None:
+    (project / "models" / "parts" / "layers.py").write_text("from .deep import f\nfrom . import wide\nimport helper\n")
+    for name in ("deep", "wide"):
+        (project / "models" / "parts" / f"{name}.py").write_text("")
+    assert {"models/parts/deep.py", "models/parts/wide.py", "models/helper.py"} <= set(workloads.files(mine()))
 
 
 def test_only_strategies_gets_the_workloads() -> None:

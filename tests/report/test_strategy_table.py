@@ -80,3 +80,20 @@ def test_the_findings_name_the_fastest_and_what_is_slower_than_one_device(make_r
         "gpt: DDP, the fastest on 2 devices, takes 40 % (40 % to 40 %) less time than one device"
     )
     assert second.text == "gpt: with the same batch on 2 devices, FSDP parameters take longer than one device."
+
+
+def test_without_one_device_the_fastest_is_still_named_and_so_is_the_least_memory(
+    make_result: Callable[..., Result],
+) -> None:
+    ddp, pipeline = step("DDP", 2, 0.3), step("our 1f1b", 2, 0.5)
+    memory = [
+        Record(case=record.case, metric="peak_memory", unit="B", samples=[[size * 2.0**30]])
+        for record, size in ((ddp, 3), (pipeline, 2))
+    ]
+    made = make_result([Record.failed({**ddp.case, "devices": 1}, "out of memory", metric="step_time"), ddp, pipeline])
+    first, second = strategies.findings(replace(made, experiment="strategies", records=[*made.records, *memory]))
+    assert first.text.startswith("gpt: DDP, the fastest on 2 devices, takes 300 ms")
+    assert "one device alone was not timed; our 1f1b takes 67 %" in first.text
+    assert second.text == (
+        "gpt: on 2 devices our 1f1b needs the least memory, 2 GiB on its fullest device; DDP needs the most, 3 GiB."
+    )

@@ -74,6 +74,15 @@ def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
 
 
 @pytest.mark.workflow
+def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = measured(monkeypatch, 2, encoder={"file": f"{OTHERS}/encoder.py", "batch_size": 4})
+    assert trained(records, "encoder", 1) == {"single device"}
+    assert trained(records, "encoder", 2) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
+
+
+@pytest.mark.workflow
 def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
     records = measured(monkeypatch, 4, gpt={"batch_size": 8, **TINY_GPT})
     several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}

@@ -1,12 +1,14 @@
 """A workload is a plain file: what is wrong with one is said in one line, and what is right is trained as it says."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from projects import ROOT
 from scalecard.strategies import load as loads
-from scalecard.strategies.examine import NotAWorkload, check_functions, check_values, examined
+from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
 from scalecard.strategies.load import BUILT_IN, Load
 from scalecard.training.trees import leaves
 
@@ -132,3 +134,19 @@ def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
     flat = written(tmp_path, changed("(outputs - targets).square().mean()", "0 * outputs.mean()"))
     with pytest.raises(NotAWorkload, match="lower the loss at no learning rate from 1 to 3e-6"):
         examined(flat, HOST, 3, Alone())  # type: ignore[arg-type]
+
+
+def test_values_that_a_built_in_model_cannot_have_are_refused() -> None:
+    odd = Load("gpt", "", json.dumps({"width": 8, "heads": 3}), 2, seed=0)
+    with pytest.raises(NotAWorkload, match=r"workloads.gpt: model.* raises ValueError: heads = 3: must divide"):
+        check_model(odd)
+
+
+def test_the_files_of_the_readme_are_workloads(tmp_path: Path) -> None:
+    """At a smaller size: what it draws, though it ignores the seed, is the same each time."""
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    load = written(tmp_path, text)
+    check_functions(load)
+    first, second = (load.batch(2, HOST) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(leaves(first), leaves(second), strict=True))
+    assert [tuple(leaf.shape) for leaf in leaves(first)] == [(2, 3, 224, 224), (2,)]

@@ -5,8 +5,9 @@ of one device shared by all (strong scaling) and with as many samples on each (w
 record with its reason.
 
 The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
-dropout and with batch normalisation in eval mode, and as timed), if it did less (operations, updates and the bytes
-that it sends are counted), or if strategies were timed at different times (those of one number of devices take turns).
+dropout and with batch normalisation in eval mode, and as timed), if it did less (updates
+and forward passes are counted, and operations and bytes where there is a closed form), or if strategies were timed at
+different times (those of one process take turns on as many devices, and so do those of ranks).
 """
 
 import json
@@ -26,7 +27,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, measured, on_ranks
-from scalecard.strategies.examine import check_functions, check_values
+from scalecard.strategies.examine import check_functions, check_model, check_values
 from scalecard.strategies.load import Load
 
 
@@ -42,8 +43,8 @@ class Spec(Common):
         """A file of the user's is looked at before anything is measured; ours are tested."""
         for load in self.loads:
             check_functions(load)
-            if load.file:
-                check_values(load)
+            check = check_values if load.file else check_model
+            check(load)
 
     @property
     def loads(self) -> list[Load]:

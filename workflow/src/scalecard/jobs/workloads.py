@@ -30,6 +30,8 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
     for name, values in chosen.items():
         for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick") or {})):
             yield from (f"{part}.{key}: set by the workflow; choose another name" for key in own if key == "source")
+            if part.endswith(".quick") and "file" in own:
+                yield f"{part}.file: a workload has one file, the same at both scales"
         if "file" in values:
             yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
         elif name not in built_in():
@@ -43,7 +45,9 @@ def _file_problems(file: object) -> Iterator[str]:
         yield "must be the path of a Python file"
         return
     path = Path(file)
-    if not path.is_file():
+    if path.is_absolute():
+        yield "must be relative to this folder, because results say it and get published"
+    elif not path.is_file():
         yield "no such file"
     elif not path.resolve().is_relative_to(Path.cwd().resolve()):
         yield "must lie in this folder or below, because containers see nothing else"
@@ -97,12 +101,13 @@ def _imported(path: Path, folder: Path) -> Iterator[Path]:
     except (SyntaxError, ValueError, OSError):
         return
     for statement in ast.walk(tree):
-        names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        base, names = folder, [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
         if isinstance(statement, ast.ImportFrom):
             where = [statement.module] if statement.module else []
+            base = path.parents[statement.level - 1] if statement.level else folder
             names = [".".join(where), *(".".join([*where, alias.name]) for alias in statement.names)]
         for name in filter(None, names):
-            yield from _files_of(name, folder)
+            yield from _files_of(name, base)
 
 
 def _files_of(name: str, folder: Path) -> Iterator[Path]:

@@ -63,6 +63,12 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
+def check_model(load: Load) -> None:
+    """NotAWorkload if a built-in model cannot have these values; nothing is allocated."""
+    with torch.device("meta"):
+        _called(load, "model")
+
+
 def _where_it_raised(load: Load, error: Exception) -> str:
     path = str(Path(load.file).resolve())
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -107,7 +113,10 @@ def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None
         raise NotAWorkload(load, f"the loss of a new model is {float(loss.detach())}; it must be finite")
     if not loss.requires_grad:
         raise NotAWorkload(load, "the loss does not depend on any parameter")
-    loss.backward()
+    try:
+        loss.backward()
+    except Exception as error:  # of PyTorch, where a value was changed in place, say
+        raise NotAWorkload(load, f"the backward of the loss raises {_where_it_raised(load, error)}") from error
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if without:
         shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
@@ -145,13 +154,16 @@ def _found(load: Load, device: torch.device, num_steps: int) -> Load:
 
 
 def _rate(load: Load, device: torch.device, num_steps: int) -> float:
-    """The largest at which a few plain steps move the parameters far enough and lower the loss."""
+    """A third of the largest at which a few plain steps move the parameters far enough and lower the loss.
+
+    A third, because other batches are trained at it as well.
+    """
     for rate in RATES:
         trained = replace(load, lr=rate).plain(device, (load.batch_size,), num_steps, exactly=False)
         first, last = trained.losses
         moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
-        if last < first and 10 * MOVED * TOLERANCE < moved < math.inf:
-            return rate
+        if last < first and 30 * MOVED * TOLERANCE < moved < math.inf:
+            return rate / 3
     raise NotAWorkload(load, f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
 
 

@@ -8,7 +8,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.staged import crossing, cut
+from scalecard.strategies.staged import HOST, crossing, cut
 from scalecard.strategies.strategy import CannotBe, trained
 from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline
 from scalecard.training.step import state_of
@@ -32,6 +32,8 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     each = load.batch_size // replicas
     num_stages = depth * STAGES_EACH.get(schedule, 1)
     model, stages = cut(load, num_stages)
+    if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
+        raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     places = [id(tensor) for tensor in state_of(model)[: _trained(model)]]
     inputs, targets = (share(part, ctx.rank // depth, replicas) for part in load.batch(load.batch_size, ctx.device))
     ranks = mesh(ctx, replicas)

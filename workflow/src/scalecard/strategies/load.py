@@ -67,7 +67,9 @@ class Load:
 
     def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
         """Inputs of so many samples on a device, and their targets, there or on another one."""
-        inputs, targets = self.call("batch", size, self.seed)
+        with torch.random.fork_rng(devices=[]):  # a batch() that ignores its seed draws the same one, too
+            torch.manual_seed(self.seed)
+            inputs, targets = self.call("batch", size, self.seed)
         return mapped(partial(self._placed, device), inputs), mapped(partial(self._placed, last or device), targets)
 
     def _placed(self, device: torch.device, tensor: Tensor) -> Tensor:

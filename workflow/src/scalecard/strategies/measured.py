@@ -49,7 +49,7 @@ class Group:
                 own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
                 build = partial(strategy.build, plainly)
                 small = self._small(at, strategy)
-                reason = self._unable(strategy, at, partial(build, at))
+                reason = _undivided(load, num_devices, scaling) or self._unable(strategy, at, partial(build, at))
                 if reason:
                     records.append(Record.skipped(own, reason, metric="step_time"))
                     continue
@@ -121,6 +121,13 @@ class Group:
         for device in self.devices:
             device.synchronize()
         return own + torch.cuda.max_memory_allocated(index) - before
+
+
+def _undivided(load: Load, num_devices: int, scaling: str) -> str:
+    """Why a batch cannot be shared equally, or ''."""
+    if scaling == "weak" or load.batch_size % num_devices == 0:
+        return ""
+    return f"{num_devices} devices cannot share {load.batch_size} samples equally"
 
 
 def _said(error: Exception) -> str:

@@ -14,7 +14,7 @@ from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of
 from scalecard.strategies.strategy import CannotBe, Strategy, trained
 from scalecard.training import sharded
-from scalecard.training.ddp import num_buckets, wrap
+from scalecard.training.ddp import wrap
 from scalecard.training.library_pipeline import SCHEDULES
 from scalecard.training.reference import trainable
 from scalecard.training.step import Step, state_of
@@ -49,7 +49,6 @@ def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
         model,
         wrap(model, ctx),
         {
-            "all-reduces": num_buckets(values, None),
             "all-reduced bytes": sum(value.nbytes for value in values),
         },
         agreeing=lambda: values,
@@ -66,10 +65,11 @@ def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, 
     own = set(model.modules())  # a block that was put together from several is called by nobody
     blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
-    size = sharded.gathered_bytes(trainable(model), ranks)
+    gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
+    reduced = sharded.gathered_bytes(trainable(model), ranks)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=parameters)
-    times = 3 if parameters else 2  # gathered for the forward, again for the backward, and reduced and scattered
-    counts = {"collective bytes": times * size} if replicas == 1 else {}
+    times = 2 if parameters else 1  # gathered for the forward, and again for the backward
+    counts = {"collective bytes": times * gathered + reduced} if replicas == 1 else {}
     return _data_parallel(ctx, plainly, at, model, module, counts)
 
 

@@ -57,6 +57,6 @@ class Plainly:
 
     def _flops(self, load: Load, samples: int) -> float:
         """Of one step's forward and backward over so many samples at once, as this device does them."""
-        model = load.network(self.device)
+        model = load.network(self.device).train(not load.exact)  # as it is counted and timed, whatever it is proven in
         parts = reference.split(*load.batch(samples, self.device), [samples])
         return flops(partial(reference.gradient, model, parts, load.loss))

@@ -11,6 +11,7 @@ from scalecard.measuring.counting import flops
 from scalecard.strategies.load import Load
 from scalecard.strategies.strategy import CannotBe
 from scalecard.training.partition import Cuts, balanced, stages
+from scalecard.training.reference import trainable
 from scalecard.training.trees import Tree
 
 HOST = torch.device("cpu")
@@ -26,7 +27,10 @@ def cut(load: Load, num_stages: int) -> tuple[nn.Module, list[nn.Module]]:
     if len(blocks) < num_stages:
         raise CannotBe(f"{len(blocks)} blocks do not make {num_stages} stages")
     ends = cuts(replace(load, batch_size=1), num_stages)
-    return model, [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), ends)]
+    made: list[nn.Module] = [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), ends)]
+    if not all(trainable(stage) for stage in made):
+        raise CannotBe(f"cut into {num_stages} stages, one of them has no parameter that is trained")
+    return model, made
 
 
 def blocks_of(load: Load, model: nn.Module) -> list[nn.Module]:
@@ -57,12 +61,11 @@ def _operations(load: Load) -> list[float]:
     inputs, _ = load.batch(1, HOST)
     value, counted = inputs, []
     try:
-        with torch.no_grad():
-            for block in blocks_of(load, model):
-                passed = _Kept(block, value)
-                counted.append(flops(passed))
-                value = passed.output
-            whole = model(inputs)
+        for block in blocks_of(load, model):  # with gradients, or PyTorch fuses what it then does not count
+            passed = _Kept(block, value)
+            counted.append(flops(passed))
+            value = passed.output
+        whole = model(inputs)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise CannotBe(_unlike(load, f": {type(error).__name__}: {str(error).splitlines()[0]}")) from error
     if not (isinstance(value, Tensor) and isinstance(whole, Tensor) and value.shape == whole.shape):
@@ -94,11 +97,12 @@ class _Kept:
 def crossing(load: Load, num_stages: int, sizes: tuple[int, ...]) -> int:
     """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes."""
     _, modules = cut(load, num_stages)
-    return sum(leaf.nbytes for size in sizes for leaf in _handed_over(modules, load.batch(size, HOST)[0]))
+    one = sum(leaf.nbytes for leaf in _handed_over(modules, load.batch(1, HOST)[0]))
+    return one * sum(sizes)
 
 
 def _handed_over(modules: Sequence[nn.Module], value: Tree) -> Iterator[Tensor]:
     with torch.no_grad():
         for module in modules[:-1]:
-            value = module(value)
+            value = module.eval()(value)
             yield value

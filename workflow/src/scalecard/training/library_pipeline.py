@@ -51,12 +51,12 @@ class LibraryPipeline:
 
     def step(self) -> None:
         """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
-        self.optimizer.zero_grad(set_to_none=True)
         self.schedule.step(*self.first, **self.last)
         for stage in self.modules:
             if self.replicas:
                 average(stage, self.replicas)
         self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> list[Tensor]:
         """These stages' parameters, then their buffers."""

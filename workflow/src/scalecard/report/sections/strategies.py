@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, strategy_table, style, words
+from scalecard.report import charts, strategy_table, style, units, words
 from scalecard.report.sections import Finding, Number
 
 
@@ -60,22 +60,39 @@ def findings(result: Result) -> list[Finding]:
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     single = strategy_table.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if _devices(r) > 1]
-    if single is None or not several:
+    if not several:
         return
     most = max(map(_devices, several))
-    ranked = sorted((r for r in several if _devices(r) == most), key=lambda r: r.median)
-    best, *others = ranked
-    text = words.versus(
-        f"{workload}: {best.case['strategy']}, the fastest on {most} devices,", best.over(single), "one device"
-    )
-    if others:
-        text += "; " + words.versus(f"{others[0].case['strategy']}", others[0].over(best), "it")
-    gain = words.speedup(best, single)
-    yield Finding(text=text + ".", headline=f"{workload}: {best.case['strategy']}, {gain}", priority=11)
-    slower = [str(r.case["strategy"]) for r in ranked if r.over(single).verdict == "slower"]
-    if slower:
-        text = f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
-        yield Finding(text=text, priority=27)
+    best, *others = sorted((r for r in several if _devices(r) == most), key=lambda r: r.median)
+    name = f"{workload}: {best.case['strategy']}, the fastest on {most} devices,"
+    runner_up = "; " + words.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
+    if single is None:
+        text = f"{name} takes {words.time(best)} for a step; one device alone was not timed{runner_up}."
+        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", priority=11)
+    else:
+        text = words.versus(name, best.over(single), "one device") + runner_up
+        gain = words.speedup(best, single)
+        yield Finding(text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", priority=11)
+        slower = [str(r.case["strategy"]) for r in (best, *others) if r.over(single).verdict == "slower"]
+        if slower:
+            text = (
+                f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
+            )
+            yield Finding(text=text, priority=27)
+    yield from _least_memory(result, workload, most)
+
+
+def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Finding]:
+    records = result.select("peak_memory", workload=workload, devices=devices, scaling="strong")
+    measured = sorted((record for record in records if record.samples), key=lambda record: record.median)
+    if len(measured) > 1:
+        least, most = measured[0], measured[-1]
+        text = (
+            f"{workload}: on {devices} devices {least.case['strategy']} needs the least memory,"
+            f" {units.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
+            f" {units.count_bytes(most.median)}."
+        )
+        yield Finding(text=text, priority=26)
 
 
 def overview(result: Result) -> strategy_table.Table:
