@@ -15,6 +15,25 @@ def test_the_jobs_of_a_killed_workflow_are_those_that_it_marked(tmp_path: Path) 
     assert slurm_leftovers.marked_jobs(tmp_path / "never used") == set()
 
 
+def test_a_job_that_runs_has_lost_its_mark_and_is_known_by_its_name_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "20")
+    run = "1307d4e0-68ea-41b1-9426-a53de2966eef"
+    queue = "\n".join(
+        [
+            f"15|{run}|{tmp_path}",
+            f"16|mine_{run}|{tmp_path}",
+            f"17|{run}|{tmp_path / 'elsewhere'}",
+            f"18|{run}|/other",
+            f"19|a shell|{tmp_path}",
+            f"20|{run}|{tmp_path}",
+        ]
+    )
+    assert slurm_leftovers.left_over(queue, {"18"}, folder=tmp_path) == {"15", "16", "18"}
+    assert slurm_leftovers.left_over("", {"18"}, folder=tmp_path) == set()
+
+
 @pytest.mark.parametrize(
     ("line", "looks"),
     [
