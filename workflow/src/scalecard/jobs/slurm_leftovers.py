@@ -32,7 +32,7 @@ def wait(arguments: Sequence[str], *, state: Path = STATE) -> None:
     if only_looks(arguments) or any((state / "locks").glob("*")):
         return
     jobs = marked_jobs(state)
-    while alive := sorted(left_over(_queue(), jobs, folder=state.resolve().parent)):
+    while alive := sorted(left_over(_queue(), jobs, folder=state.parent.resolve())):
         print(f"waiting for Slurm jobs {', '.join(alive)}, left by a killed run; scancel ends them", flush=True)
         time.sleep(PAUSE)
 
