@@ -84,6 +84,19 @@ def test_relative_imports_are_followed_from_the_file_that_has_them(project: Path
     assert {"models/parts/deep.py", "models/parts/wide.py", "models/helper.py"} <= set(workloads.files(mine()))
 
 
+def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None:
+    (project / "others").mkdir()
+    (project / "others" / "theirs.py").write_text("import helper\n")
+    (project / "others" / "helper.py").write_text("")
+    theirs = {"theirs": {"file": "others/theirs.py", "batch_size": 1}}
+    (line,) = workloads.problems({**mine(), **theirs})
+    assert line == (
+        "workloads.theirs.file = others/theirs.py: imports others/helper.py, and another workload models/helper.py;"
+        " rename one"
+    )
+    assert list(workloads.problems(theirs)) == []
+
+
 def test_only_strategies_gets_the_workloads() -> None:
     assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["gpt"]
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")

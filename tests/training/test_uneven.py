@@ -12,10 +12,13 @@ from scalecard.hardware.devices import CpuDevice, CudaDevice, Device, open_devic
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting, flops
 from scalecard.training import classifiers, reference
-from scalecard.training.uneven import UnevenDataParallel, random_batch
+from scalecard.training.uneven import UnevenDataParallel
 from torch import Tensor
 
 STEPS, LR = 3, 0.1
+
+
+random_batch = partial(classifiers.random_batch, seed=0, device=torch.device("cpu"), dtype=torch.float64)
 
 
 @pytest.fixture
@@ -26,13 +29,13 @@ def devices(machine: Machine) -> Iterator[list[Device]]:
 
 def made(devices: Sequence[Device], shares: Sequence[int], *, times: Sequence[int] = ()) -> Any:
     network = partial(classifiers.network, "lenet", seed=0, exact=True)
-    batch = random_batch(sum(shares), torch.float64, seed=0)
+    batch = random_batch(sum(shares))
     return UnevenDataParallel(network, devices, shares, batch, lr=LR, times=times or [1] * len(shares))
 
 
 @functools.cache
 def plain(count: int) -> list[Tensor]:
-    images, labels = random_batch(count, torch.float64, seed=0)
+    images, labels = random_batch(count)
     steps = [reference.split(images, labels, [count])] * STEPS
     return classifiers.plain("lenet", steps, seed=0, device=torch.device("cpu"), lr=LR, exact=True).after
 
@@ -60,7 +63,7 @@ def test_uneven_shares_compute_what_one_device_computes(
 @pytest.mark.parametrize("shares", [(6, 6), (14, -1)])
 def test_shares_that_do_not_make_up_the_batch_are_refused(devices: list[Device], shares: tuple[int, int]) -> None:
     network = partial(classifiers.network, "lenet", seed=0, exact=True)
-    batch = random_batch(13, torch.float64, seed=0)
+    batch = random_batch(13)
     with pytest.raises(ValueError, match=r"shares = .* 13 samples"):
         UnevenDataParallel(network, devices[:2], shares, batch, lr=LR, times=[1, 1])
 

@@ -19,7 +19,9 @@ from itertools import product
 from statistics import median
 from typing import Annotated, Literal
 
+import torch
 from annotated_types import Len
+from torch import Tensor
 
 from scalecard import progress
 from scalecard.hardware.devices import Device, host_device
@@ -36,7 +38,7 @@ from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
 from scalecard.training import classifiers, reference
 from scalecard.training.balance import predicted_share, swept
-from scalecard.training.uneven import UnevenDataParallel, random_batch
+from scalecard.training.uneven import UnevenDataParallel
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 
@@ -133,19 +135,22 @@ class Divided:
     def _expected(self, at: Setting) -> Trained | Change:
         """By the plain loop on the first device with a share, in these shares: batch norm sees each by itself."""
         device = next(d for d, share in zip(self.devices, at.shares, strict=False) if share).torch
-        images, labels = (part.to(device) for part in random_batch(sum(at.shares), at.dtype, seed=self.spec.seed))
+        images, labels = self._batch(at, device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
         spec, train = self.spec, partial(classifiers.plain, self.model, steps)
         plainly = partial(train, seed=spec.seed, device=device, lr=spec.lr, exact=at.exact)
         return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
 
+    def _batch(self, at: Setting, device: torch.device) -> tuple[Tensor, Tensor]:
+        return classifiers.random_batch(sum(at.shares), seed=self.spec.seed, device=device, dtype=at.dtype)
+
     def _steps(self, at: Setting) -> int:
         return self.spec.check_steps if at.exact else 1
 
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
-        spec, batch = self.spec, random_batch(sum(at.shares), at.dtype, seed=self.spec.seed)
+        spec, batch = self.spec, self._batch(at, torch.device("cpu"))
         network = partial(classifiers.network, self.model, seed=spec.seed, exact=at.exact)
         trained = UnevenDataParallel(network, devices, at.shares, batch, lr=spec.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]

@@ -171,10 +171,7 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
 
 def _batch(spec: Spec, batch_size: int, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The same random images and labels on any device."""
-    generator = torch.Generator().manual_seed(spec.seed)
-    images = torch.rand(batch_size, 1, 28, 28, generator=generator)
-    labels = torch.randint(10, (batch_size,), generator=generator)
-    return images.to(device.torch, dtype), labels.to(device.torch)
+    return classifiers.random_batch(batch_size, seed=spec.seed, device=device.torch, dtype=dtype)
 
 
 def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: bool) -> Trained | Change:

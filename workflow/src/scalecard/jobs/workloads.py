@@ -24,6 +24,7 @@ def built_in() -> list[str]:
 def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
     """What is wrong with their names, files and batch sizes, one line each."""
     chosen = {name: values for name, values in workloads.items() if values is not None}
+    yield from _same_names(chosen)
     for scale in ("full", "quick"):
         if not any(values.get("quick", {}) is not None or scale == "full" for values in chosen.values()):
             yield f"workloads: every one is null at the {scale} scale; strategies needs one"
@@ -38,6 +39,17 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
             yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, built_in())}"
         if "batch_size" not in values:
             yield f"workloads.{name}.batch_size: missing"
+
+
+def _same_names(workloads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Modules of two folders with one name: Python would import the first for both."""
+    seen: dict[str, Path] = {}
+    for name, values in workloads.items():
+        file = Path(str(values.get("file", "")))
+        for path in sorted(_sources(file) - {file} if file.is_file() else ()):
+            module = str(path.relative_to(file.parent))
+            if seen.setdefault(module, path) != path:
+                yield f"workloads.{name}.file = {file}: imports {path}, and another workload {seen[module]}; rename one"
 
 
 def _file_problems(file: object) -> Iterator[str]:

@@ -13,6 +13,7 @@ from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts.plain_steps import Plainly
 from scalecard.records.record import Case
+from scalecard.training import trees
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, step_without_data
@@ -29,10 +30,9 @@ class Setting:
     split_size: int
 
     @property
-    def sizes(self) -> list[int]:
+    def sizes(self) -> tuple[int, ...]:
         """Of every micro-batch; the last one may be smaller."""
-        whole, rest = divmod(self.load.batch_size, self.split_size)
-        return [self.split_size] * whole + [rest] * bool(rest)
+        return trees.sizes(self.load.batch_size, self.split_size)
 
     def __str__(self) -> str:
         return f"{progress.counted(len(self.sizes), 'micro-batch')} through {self.load.num_stages} stages"

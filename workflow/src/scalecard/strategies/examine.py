@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.proof import MOVED, TOLERANCE
-from scalecard.strategies.load import UNITS, Load, accepted, loaded
+from scalecard.strategies.load import HOST, UNITS, Load, accepted, loaded
 from scalecard.training.reference import trainable
 from scalecard.training.trees import leaves
 
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
-HOST = torch.device("cpu")
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 
 

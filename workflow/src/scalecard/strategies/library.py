@@ -6,11 +6,13 @@ from torch import Tensor, nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
+from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.staged import HOST, crossing, cut
+from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.strategy import CannotBe, trained
 from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline
+from scalecard.training.reference import trainable
 from scalecard.training.step import state_of
 from scalecard.training.trees import share
 
@@ -34,7 +36,6 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     model, stages = cut(load, num_stages)
     if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
-    places = [id(tensor) for tensor in state_of(model)[: _trained(model)]]
     inputs, targets = (share(part, ctx.rank // depth, replicas) for part in load.batch(load.batch_size, ctx.device))
     ranks = mesh(ctx, replicas)
     made = LibraryPipeline(
@@ -49,7 +50,10 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
         group=ranks.get_group("shard"),
         replicas=ranks.get_group("replica") if replicas > 1 else None,
     )
-    parameters, buffers = _indices(model, places, made.modules)
+    whole, num_trained = state_of(model), len(trainable(model))
+    places = _places(whole, made.modules)
+    parameters = [place for place in places if place < num_trained]
+    buffers = [place - num_trained for place in places if place >= num_trained]
     sizes = (each // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
     if not load.exact and replicas == 1 and schedule not in STAGES_EACH and depth == 2:
@@ -57,7 +61,7 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     return trained(
         at,
         made.step,
-        lambda: [state_of(model)[index] for index in (*parameters, *(len(places) + index for index in buffers))],
+        lambda: [whole[place] for place in places],
         lambda: plainly.at(load, sizes)().only(parameters, buffers),
         plainly=plainly,
         modules=made.modules,
@@ -66,15 +70,7 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     )
 
 
-def _trained(model: nn.Module) -> int:
-    return sum(p.requires_grad for p in model.parameters())
-
-
-def _indices(model: nn.Module, places: Sequence[int], modules: Sequence[nn.Module]) -> tuple[list[int], list[int]]:
-    """Where in the whole model's state the tensors of these modules are: trained parameters, and the others."""
+def _places(whole: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[int]:
+    """Where in the state of the whole model the tensors of these modules are."""
     mine = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
-    others: list[Tensor] = state_of(model)[len(places) :]
-    return (
-        [index for index, tensor in enumerate(places) if tensor in mine],
-        [index for index, tensor in enumerate(others) if id(tensor) in mine],
-    )
+    return [place for place, tensor in enumerate(whole) if id(tensor) in mine]

@@ -21,6 +21,7 @@ from scalecard.workloads import gpt, lenet, resnet18, resnet50, toy
 
 BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
 UNITS = ("samples", "tokens")
+HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Load:
         """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
         if self.unit == "samples":
             return samples
-        inputs, _ = self.batch(1, torch.device("cpu"))
+        inputs, _ = self.batch(1, HOST)
         return samples * next(leaves(inputs)).numel()
 
     def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
@@ -103,7 +104,7 @@ class Load:
         except torch.OutOfMemoryError:
             pass
         torch.cuda.empty_cache()
-        return self._trained(torch.device("cpu"), sizes, num_steps, exactly)
+        return self._trained(HOST, sizes, num_steps, exactly)
 
     def _trained(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
         model = self.network(device)

@@ -10,7 +10,7 @@ from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.measuring import out_of_memory
-from scalecard.measuring.bench import Synchronised
+from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.proof import local
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
@@ -22,6 +22,7 @@ from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.strategy import CannotBe, Strategy
 
+ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
 CHECKED_EACH = 2  # samples of every device on which equality is proven
 
 
@@ -36,6 +37,11 @@ class Group:
     check_steps: int
     num_micro: int
 
+    @property
+    def bench(self) -> Bench:
+        """What waits for all of the devices."""
+        return Bench(self.devices, self.ctx)
+
     def records(
         self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
     ) -> list[Record]:
@@ -49,9 +55,8 @@ class Group:
                 own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
                 build = partial(strategy.build, plainly)
                 small = self._small(at, strategy)
-                reason = _undivided(load, num_devices, scaling) or self._unable(strategy, at, partial(build, at))
-                if reason:
-                    records.append(Record.skipped(own, reason, metric="step_time"))
+                if refused := self._refused(strategy, at, own, partial(build, at)):
+                    records.append(refused)
                     continue
                 name = f"{strategy.name}, {scaling} scaling"
                 proven_at = [] if load.inexact else [small]
@@ -59,10 +64,9 @@ class Group:
         return [*records, *self._timed(load, num_devices, variants)]
 
     def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
-        """One device's batch shared equally, or a batch for each; pipelines cut it into equal micro-batches."""
-        each = load.batch_size if scaling == "weak" else max(1, load.batch_size // num_devices)
-        whole = each * num_devices
-        shared = whole // strategy.replicas
+        """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
+        whole = load.batch_size * (num_devices if scaling == "weak" else 1)
+        shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
         return Setting(replace(load, batch_size=whole), num_devices, num_micro if strategy.pipelined else 1)
 
@@ -71,20 +75,22 @@ class Group:
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
-    def _unable(self, strategy: Strategy, at: Setting, build: Callable[[], Subject]) -> str:
-        """Why it cannot be used, tried with one step, or ''; all ranks take part and agree."""
-        reason = ""
+    def _refused(self, strategy: Strategy, at: Setting, case: Case, build: Callable[[], Subject]) -> Record | None:
+        """A record that says why it cannot be used, tried with one step; all ranks take part and agree."""
         progress.detail(f"trying {strategy.name}")
+        reason, refuse = "", ACCEPTED
         try:
+            _shared_equally(at, case)
             strategy.suits(at)
             build().work()
-            for device in self.devices:
-                device.synchronize()
+            self.bench.synchronize()
         except Exception as error:  # whatever a library says of a model that it was not made for
-            if not out_of_memory.is_out_of_memory(error):
-                reason = _said(error)
-        (unable,) = self.ctx.maximum([float(bool(reason))])
-        return reason or ("another rank cannot" if unable else "")
+            reason, refuse = _said(error), OUT_OF_MEMORY if out_of_memory.is_out_of_memory(error) else UNABLE
+        (worst,) = self.ctx.maximum([refuse])
+        if worst == ACCEPTED:
+            return None
+        make = Record.failed if worst == OUT_OF_MEMORY else Record.skipped
+        return make(case, reason or "another rank cannot", metric="step_time")
 
     def _timed(self, load: Load, num_devices: int, variants: Sequence[Variant]) -> Iterator[Record]:
         if not variants:
@@ -118,16 +124,14 @@ class Group:
         before = torch.cuda.memory_allocated(index)
         torch.cuda.reset_peak_memory_stats(index)
         subject.work()
-        for device in self.devices:
-            device.synchronize()
+        self.bench.synchronize()
         return own + torch.cuda.max_memory_allocated(index) - before
 
 
-def _undivided(load: Load, num_devices: int, scaling: str) -> str:
-    """Why a batch cannot be shared equally, or ''."""
-    if scaling == "weak" or load.batch_size % num_devices == 0:
-        return ""
-    return f"{num_devices} devices cannot share {load.batch_size} samples equally"
+def _shared_equally(at: Setting, case: Case) -> None:
+    """CannotBe if the devices cannot."""
+    if at.load.batch_size % at.devices:
+        raise CannotBe(f"{at.devices} devices cannot share {case['batch_size']} samples equally")
 
 
 def _said(error: Exception) -> str:

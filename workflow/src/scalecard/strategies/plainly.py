@@ -11,6 +11,7 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.strategies.load import Load
 from scalecard.training import reference
+from scalecard.training.trees import sizes
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Setting:
 
     def micro_sizes(self) -> tuple[int, ...]:
         """Samples of every micro-batch."""
-        whole, rest = divmod(self.load.batch_size, self.split_size)
-        return (self.split_size,) * whole + (rest,) * bool(rest)
+        return sizes(self.load.batch_size, self.split_size)
 
     def shares(self) -> tuple[int, ...]:
         """Samples of every rank."""
@@ -43,12 +43,12 @@ class Plainly:
         self.device, self.steps = device, steps
         self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
 
-    def at(self, load: Load, sizes: Sequence[int]) -> Callable[[], Trained | Change]:
+    def at(self, load: Load, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
-        return partial(self.wanted, load, (load.batch_size,) if load.exact else tuple(sizes))
+        return partial(self.wanted, load, (load.batch_size,) if load.exact else tuple(parts))
 
-    def _wanted(self, load: Load, sizes: tuple[int, ...]) -> Trained | Change:
-        plain = partial(load.plain, self.device, sizes, self.times(load))
+    def _wanted(self, load: Load, parts: tuple[int, ...]) -> Trained | Change:
+        plain = partial(load.plain, self.device, parts, self.times(load))
         return expected(load.name, plain, exact=load.exact)
 
     def times(self, load: Load) -> int:

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.measuring.counting import flops
-from scalecard.strategies.load import Load
+from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.strategy import CannotBe
 from scalecard.training.partition import Cuts, balanced, stages
 from scalecard.training.reference import trainable
 from scalecard.training.trees import Tree
-
-HOST = torch.device("cpu")
 
 
 def cut(load: Load, num_stages: int) -> tuple[nn.Module, list[nn.Module]]:

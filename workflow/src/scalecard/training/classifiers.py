@@ -5,16 +5,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from scalecard.training import reference
 from scalecard.training.models import MODELS, freeze_batch_norm
+from scalecard.workloads import lenet
 
 
 def network(name: str, *, seed: int, device: torch.device, exact: bool) -> nn.Module:
     """The model as timed or, with `exact`, in float64 and with batch normalisation in eval mode."""
     module = MODELS[name](seed=seed).to(device).train()
     return freeze_batch_norm(module.double()) if exact else module
+
+
+def random_batch(count: int, *, seed: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Images (count, 1, 28, 28) in 0..1 and labels (count,) of ten classes; a seed gives the same on any device."""
+    images, labels = lenet.batch(count, seed)
+    return images.to(device, dtype), labels.to(device)
 
 
 def plain(

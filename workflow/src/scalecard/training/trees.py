@@ -16,7 +16,8 @@ def mapped(function: Callable[[Tensor], Any], tree: Tree) -> Tree:
     if isinstance(tree, Mapping):
         return {key: mapped(function, value) for key, value in tree.items()}
     if isinstance(tree, tuple | list):
-        return type(tree)(mapped(function, value) for value in tree)
+        values = [mapped(function, value) for value in tree]
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return tree
 
 
@@ -38,6 +39,12 @@ def rows(tree: Tree) -> int:
 def chunks(tree: Tree, size: int) -> list[Tree]:
     """Consecutive pieces of at most `size` samples."""
     return [mapped(partial(_between, start, start + size), tree) for start in range(0, rows(tree), size)]
+
+
+def sizes(count: int, size: int) -> tuple[int, ...]:
+    """Of the chunks of so many samples; the last one may have fewer."""
+    whole, rest = divmod(count, size)
+    return (size,) * whole + (rest,) * bool(rest)
 
 
 def share(tree: Tree, rank: int, ranks: int) -> Tree:

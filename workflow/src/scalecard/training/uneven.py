@@ -27,13 +27,6 @@ class Network(Protocol):
     def __call__(self, *, device: torch.device) -> nn.Module: ...
 
 
-def random_batch(count: int, dtype: torch.dtype, *, seed: int) -> Batch:
-    """Images (count, 1, 28, 28) in 0..1 and labels (count,) of ten classes, on the CPU; the same for the same seed."""
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.rand(count, 1, 28, 28, generator=generator).to(dtype)
-    return images, torch.randint(10, (count,), generator=generator)
-
-
 @dataclass(frozen=True)
 class Replica:
     """The network and its shard of the minibatch, both on the device."""

@@ -3,10 +3,10 @@
 Source: Dive into Deep Learning, chapter "Concise Implementation for Multiple GPUs".
 """
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
+from scalecard.workloads.lenet import batch as batch
+from scalecard.workloads.lenet import loss as loss
 from scalecard.workloads.resnets import blocks as blocks
 
 INIT_STD = 0.01
@@ -23,15 +23,3 @@ def model() -> nn.Module:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.normal_(layer.weight, std=INIT_STD)
     return made
-
-
-def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """(size, 1, 28, 28) random images, and their labels."""
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.rand(size, 1, 28, 28, generator=generator)
-    return images, torch.randint(10, (size,), generator=generator)
-
-
-def loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy."""
-    return functional.cross_entropy(scores, labels)
