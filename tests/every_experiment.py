@@ -207,6 +207,7 @@ def _strategies(spec: Settings) -> Iterator[Kind]:
         for strategy in ("model parallel", "our gpipe", "our 1f1b", "DDP", "FSDP gradients", "FSDP parameters"):
             yield "step_time", {**shared, "strategy": strategy, "devices": 2}
         yield "peak_memory", {"workload": name}
+        yield "largest_batch", {"workload": name}
 
 
 def _heterogeneous(spec: Settings) -> Iterator[Kind]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 from builders import timed
-from scalecard.measuring.out_of_memory import guarded, is_out_of_memory
+from scalecard.hardware.gpu_memory import is_out_of_memory
+from scalecard.measuring.out_of_memory import guarded
 from scalecard.records.record import Record
 
 

@@ -96,3 +96,34 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
 def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"workloads.unet.file = .*unet.py: neither model.* takes deep;"):
         measured(monkeypatch, 2, unet={"file": f"{OTHERS}/unet.py", "batch_size": 4, "deep": 3})
+
+
+@pytest.mark.workflow
+def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four samples are too many for one device; their halves and their quarters are not."""
+    records = measured(monkeypatch, 2, small_device={"file": f"{OTHERS}/small_device.py", "batch_size": 4})
+    failed = {str(record.case["strategy"]): record.note for record in records if record.status == "failed"}
+    assert set(failed) == {"single device", "model parallel"}
+    assert all("out of memory" in note for note in failed.values())
+    assert trained(records, "small_device", 2) >= {"DDP", "FSDP parameters", "our gpipe", "torch gpipe"}
+
+
+@pytest.mark.workflow
+def test_what_is_not_proven_of_a_users_model_has_failed_and_the_next_workload_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}
+    records = measured(monkeypatch, 2, no_mean=wrong, toy={"batch_size": 4})
+    assert trained(records, "no_mean", 1) == {"single device"}
+    (record,) = [r for r in records if r.matches(workload="no_mean", strategy="DDP")]
+    assert record.status == "failed"
+    assert record.note.startswith("not proven: no_mean, 2 devices: parameters after 2 steps (float64): differs by")
+    assert trained(records, "toy", 2) >= DATA_PARALLEL
+
+
+def test_a_model_that_cannot_be_trained_ends_the_run_before_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flat = {"file": f"{OTHERS}/no_slope.py", "batch_size": 4}
+    with pytest.raises(ValueError, match=r"workloads.no_slope.file = .*: 2 steps of SGD lower the loss at no"):
+        measured(monkeypatch, 2, toy={"batch_size": 4}, no_slope=flat)

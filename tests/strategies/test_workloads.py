@@ -26,15 +26,6 @@ SMALL = {
 }
 
 
-class Alone:
-    """A rank that is the only one."""
-
-    leads = True
-
-    def all_gather(self, value: object) -> list[object]:
-        return [value]
-
-
 def written(folder: Path, text: str, name: str = "mine", **values: object) -> Load:
     """A load of a file with this text."""
     path = folder / f"{name}.py"
@@ -112,20 +103,20 @@ def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others
 
 def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> None:
     steep = written(tmp_path, changed(".mean()", ".mean() * 300"))
-    found = examined(steep, HOST, 3, Alone())  # type: ignore[arg-type]
+    found = examined(steep, HOST, 3, 2)
     assert 0 < found.lr < 0.03, "at 0.03 it would overshoot"
     assert (found.inexact, found.frozen) == (False, False)
 
 
 def test_dropout_is_noticed_and_so_is_a_model_that_cannot_compute_in_float64(tmp_path: Path) -> None:
     drops = written(tmp_path, changed("nn.Linear(3, width)", "nn.Sequential(nn.Linear(3, width), nn.Dropout())"))
-    assert examined(drops, HOST, 3, Alone()).frozen  # type: ignore[arg-type]
+    assert examined(drops, HOST, 3, 2).frozen
     text = changed("return nn.Linear(3, width)", "return Halves()").replace(
         "def model",
         "class Halves(nn.Linear):\n    def __init__(self): super().__init__(3, 4)\n"
         "    def forward(self, x): return super().forward(x.float())\ndef model",
     )
-    found = examined(written(tmp_path, text, name="halves"), HOST, 3, Alone())  # type: ignore[arg-type]
+    found = examined(written(tmp_path, text, name="halves"), HOST, 3, 2)
     assert found.inexact
     assert found.lr > 0
 
@@ -133,7 +124,7 @@ def test_dropout_is_noticed_and_so_is_a_model_that_cannot_compute_in_float64(tmp
 def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
     flat = written(tmp_path, changed("(outputs - targets).square().mean()", "0 * outputs.mean()"))
     with pytest.raises(NotAWorkload, match="lower the loss at no learning rate from 1 to 3e-6"):
-        examined(flat, HOST, 3, Alone())  # type: ignore[arg-type]
+        examined(flat, HOST, 3, 2)
 
 
 def test_values_that_a_built_in_model_cannot_have_are_refused() -> None:

@@ -24,7 +24,7 @@ from scalecard.distributed.context import join
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT
 from scalecard.distributed.notes import Notes
-from scalecard.distributed.rendezvous import RankLost, Rendezvous
+from scalecard.distributed.rendezvous import RankLost, RanksFailed, Rendezvous
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Case, Record
 
@@ -39,14 +39,18 @@ def launch_and_record(
     cases: Sequence[Case],
     metric: str,
     devices_each: int = 1,
+    lenient: bool = False,
 ) -> list[Record]:
     """The records of rank 0 or, if a rank was lost, a failed record of each of `cases` that says which rank and how.
 
-    No records on a node that does not take part.
+    The same if a rank failed by itself, if `lenient`; otherwise RanksFailed. No records on a node that does not take
+    part.
     """
     try:
         records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
-    except RankLost as error:
+    except RanksFailed as error:
+        if not (lenient or isinstance(error, RankLost)):
+            raise
         progress.say(f"failed: {error}")
         return [Record.failed(case, str(error), metric=metric) for case in cases]
     return records[0] if records else []

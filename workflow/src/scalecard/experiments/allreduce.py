@@ -23,10 +23,11 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.out_of_memory import empty_cache, guarded
+from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds

@@ -22,8 +22,9 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import empty_cache, guarded
+from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep

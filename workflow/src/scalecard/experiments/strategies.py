@@ -20,15 +20,16 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
-from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, measured, on_ranks
-from scalecard.strategies.examine import check_functions, check_model, check_values
+from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
 from scalecard.strategies.load import Load
+from scalecard.strategies.plainly import Plainly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +60,11 @@ def _load(name: str, values: dict[str, Any], seed: int) -> Load:
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Every workload on one device, then on several of one process, then on several ranks."""
-    for load in spec.loads:
+    """Every workload on one device, then on several of one process, then on several ranks.
+
+    ValueError if one of them turns out not to be trainable, before anything is measured.
+    """
+    for load in _examined(spec, machine):
         for layout in progress.cases(layouts(machine.num_devices, spec.nodes), label=lambda at: f"{load.name}, {at}"):
             if layout.nodes == 1:
                 yield from _launched(_in_process, spec, machine, load, Layout(1), devices=layout.ranks)
@@ -70,6 +74,23 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped(
                 {"workload": load.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
             )
+
+
+def _examined(spec: Spec, machine: Machine) -> list[Load]:
+    """The workloads as they are trained; nodes but the first, which look at nothing, are told by it later."""
+    found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
+    for loads in found:
+        if isinstance(loads, str):
+            raise ValueError(loads)
+        return list(loads)
+    return spec.loads
+
+
+def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Load] | str:
+    try:
+        return [examined(load, ctx.device, spec.check_steps, num_devices) for load in spec.loads]
+    except NotAWorkload as error:
+        return str(error)
 
 
 def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> list[Record]:
@@ -84,21 +105,24 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
         cases=[case],
         metric="step_time",
         devices_each=1 if layout.ranks > 1 else devices,
+        lenient=bool(load.file),
     )
 
 
 def _in_process(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
     """What one process does that drives so many devices."""
     with open_devices(machine, num_devices) as devices:
-        group = measured.Group(ctx, devices, devices[0].torch, spec.measure, spec.check_steps, spec.micro_batches)
-        return group.records(
-            load, num_devices, _scalings(spec, num_devices), in_process.strategies(devices), {"devices": num_devices}
-        )
+        plainly = Plainly(devices[0].torch, spec.check_steps)
+        group = measured.Group(ctx, devices, plainly, spec.measure, spec.micro_batches)
+        found = in_process.strategies(devices)
+        return [*group.records(load, num_devices, _scalings(spec, num_devices), found, {"devices": num_devices})]
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
-    group = measured.Group(ctx, [ctx], ctx.device, spec.measure, spec.check_steps, spec.micro_batches)
-    return group.records(load, num_devices, _scalings(spec, num_devices), on_ranks.strategies(ctx), ctx.layout.case)
+    plainly = Plainly(ctx.device, spec.check_steps)
+    group = measured.Group(ctx, [ctx], plainly, spec.measure, spec.micro_batches)
+    found = on_ranks.strategies(ctx)
+    return [*group.records(load, num_devices, _scalings(spec, num_devices), found, ctx.layout.case)]
 
 
 def _scalings(spec: Spec, num_devices: int) -> tuple[str, ...]:

@@ -18,6 +18,18 @@ def begin(folder: Path) -> None:
     os.environ[FOLDER] = str(folder)
 
 
+def first(name: str) -> bool:
+    """Whether this is the first process of the run that asks; what does not vary is measured by that one alone."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return True
+    try:
+        Path(folder, f"{name}.asked").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 def decided(name: str, decide: Callable[[], Any]) -> Any:
     """What was decided under this name or, if nothing was, what decide() returns, in the types of JSON."""
     folder = os.environ.get(FOLDER)

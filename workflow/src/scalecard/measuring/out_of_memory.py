@@ -1,16 +1,12 @@
 """Out of memory is a result: that point of a sweep is recorded as failed, and the others are still measured."""
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-import torch
-
+from scalecard.hardware.gpu_memory import is_out_of_memory
 from scalecard.records.record import Case, Record
-
-MESSAGES = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +31,3 @@ def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit
         yield from records
     for note in notes:
         yield Record.failed(case, note, metric=metric, unit=unit)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in MESSAGES)
-
-
-def empty_cache() -> None:
-    """Give cached GPU memory back between cases."""
-    if torch.cuda.is_available():
-        gc.collect()  # cycles hold tensors too
-        torch.cuda.empty_cache()

@@ -31,10 +31,12 @@ def time_rounds(
     clock: Clock = time.perf_counter_ns,
     energy: bool = False,
     at_once: bool = False,
+    lenient: bool = False,
 ) -> list[Timing]:
     """Prove, then time every variant, in the order given; the others are compared with the first one.
 
-    ProofFailed if one of them is not proven, or does not do the work that it should. A variant that runs out of memory
+    ProofFailed if one of them is not proven, or does not do the work that it should; if `lenient`, that one is dropped
+    like one that fails later. A variant that runs out of memory
     is dropped, its Timing says why, and the others go on; so is one whose parameters are wrong once timing is over.
     With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
     only one rank runs out of memory, the others wait for it in vain, and it counts as lost, like a killed one. If heat
@@ -44,7 +46,7 @@ def time_rounds(
     time.
     """
     bench = Bench(devices, ranks, clock)
-    ready = prepared(variants, bench)
+    ready = prepared(variants, bench, lenient=lenient)
     timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
     if slowed:
         progress.say(f"measuring once more: {slowed}")

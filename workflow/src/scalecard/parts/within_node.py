@@ -12,9 +12,10 @@ from pathlib import Path
 from scalecard import progress
 from scalecard.hardware import error_counters, numa
 from scalecard.hardware.devices import Device, host_device, near, open_devices
+from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import empty_cache, guarded
+from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant

@@ -14,11 +14,25 @@ from dataclasses import dataclass
 from scalecard.records.record import Record, Result
 from scalecard.report import limits, units
 
-HEAD = ["Workload", "Devices", "Scaling", "Strategy", "Step", "Rate", "Gain", "MFU", "Memory", "Energy", "Launching"]
+HEAD = [
+    "Workload",
+    "Devices",
+    "Scaling",
+    "Strategy",
+    "Step",
+    "Rate",
+    "Gain",
+    "MFU",
+    "Memory",
+    "Largest batch",
+    "Energy",
+    "Launching",
+]
 SINGLE = "single device"
 NOTE = (
     "Gain: the rate over one device's. MFU: the operations that the model needs, over the devices' dense peak in"
-    " float32. Memory: of the device that needs the most. Launching: the share of a step in which work is still"
+    " float32. Memory: of the device that needs the most. Largest"
+    " batch: samples on each device, right to a sixteenth. Launching: the share of a step in which work is still"
     " submitted."
 )
 
@@ -43,15 +57,16 @@ def table(result: Result) -> Table:
 def _row(result: Result, record: Record) -> list[tuple[str, float]]:
     case = record.case
     workload, devices = str(case["workload"]), _number(record, "devices")
-    rate = _number(record, "units") / record.median
+    nodes, rate = int(case.get("nodes") or 1), _number(record, "units") / record.median
     return [
         (workload, 0.0),
-        (f"{devices:.0f}", devices),
+        (f"{devices:.0f}{f' on {nodes} nodes' if nodes > 1 else ''}", devices + nodes / 1e3),
         (str(case["scaling"]) if devices > 1 else "", 0.0),
         (str(case["strategy"]), 0.0),
         (units.seconds(record.median), record.median),
         (f"{rate:.3g} {case['unit']}/s", rate),
         *(_gain(result, record, rate), _utilisation(result, record, rate), _memory(result, record)),
+        _largest_batch(result, record),
         *(_energy(record), _launching(result, record)),
     ]
 
@@ -82,6 +97,13 @@ def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, floa
 def _memory(result: Result, record: Record) -> tuple[str, float]:
     found = result.find("peak_memory", **record.case)
     return (units.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
+
+
+def _largest_batch(result: Result, record: Record) -> tuple[str, float]:
+    """Samples on each device; the same however many are timed."""
+    place = {key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
+    found = result.find("largest_batch", **place)
+    return (f"{found.median:.0f}", found.median) if found else ("", 0.0)
 
 
 def _energy(record: Record) -> tuple[str, float]:

@@ -15,6 +15,7 @@ SHOW = {
     "fraction": "{:.3f}".format,
     "count": "{:.0f}".format,
     "B/s": units.byte_rate,
+    "samples": "{:.0f} samples".format,
 }
 # What the last of a record's samples is, where they are no repetitions of one number.
 WHAT = {"accuracy": "after the last epoch", "errors": "after the load; {:.0f} before it"}

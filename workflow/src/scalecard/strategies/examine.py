@@ -3,7 +3,7 @@
 import inspect
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalecard.distributed.context import RankContext
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.strategies.load import HOST, UNITS, Load, accepted, loaded
+from scalecard.strategies.plainly import CHECKED_EACH
 from scalecard.training.reference import trainable
 from scalecard.training.trees import leaves
 
@@ -131,39 +131,41 @@ def _called(load: Load, function: str, *args: Any) -> Any:
         raise NotAWorkload(load, f"{function}() raises {_where_it_raised(load, error)}") from error
 
 
-def examined(load: Load, device: torch.device, num_steps: int, ctx: RankContext) -> Load:
-    """The load with a learning rate at which a proof can tell, and with what it cannot do; the same on every rank."""
-    found, *_ = ctx.all_gather(_found(load, device, num_steps) if ctx.leads else None)
-    assert isinstance(found, Load), "the leading rank's"
-    return found
+def examined(load: Load, device: torch.device, num_steps: int, num_devices: int) -> Load:
+    """The load with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
-
-def _found(load: Load, device: torch.device, num_steps: int) -> Load:
+    NotAWorkload if there is no such rate.
+    """
     load = replace(load, frozen=_draws(load))
-    for exact in (True, False):
-        small = replace(load, batch_size=4, exact=exact)
-        try:
-            rate = _rate(small, device, num_steps)
-        except RuntimeError:
-            if not exact:
-                raise
-            continue
-        return replace(load, lr=rate, inexact=not exact)
-    raise AssertionError("it returns or raises")
+    small = [replace(load, batch_size=CHECKED_EACH * count, exact=True) for count in sorted({1, num_devices})]
+    try:
+        return replace(load, lr=_rate([load, *small], device, num_steps))
+    except RuntimeError:  # the only one that PyTorch has for what it cannot compute in float64
+        pass
+    try:
+        return replace(load, lr=_rate([load], device, num_steps), inexact=True)
+    except RuntimeError as error:
+        what = f"a step with {load.batch_size} samples"
+        raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, error)}") from error
 
 
-def _rate(load: Load, device: torch.device, num_steps: int) -> float:
-    """A third of the largest at which a few plain steps move the parameters far enough and lower the loss.
+def _rate(loads: Sequence[Load], device: torch.device, num_steps: int) -> float:
+    """A third of the largest at which plain steps of all these move the parameters far enough and lower the loss.
 
     A third, because other batches are trained at it as well.
     """
     for rate in RATES:
-        trained = replace(load, lr=rate).plain(device, (load.batch_size,), num_steps, exactly=False)
-        first, last = trained.losses
-        moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
-        if last < first and 30 * MOVED * TOLERANCE < moved < math.inf:
+        if all(_can_tell(replace(load, lr=rate), device, num_steps) for load in loads):
             return rate / 3
-    raise NotAWorkload(load, f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
+    raise NotAWorkload(loads[0], f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
+
+
+def _can_tell(load: Load, device: torch.device, num_steps: int) -> bool:
+    """As timed, one step is compared."""
+    trained = load.plain(device, (load.batch_size,), num_steps if load.exact else 1, exactly=False)
+    first, last = trained.losses
+    moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
+    return last < first and 30 * MOVED * TOLERANCE < moved < math.inf
 
 
 def _draws(load: Load) -> bool:

@@ -14,7 +14,6 @@ from scalecard.strategies.strategy import CannotBe, trained
 from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline
 from scalecard.training.reference import trainable
 from scalecard.training.step import state_of
-from scalecard.training.trees import share
 
 
 def suits(schedule: str, replicas: int, at: Setting) -> None:
@@ -36,7 +35,7 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     model, stages = cut(load, num_stages)
     if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
-    inputs, targets = (share(part, ctx.rank // depth, replicas) for part in load.batch(load.batch_size, ctx.device))
+    inputs, targets = load.shared(ctx.device, ctx.rank // depth, replicas)
     ranks = mesh(ctx, replicas)
     made = LibraryPipeline(
         {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},

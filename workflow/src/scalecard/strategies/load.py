@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.training import reference
-from scalecard.training.trees import Tree, leaves, mapped
+from scalecard.training.trees import Tree, leaves, mapped, share
 from scalecard.workloads import gpt, lenet, resnet18, resnet50, toy
 
 BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
@@ -68,10 +69,21 @@ class Load:
 
     def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
         """Inputs of so many samples on a device, and their targets, there or on another one."""
+        inputs, targets = self._drawn(size)
+        return mapped(partial(self._placed, device), inputs), mapped(partial(self._placed, last or device), targets)
+
+    def shared(self, device: torch.device, rank: int, ranks: int) -> tuple[Tree, Tree]:
+        """Of the whole batch, the equal share of one of several ranks; the device gets no more than that."""
+        inputs, targets = (
+            mapped(partial(self._placed, device), share(part, rank, ranks)) for part in self._drawn(self.batch_size)
+        )
+        return inputs, targets
+
+    def _drawn(self, size: int) -> tuple[Tree, Tree]:
         with torch.random.fork_rng(devices=[]):  # a batch() that ignores its seed draws the same one, too
             torch.manual_seed(self.seed)
             inputs, targets = self.call("batch", size, self.seed)
-        return mapped(partial(self._placed, device), inputs), mapped(partial(self._placed, last or device), targets)
+        return inputs, targets
 
     def _placed(self, device: torch.device, tensor: Tensor) -> Tensor:
         return tensor.to(device, torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype)
@@ -99,14 +111,9 @@ class Load:
 
         It needs twice the memory then, or the device may not hold the model at all: then the CPU does.
         """
-        try:
-            return self._trained(device, sizes, num_steps, exactly)
-        except torch.OutOfMemoryError:
-            pass
-        torch.cuda.empty_cache()
-        return self._trained(HOST, sizes, num_steps, exactly)
+        return or_on_host(partial(self._trained, sizes, num_steps, exactly), device)
 
-    def _trained(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
+    def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
         parts = reference.split(*self.batch(sum(sizes), device), sizes)
         if exactly:

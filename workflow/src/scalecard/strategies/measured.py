@@ -1,29 +1,37 @@
-"""Times the strategies of one number of devices in the same rounds: found fit, proven, counted, timed."""
+"""Times the strategies of one number of devices in the same rounds: tried, proven, counted, timed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
-
 from scalecard import progress
 from scalecard.distributed.context import RankContext
-from scalecard.hardware.devices import Device
-from scalecard.measuring import out_of_memory
-from scalecard.measuring.bench import Bench, Synchronised
-from scalecard.measuring.proof import local
+from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.measuring import budget, decisions
+from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
-from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.variant import Variant
 from scalecard.records.record import Case, Record
-from scalecard.strategies.examine import examined
+from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
-from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import CannotBe, Strategy
+from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
+from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.trial import Trial, Trials
 
-ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
-CHECKED_EACH = 2  # samples of every device on which equality is proven
+NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
+NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
+MOST = 64  # times the batch that is timed: the largest that is looked for
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
+
+    variant: Variant
+    strategy: Strategy
+    trial: Trial
+    proof: Trial
 
 
 @dataclass(frozen=True)
@@ -32,36 +40,55 @@ class Group:
 
     ctx: RankContext
     devices: Sequence[Synchronised]
-    device: torch.device
+    plainly: Plainly
     rule: Rule
-    check_steps: int
     num_micro: int
 
     @property
-    def bench(self) -> Bench:
-        """What waits for all of the devices."""
-        return Bench(self.devices, self.ctx)
+    def trials(self) -> Trials:
+        """Of the same ranks and devices."""
+        return Trials(self.ctx, self.devices)
 
     def records(
         self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
-    ) -> list[Record]:
-        """Step times of every strategy, or why there is none."""
-        load = examined(load, self.device, self.check_steps, self.ctx)
-        plainly, records, variants = Plainly(self.device, self.check_steps), list[Record](), list[Variant]()
+    ) -> Iterator[Record]:
+        """Step times of every strategy, or why there is none; then what each needs of the GPUs' memory."""
+        load, *_ = self.ctx.all_gather(load)  # as the first node examined it
+        fitting = list[Fitting]()
         for strategy in strategies:
             for scaling in scalings:
-                at = self._setting(load, num_devices, scaling, strategy)
-                own: Case = {"workload": load.name, "strategy": strategy.name, **case, "scaling": scaling}
-                own |= {"batch_size": at.load.batch_size, "unit": load.unit, "units": load.units(at.load.batch_size)}
-                build = partial(strategy.build, plainly)
-                small = self._small(at, strategy)
-                if refused := self._refused(strategy, at, own, partial(build, at)):
-                    records.append(refused)
-                    continue
-                name = f"{strategy.name}, {scaling} scaling"
-                proven_at = [] if load.inexact else [small]
-                variants.append(Variant(name=name, case=own, build=build, proven_at=proven_at, timed_at=at))
-        return [*records, *self._timed(load, num_devices, variants)]
+                found = self._fitting(load, num_devices, scaling, strategy, case)
+                if isinstance(found, Record):
+                    yield found
+                else:
+                    fitting.append(found)
+        progress.doing(f"{load.name}: {len(fitting)} variants on {progress.counted(num_devices, 'device')}")
+        for together in side_by_side(fitting, self.trials.free()):
+            yield from self._timed(load, [one.variant for one in together])
+        yield from self._memory(load, num_devices, fitting, case)
+
+    def _fitting(
+        self, load: Load, num_devices: int, scaling: str, strategy: Strategy, case: Case
+    ) -> "Fitting | Record":
+        progress.detail(f"trying {strategy.name}")
+        at = self._setting(load, num_devices, scaling, strategy)
+        size = at.load.batch_size
+        own: Case = {"workload": load.name, "strategy": strategy.name, **case, "scaling": scaling}
+        own |= {"batch_size": size, "unit": load.unit, "units": load.units(size)}
+        trial = self.trials.of(strategy, self.plainly, at)
+        refused = trial.record(own)
+        if refused:
+            return refused
+        small = self._small(at, strategy)
+        proof = self.trials.of(strategy, self.plainly, small) if self.trials.gpus and not load.inexact else Trial()
+        variant = Variant(
+            name=f"{strategy.name}, {scaling} scaling",
+            case=own,
+            build=partial(strategy.build, self.plainly),
+            proven_at=[] if load.inexact or proof.out_of_memory else [small],  # the step that is timed is always proven
+            timed_at=at,
+        )
+        return Fitting(variant, strategy, trial, proof)
 
     def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
@@ -75,66 +102,65 @@ class Group:
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
-    def _refused(self, strategy: Strategy, at: Setting, case: Case, build: Callable[[], Subject]) -> Record | None:
-        """A record that says why it cannot be used, tried with one step; all ranks take part and agree."""
-        progress.detail(f"trying {strategy.name}")
-        reason, refuse = "", ACCEPTED
-        try:
-            _shared_equally(at, case)
-            strategy.suits(at)
-            build().work()
-            self.bench.synchronize()
-        except Exception as error:  # whatever a library says of a model that it was not made for
-            reason, refuse = _said(error), OUT_OF_MEMORY if out_of_memory.is_out_of_memory(error) else UNABLE
-        (worst,) = self.ctx.maximum([refuse])
-        if worst == ACCEPTED:
-            return None
-        make = Record.failed if worst == OUT_OF_MEMORY else Record.skipped
-        return make(case, reason or "another rank cannot", metric="step_time")
+    def _timed(self, load: Load, variants: Sequence[Variant]) -> Iterator[Record]:
+        """What is not proven of a model of the user's has failed; of ours, the run ends."""
+        timings = time_rounds(
+            variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=bool(load.file)
+        )
+        records = [timing.record("step_time") for timing in timings]
+        del timings  # with what was timed
+        empty_cache()
+        yield from records
 
-    def _timed(self, load: Load, num_devices: int, variants: Sequence[Variant]) -> Iterator[Record]:
-        if not variants:
+    def _memory(self, load: Load, num_devices: int, fitting: Sequence[Fitting], case: Case) -> Iterator[Record]:
+        if not self.trials.gpus:
+            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
+            yield Record.skipped({"workload": load.name}, NO_LIMIT, metric="largest_batch", unit="samples")
             return
-        progress.doing(f"{load.name}: {len(variants)} variants on {progress.counted(num_devices, 'device')}")
-        timings = time_rounds(variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True)
-        for timing in timings:
-            yield timing.record("step_time")
-        yield from self._memory(load, timings)
+        for one in fitting:
+            yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
+        place = "-".join(str(value) for value in (load.name, *case.values()))
+        (first,) = self.ctx.maximum([float(self.ctx.leads and decisions.first(f"largest-{place}"))])
+        if first:
+            for one in {one.strategy: one for one in fitting}.values():  # of both scalings, the one with more samples
+                yield self._largest(one, {"workload": load.name, "strategy": one.strategy.name, **case})
 
-    def _memory(self, load: Load, timings: Sequence[Timing]) -> Iterator[Record]:
-        """The most bytes that a step of each takes on any device, with its own parameters and nobody else's."""
-        if self.device.type == "cpu":
-            note = "CPU workers and ranks share the host's memory: there is no peak per device"
-            yield Record.skipped({"workload": load.name}, note, metric="peak_memory", unit="B")
-            return
-        for timing in timings:
-            if timing.prepared and not timing.failure:
-                peak = max(self._peak(timing.prepared.subject, index) for index in self._indices())
-                (largest,) = self.ctx.maximum([float(peak)])
-                yield Record(case=timing.variant.case, metric="peak_memory", unit="B", samples=[[largest]])
+    def _largest(self, one: Fitting, case: Case) -> Record:
+        """The largest batch per device."""
+        strategy, at = one.strategy, one.variant.timed_at
+        if budget.over(self.ctx):
+            return Record.skipped(case, budget.OVER, metric="largest_batch", unit="samples")
+        progress.detail(f"the largest batch of {strategy.name}")
+        start = max(1, at.load.batch_size // at.devices)
+        multiple = self.num_micro if strategy.pipelined else 1
 
-    def _indices(self) -> list[int]:
-        """The GPUs that this process uses."""
-        mine = (device.index for device in self.devices if isinstance(device, Device))
-        return list(mine) or [self.device.index or 0]
+        def peak(batch: int) -> float | None:
+            tried = self._setting(replace(at.load, batch_size=batch), at.devices, "weak", strategy)
+            trial = self.trials.of(strategy, self.plainly, tried)
+            return None if trial.refused else trial.peak
 
-    def _peak(self, subject: Subject, index: int) -> int:
-        own = sum(local(tensor).nbytes for tensor in subject.state() if local(tensor).device.index == index)
-        torch.cuda.synchronize(index)
-        before = torch.cuda.memory_allocated(index)
-        torch.cuda.reset_peak_memory_stats(index)
-        subject.work()
-        self.bench.synchronize()
-        return own + torch.cuda.max_memory_allocated(index) - before
+        memory, most = self.trials.free(), MOST * start
+        found = largest(peak, start, one.trial.peak, memory=memory, most=most, multiple=multiple)
+        note = f"the largest that was tried: {MOST} times what is timed" if found >= MOST * start else ""
+        return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
 
 
-def _shared_equally(at: Setting, case: Case) -> None:
-    """CannotBe if the devices cannot."""
-    if at.load.batch_size % at.devices:
-        raise CannotBe(f"{at.devices} devices cannot share {case['batch_size']} samples equally")
+def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fitting]]:
+    """Those that the GPUs hold at the same time, in as few groups as their order allows; only these are compared."""
+    group = list[Fitting]()
+    for one in fitting:
+        if group and _needed([*group, one]) > memory:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
 
 
-def _said(error: Exception) -> str:
-    """The first line of an error; our own explain themselves."""
-    text = (str(error).splitlines() or [""])[0][:200]
-    return text if isinstance(error, CannotBe) else f"{type(error).__name__}: {text}"
+def _needed(group: Sequence[Fitting]) -> float:
+    """Everything that is resident, and the most that any of them takes beside it, timed or proven."""
+    return sum(one.trial.resident for one in group) + max(max(_beside(one), one.proof.peak) for one in group)
+
+
+def _beside(one: Fitting) -> float:
+    return one.trial.peak - one.trial.resident

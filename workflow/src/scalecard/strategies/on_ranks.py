@@ -9,6 +9,7 @@ from torch import nn
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
 from scalecard.strategies.library import pipeline, suits
+from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of
@@ -18,7 +19,6 @@ from scalecard.training.ddp import wrap
 from scalecard.training.library_pipeline import SCHEDULES
 from scalecard.training.reference import trainable
 from scalecard.training.step import Step, state_of
-from scalecard.training.trees import share
 
 
 def strategies(ctx: RankContext) -> Iterator[Strategy]:
@@ -57,7 +57,7 @@ def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
 
 def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
-    model = at.load.network(ctx.device)
+    model = at.load.network(HOST)
     try:
         blocks = blocks_of(at.load, model)
     except CannotBe:
@@ -84,7 +84,7 @@ def _data_parallel(
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
     load = at.load
-    inputs, targets = (share(part, ctx.rank, ctx.world_size) for part in load.batch(load.batch_size, ctx.device))
+    inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
     step = Step(wrapped, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
     flops = {} if load.exact else {"FLOPs": plainly.flops(load, at.shares()[0]), **counts}
     return _subject(ctx, plainly, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more)
@@ -98,13 +98,13 @@ def _tensor_parallel(ctx: RankContext, plainly: Plainly, at: Setting, *, replica
     load = at.load
     if not hasattr(load.module, "tensor_plan"):
         raise CannotBe("the workload has no tensor_plan(model)")
-    model, ranks = load.network(ctx.device), mesh(ctx, replicas)
+    model, ranks = load.network(HOST), mesh(ctx, replicas)
     inner = ranks["shard"] if replicas > 1 else ranks
-    module = sharded.divided(model, load.module.tensor_plan(model), inner)
+    module = sharded.divided(model, load.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
         module = sharded.sharded(module, [], ranks["replica"], parameters=True)
     mine = ctx.rank // (ctx.world_size // replicas)
-    inputs, targets = (share(part, mine, replicas) for part in load.batch(load.batch_size, ctx.device))
+    inputs, targets = load.shared(ctx.device, mine, replicas)
     step = Step(module, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
     sizes = (load.batch_size // replicas,) * replicas
     return _subject(ctx, plainly, at, sizes, model, module, step, {"updates": 1, "forwards": 1})

@@ -7,11 +7,14 @@ from functools import partial
 
 import torch
 
+from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.strategies.load import Load
 from scalecard.training import reference
 from scalecard.training.trees import sizes
+
+CHECKED_EACH = 2  # samples of every device on which equality is proven
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Plainly:
 
     def _flops(self, load: Load, samples: int) -> float:
         """Of one step's forward and backward over so many samples at once, as this device does them."""
-        model = load.network(self.device).train(not load.exact)  # as it is counted and timed, whatever it is proven in
-        parts = reference.split(*load.batch(samples, self.device), [samples])
-        return flops(partial(reference.gradient, model, parts, load.loss))
+        return or_on_host(partial(_flops_on, load, samples), self.device)
+
+
+def _flops_on(load: Load, samples: int, device: torch.device) -> float:
+    model = load.network(device).train(not load.exact)  # as it is counted and timed, whatever it is proven in
+    parts = reference.split(*load.batch(samples, device), [samples])
+    return flops(partial(reference.gradient, model, parts, load.loss))

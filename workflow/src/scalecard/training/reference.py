@@ -6,7 +6,7 @@ It shares the network with what it judges, and no other code: no trainer, no spl
     gradient = sum over parts of weight * gradient of the part's mean loss
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -84,15 +84,19 @@ def train(
     Parameters are those that require a gradient; the others count as buffers.
     """
     parameters = trainable(model)
-    before = [p.detach().clone() for p in parameters]
+    before = _kept(parameters)
     first = _loss(model, steps[0], loss)
     for parts in steps:
         step = gradient(model, parts, loss)
         with torch.no_grad():
             for parameter, slope in zip(parameters, step, strict=True):
                 parameter.sub_(lr * slope)
-    after, buffers = [p.detach().clone() for p in parameters], [b.detach().clone() for b in untrained(model)]
-    return Plain(before, after, buffers, (first, _loss(model, steps[0], loss)))
+    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, _loss(model, steps[0], loss)))
+
+
+def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Copies in the host's memory: the device's is for what is measured."""
+    return [tensor.detach().to("cpu", copy=True) for tensor in tensors]
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

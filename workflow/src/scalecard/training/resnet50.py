@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.training import reference
 from scalecard.training.models import AFTER_LAYER2, NUM_BLOCKS, freeze_batch_norm, resnet50_stages
 from scalecard.training.partition import Cuts, described
@@ -95,12 +96,7 @@ def plain(
     is the number of ranks, each with a batch of its own.
     """
     trained = partial(_trained, load, sizes, num_steps, exactly, ranks)
-    try:
-        return trained(device)
-    except torch.OutOfMemoryError:
-        if not exactly:
-            raise
-    return trained(torch.device("cpu"))  # here the exception, and the memory that it holds, is gone
+    return or_on_host(trained, device) if exactly else trained(device)
 
 
 def _trained(

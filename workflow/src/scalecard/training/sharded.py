@@ -23,6 +23,7 @@ STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwisePara
 def sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool) -> nn.Module:
     """The model, sharded in place block by block; with two dimensions over the second, and replicated over the first.
 
+    A model on the host is moved as it is sharded, so that no device holds all of it at any time.
     With `parameters`, whole ones are freed after a block's forward and gathered again for its backward.
     """
     for block in blocks:
@@ -54,5 +55,5 @@ def divided(model: nn.Module, plan: Mapping[str, str], mesh: DeviceMesh) -> nn.M
 
 
 def whole(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """What is divided, put together on every rank; all of them take part."""
-    return [tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+    """What is divided, put together on every rank, in the host's memory; all of them take part."""
+    return [tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor for tensor in tensors]

@@ -1,0 +1,33 @@
+"""The GPUs' memory: whether an error says that it was too small, what to do then, and giving it back."""
+
+import gc
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+MESSAGES = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in MESSAGES)
+
+
+def or_on_host(work: Callable[[torch.device], T], device: torch.device) -> T:
+    """What work(device) returns or, if the device's memory is too small for it, work(the CPU)."""
+    try:
+        return work(device)
+    except (MemoryError, RuntimeError) as error:
+        if device.type == "cpu" or not is_out_of_memory(error):
+            raise
+    empty_cache()  # here the exception, and the memory that it holds, is gone
+    return work(torch.device("cpu"))
+
+
+def empty_cache() -> None:
+    """Give cached GPU memory back between cases."""
+    if torch.cuda.is_available():
+        gc.collect()  # cycles hold tensors too
+        torch.cuda.empty_cache()

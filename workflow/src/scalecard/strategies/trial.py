@@ -1,0 +1,107 @@
+"""Tries a strategy with two steps before it is timed: does it work here, and what does it need of the GPUs' memory?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from scalecard.distributed.context import RankContext
+from scalecard.hardware.devices import Device
+from scalecard.hardware.gpu_memory import empty_cache, is_out_of_memory
+from scalecard.measuring.bench import Bench, Synchronised
+from scalecard.measuring.variant import Subject
+from scalecard.records.record import Case, Record
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.strategy import CannotBe, Strategy
+
+ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
+USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Why a strategy cannot be used or, in bytes of the fullest GPU of any rank, what it needs; 0 without GPUs.
+
+    `resident` stays between steps, `peak` is the most within one, with all that is resident.
+    """
+
+    resident: float = 0
+    peak: float = 0
+    refused: str = ""
+    out_of_memory: bool = False
+
+    def record(self, case: Case) -> Record | None:
+        """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
+        make = Record.failed if self.out_of_memory else Record.skipped
+        return make(case, self.refused, metric="step_time") if self.refused else None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The ranks and devices that try together; all ranks take part and agree."""
+
+    ctx: RankContext
+    devices: Sequence[Synchronised]
+
+    def of(self, strategy: Strategy, plainly: Plainly, at: Setting) -> Trial:
+        """Two steps at a setting."""
+        reason, refuse, needs = "", ACCEPTED, (0.0, 0.0)
+        try:
+            if at.load.batch_size % at.devices:
+                raise CannotBe(f"{at.devices} devices cannot share {at.load.batch_size} samples equally")
+            strategy.suits(at)
+            needs = self._needs(lambda: strategy.build(plainly, at))
+        except Exception as error:  # whatever a library says of a model that it was not made for
+            reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+        worst, resident, peak = self.ctx.maximum([refuse, *needs])
+        empty_cache()
+        if worst == ACCEPTED:
+            return Trial(resident, peak)
+        return Trial(refused=reason or "another rank cannot", out_of_memory=worst == OUT_OF_MEMORY)
+
+    def _needs(self, build: Callable[[], Subject]) -> tuple[float, float]:
+        """The second step's: the first one allocates buckets, gradients and workspaces."""
+        bench = Bench(self.devices, self.ctx)
+        before = [torch.cuda.memory_allocated(index) for index in self.gpus]
+        subject = build()
+        subject.work()
+        bench.synchronize()
+        if not self.gpus:
+            return 0.0, 0.0
+        resident = [torch.cuda.memory_allocated(index) for index in self.gpus]
+        for index in self.gpus:
+            torch.cuda.reset_peak_memory_stats(index)
+        subject.work()
+        bench.synchronize()
+        peaks = [torch.cuda.max_memory_allocated(index) for index in self.gpus]
+        return _most_over(resident, before), _most_over(peaks, before)
+
+    @property
+    def gpus(self) -> list[int]:
+        """The GPUs that this process uses."""
+        if self.ctx.device.type == "cpu":
+            return []
+        return [device.index for device in self.devices if isinstance(device, Device)] or [self.ctx.device.index or 0]
+
+    def free(self) -> float:
+        """Bytes that can still be used on the fullest GPU of any rank; without GPUs there is no limit."""
+        if not self.gpus:
+            return float("inf")
+        (least,) = self.ctx.maximum([-min(map(_free, self.gpus))])
+        return -least
+
+
+def _free(index: int) -> float:
+    free, total = torch.cuda.mem_get_info(index)
+    cached = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
+    return free + cached - (1 - USABLE) * total
+
+
+def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
+    return float(max(then - first for then, first in zip(after, before, strict=True)))
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error; our own explain themselves."""
+    text = (str(error).splitlines() or [""])[0][:200]
+    return text if isinstance(error, CannotBe) else f"{type(error).__name__}: {text}"
