@@ -58,12 +58,13 @@ def notes(records: list[Record], strategy: str) -> set[str]:
         ("unet", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
         ("two_tower", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
         ("gru", "two of its blocks share a parameter"),
+        ("shared_layer", "blocks(model), one after another, do not compute what the model does"),
     ],
 )
 def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
     name: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A U-Net with skip connections; two towers with dicts and dropout; a language model with tied weights."""
+    """A U-Net with skips; two towers with dicts and dropout; tied weights; one layer that is called twice."""
     records = measured(monkeypatch, 2, **{name: {"file": f"{OTHERS}/{name}.py", "batch_size": 4}})
     assert trained(records, name, 1) == {"single device"}
     assert trained(records, name, 2) == DATA_PARALLEL

@@ -81,3 +81,12 @@ def test_the_transformers_operations_are_those_of_its_layers() -> None:
     width, layers, vocabulary, num_tokens = 8, 2, 11, 2 * 4
     products = 6 * num_tokens * (layers * 12 * width**2 + vocabulary * width)
     assert products < counted < 1.5 * products
+
+
+def test_heads_that_the_devices_cannot_share_are_named() -> None:
+    """What tensor parallelism over 8 devices makes of 12 heads."""
+    attention = gpt.Attention(24, 3)
+    for name in ("query", "key", "value"):
+        setattr(attention, name, nn.Linear(24, 12))
+    with pytest.raises(ValueError, match=r"each device would have 1.5 of 3 heads"):
+        attention(torch.ones(1, 2, 24))

@@ -86,7 +86,8 @@ class Divided:
         self.spec, self.model, self.pair = spec, model, pair
         self.devices, self.times = [*pair.devices, *others], (1, pair.slowed, *[1] * len(others))
         self.case: Case = {"model": model, "pairing": str(pair), "batch_size": spec.batch_size, "slowed": pair.slowed}
-        self.expected, self.build = functools.cache(self._expected), partial(self._subject)
+        self.expected = functools.cache(self._expected)
+        self.build = partial(self._subject)  # one object: what one builder makes of a setting is proven once
 
     def records(self) -> Iterator[Record]:
         """Each device alone, the prediction from that, and the shares around it."""

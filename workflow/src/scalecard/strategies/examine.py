@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scalecard import progress
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.strategies.load import HOST, UNITS, Load, accepted, loaded
 from scalecard.strategies.plainly import CHECKED_EACH
@@ -136,10 +137,11 @@ def examined(load: Load, device: torch.device, num_steps: int, num_devices: int)
 
     NotAWorkload if there is no such rate.
     """
+    progress.doing(f"{load.name}: looking for a learning rate")
     load = replace(load, frozen=_draws(load))
-    small = [replace(load, batch_size=CHECKED_EACH * count, exact=True) for count in sorted({1, num_devices})]
+    small = replace(load, batch_size=CHECKED_EACH * num_devices, exact=True)
     try:
-        return replace(load, lr=_rate([load, *small], device, num_steps))
+        return replace(load, lr=_rate([load, small], device, num_steps))
     except RuntimeError:  # the only one that PyTorch has for what it cannot compute in float64
         pass
     try:
@@ -152,7 +154,7 @@ def examined(load: Load, device: torch.device, num_steps: int, num_devices: int)
 def _rate(loads: Sequence[Load], device: torch.device, num_steps: int) -> float:
     """A third of the largest at which plain steps of all these move the parameters far enough and lower the loss.
 
-    A third, because other batches are trained at it as well.
+    A third, because other batches are trained at it as well. The first of them is the cheapest.
     """
     for rate in RATES:
         if all(_can_tell(replace(load, lr=rate), device, num_steps) for load in loads):

@@ -12,6 +12,7 @@ from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Variant
+from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Case, Record
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
@@ -62,7 +63,8 @@ class Group:
                     yield found
                 else:
                     fitting.append(found)
-        progress.doing(f"{load.name}: {len(fitting)} variants on {progress.counted(num_devices, 'device')}")
+        variants, where = progress.counted(len(fitting), "variant"), progress.counted(num_devices, "device")
+        progress.doing(f"{load.name}: {variants} on {where}")
         for together in side_by_side(fitting, self.trials.free()):
             yield from self._timed(load, [one.variant for one in together])
         yield from self._memory(load, num_devices, fitting, case)
@@ -129,7 +131,7 @@ class Group:
         """The largest batch per device."""
         strategy, at = one.strategy, one.variant.timed_at
         if budget.over(self.ctx):
-            return Record.skipped(case, budget.OVER, metric="largest_batch", unit="samples")
+            return Record.skipped(case, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
         progress.detail(f"the largest batch of {strategy.name}")
         start = max(1, at.load.batch_size // at.devices)
         multiple = self.num_micro if strategy.pipelined else 1

@@ -1,6 +1,7 @@
 """The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, and products with pipelines."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from scalecard.strategies.library import pipeline, suits
 from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.staged import blocks_of
+from scalecard.strategies.staged import blocks_of, calls_each_once
 from scalecard.strategies.strategy import CannotBe, Strategy, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import wrap
@@ -59,9 +60,9 @@ def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, 
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     model = at.load.network(HOST)
     try:
-        blocks = blocks_of(at.load, model)
+        blocks, once = blocks_of(at.load, model), calls_each_once(replace(at.load, batch_size=1))
     except CannotBe:
-        blocks = []
+        blocks, once = [], True
     own = set(model.modules())  # a block that was put together from several is called by nobody
     blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
@@ -69,7 +70,7 @@ def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, 
     reduced = sharded.gathered_bytes(trainable(model), ranks)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=parameters)
     times = 2 if parameters else 1  # gathered for the forward, and again for the backward
-    counts = {"collective bytes": times * gathered + reduced} if replicas == 1 else {}
+    counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, plainly, at, model, module, counts)
 
 

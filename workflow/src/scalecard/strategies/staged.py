@@ -1,6 +1,7 @@
 """A model cut into stages: its blocks, and where to cut them so that the stages do equally much."""
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -41,6 +42,18 @@ def blocks_of(load: Load, model: nn.Module) -> list[nn.Module]:
     if set(owned) != {id(parameter) for parameter in model.parameters()}:
         raise CannotBe(f"{'blocks(model) does' if given else 'its children do'} not have all of its parameters")
     return blocks
+
+
+@functools.cache
+def calls_each_once(load: Load) -> bool:
+    """Whether a forward calls every block once: the parameters of one that is called twice are gathered twice."""
+    model, called = load.network(HOST).eval(), Counter[int]()
+    blocks = blocks_of(load, model)
+    for number, block in enumerate(blocks):
+        block.register_forward_pre_hook(lambda *_, number=number: called.update([number]))
+    with torch.no_grad():
+        model(load.batch(1, HOST)[0])
+    return all(called[number] == 1 for number in range(len(blocks)))
 
 
 @functools.cache

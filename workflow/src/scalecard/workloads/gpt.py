@@ -18,16 +18,16 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.head_width = width // heads
+        self.heads, self.head_width = heads, width // heads
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, sequence, width) to the same; of the heads, this device may have a share."""
-        q, k, v = (
-            layer(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        """(n, sequence, width) to the same; of the heads, this device may have a share, which must be whole heads."""
+        here = [layer(x) for layer in (self.query, self.key, self.value)]
+        if here[0].shape[-1] % self.head_width:
+            raise ValueError(f"each device would have {here[0].shape[-1] / self.head_width:g} of {self.heads} heads")
+        q, k, v = (values.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for values in here)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out
