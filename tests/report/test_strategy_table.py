@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
-from scalecard.report import strategy_table
+from scalecard.report import strategy_table, units
 from scalecard.report.sections import strategies
 
 GPU = {"name": "NVIDIA H100 80GB HBM3"}
@@ -40,10 +40,11 @@ def result(make_result: Callable[..., Result]) -> Result:
 
 
 def row(result: Result, strategy: str, scaling: str = "strong") -> dict[str, str]:
-    for cells in strategy_table.table(result).rows:
-        found = dict(zip(strategy_table.HEAD, (text for text, _ in cells), strict=True))
-        if found["Strategy"] == strategy and found["Scaling"] in (scaling, ""):
-            return found
+    made = strategy_table.table(result)
+    for cells in made.rows:
+        shown = dict(zip(made.head, (text for text, _ in cells), strict=True))
+        if shown["Strategy"] == strategy and shown["Scaling"] in (scaling, ""):
+            return dict.fromkeys(strategy_table.HEAD, "") | shown
     raise AssertionError(strategy)
 
 
@@ -63,7 +64,7 @@ def test_the_share_of_the_peak_counts_what_the_model_needs(result: Result) -> No
 
 
 def test_the_fastest_comes_first_of_its_number_of_devices(result: Result) -> None:
-    names = [cells[3][0] for cells in strategy_table.table(result).rows]
+    names = [cells[1][0] for cells in strategy_table.table(result).rows]
     assert names == [strategy_table.SINGLE, "DDP", "model parallel", "DDP"]
 
 
@@ -97,3 +98,32 @@ def test_without_one_device_the_fastest_is_still_named_and_so_is_the_least_memor
     assert second.text == (
         "gpt: on 2 devices our 1f1b needs the least memory, 2 GiB on its fullest device; DDP needs the most, 3 GiB."
     )
+
+
+def test_columns_that_nothing_fills_are_left_out_with_their_notes(result: Result) -> None:
+    emulated = replace(
+        result, environment={**result.environment, "gpus": [], "emulated": True}, records=[*result.records[:4]]
+    )
+    made = strategy_table.table(emulated)
+    assert list(made.head) == ["Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "Energy"]
+    assert made.note == "Gain: the rate over one device's."
+
+
+def test_over_nodes_the_devices_say_so_and_the_largest_batch_is_of_the_same_place(
+    make_result: Callable[..., Result],
+) -> None:
+    """A largest batch on one node is not that on two."""
+    near, far = step("DDP", 4, 0.3), step("DDP", 4, 0.4)
+    far = replace(far, case={**far.case, "nodes": 2})
+    place: Case = {"workload": "gpt", "strategy": "DDP", "devices": 4}
+    largest = Record(case=place, metric="largest_batch", unit="samples", samples=[[96.0]])
+    made = strategy_table.table(replace(make_result([near, far, largest]), experiment="strategies"))
+    cells = [dict(zip(made.head, (text for text, _ in row), strict=True)) for row in made.rows]
+    assert [(row["Devices"], row["Largest batch"]) for row in cells] == [("4", "96"), ("4 on 2 nodes", "")]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(26.66, "26.7"), (999, "999"), (14_683, "14,700"), (1_234_567, "1,230,000")]
+)
+def test_a_rate_has_three_digits(value: float, said: str) -> None:
+    assert units.count(value) == said

@@ -15,26 +15,17 @@ from scalecard.records.record import Record, Result
 from scalecard.report import limits, units
 
 HEAD = [
-    "Workload",
-    "Devices",
-    "Scaling",
-    "Strategy",
-    "Step",
-    "Rate",
-    "Gain",
-    "MFU",
-    "Memory",
-    "Largest batch",
-    "Energy",
-    "Launching",
+    *("Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "MFU"),
+    *("Memory", "Largest batch", "Energy", "Launching"),
 ]
 SINGLE = "single device"
-NOTE = (
-    "Gain: the rate over one device's. MFU: the operations that the model needs, over the devices' dense peak in"
-    " float32. Memory: of the device that needs the most. Largest"
-    " batch: samples on each device, right to a sixteenth. Launching: the share of a step in which work is still"
-    " submitted."
-)
+NOTES = {
+    "Gain": "the rate over one device's",
+    "MFU": "the operations that the model needs, over the devices' dense peak in float32",
+    "Memory": "of the device that needs the most",
+    "Largest batch": "samples on each device, right to a sixteenth",
+    "Launching": "the share of a step in which work is still submitted",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,11 @@ def table(result: Result) -> Table:
     """One row for each strategy that was timed, the fastest of a workload and number of devices first."""
     timed = [record for record in result.select("step_time") if record.samples]
     order = sorted(timed, key=lambda r: (str(r.case["workload"]), _number(r, "devices"), r.case["scaling"], r.median))
-    return Table("Strategies", HEAD, [_row(result, record) for record in order], NOTE)
+    rows = [_row(result, record) for record in order]
+    shown = [place for place in range(len(HEAD)) if any(row[place][0] for row in rows)]  # a CPU has no peak, say
+    head = [HEAD[place] for place in shown]
+    note = " ".join(f"{name}: {NOTES[name]}." for name in head if name in NOTES)
+    return Table("Strategies", head, [[row[place] for place in shown] for row in rows], note)
 
 
 def _row(result: Result, record: Record) -> list[tuple[str, float]]:
@@ -60,13 +55,13 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
     nodes, rate = int(case.get("nodes") or 1), _number(record, "units") / record.median
     return [
         (workload, 0.0),
+        (str(case["strategy"]), 0.0),
         (f"{devices:.0f}{f' on {nodes} nodes' if nodes > 1 else ''}", devices + nodes / 1e3),
         (str(case["scaling"]) if devices > 1 else "", 0.0),
-        (str(case["strategy"]), 0.0),
         (units.seconds(record.median), record.median),
-        (f"{rate:.3g} {case['unit']}/s", rate),
-        *(_gain(result, record, rate), _utilisation(result, record, rate), _memory(result, record)),
-        _largest_batch(result, record),
+        _gain(result, record, rate),
+        (f"{units.count(rate)} {case['unit']}/s", rate),
+        *(_utilisation(result, record, rate), _memory(result, record), _largest_batch(result, record)),
         *(_energy(record), _launching(result, record)),
     ]
 
@@ -103,7 +98,7 @@ def _largest_batch(result: Result, record: Record) -> tuple[str, float]:
     """Samples on each device; the same however many are timed."""
     place = {key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
     found = result.find("largest_batch", **place)
-    return (f"{found.median:.0f}", found.median) if found else ("", 0.0)
+    return (f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else ("", 0.0)
 
 
 def _energy(record: Record) -> tuple[str, float]:

@@ -31,6 +31,11 @@ def count_flops(value: float) -> str:
     return f"{value:g} FLOP"
 
 
+def count(value: float) -> str:
+    """Three digits, and thousands apart: '14,700'."""
+    return _digits(value) if value < 1000 else f"{float(f'{value:.3g}'):,.0f}"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share of one as '68 %', with a space as SI writes it."""
     return f"{100 * share:.{digits}f} %"

@@ -19,7 +19,7 @@ from scalecard.report.sections import Finding, Number
 def plot(results: Sequence[Result]) -> Figure:
     """Time of a step by strategy, a panel per workload."""
     names = _workloads(results[0])
-    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=(5.2 * max(1, len(names)), 5))
+    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=(5.2 * max(1.6, len(names)), 5))
     for name, axes in zip(names or [""], panels[0], strict=True):
         charts.bars(_at_most_devices(results, name), y="strategy", axes=axes)
         single = strategy_table.single(results[0], name)
