@@ -102,10 +102,8 @@ def _where_it_raised(load: Load, error: Exception) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = [error.lineno] if isinstance(error, SyntaxError) else lines[-1:]
     text = str(error).splitlines()
-    lacking = f"; {PACKAGES}" if _lacks_a_package(load, error) else ""
-    return (
-        "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text[0] if text else ''}{lacking}"
-    )
+    said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text[0] if text else ''}"
+    return f"{said}; {PACKAGES}" if _lacks_a_package(load, error) else said
 
 
 @_unless_the_image_knows

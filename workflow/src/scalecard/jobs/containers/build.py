@@ -16,12 +16,8 @@ from scalecard.jobs.containers.packages import CONTEXT, LOCK
 from scalecard.jobs.containers.passwords import hidden
 
 SIF = CONTEXT / "scalecard.sif"
-BUILDING = (
-    "infiniband.sh",
-    "install.sh",
-    "requirements.lock",
-    "scalecard.def",
-)  # what makes a .sif from the definition
+DEFINITION = CONTEXT / "scalecard.def"
+COPIED = ("infiniband.sh", "install.sh", "requirements.lock")  # by the definition
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (
@@ -193,7 +189,8 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, furt
 
 def _sif_below(temporary: Path, arguments: Mapping[str, str]) -> Path:
     """The .sif without further packages. It is kept beside the other, so that other packages do not build it again."""
-    content = json.dumps(arguments).encode() + b"".join((CONTEXT / name).read_bytes() for name in BUILDING)
+    files = [DEFINITION, *(CONTEXT / name for name in COPIED)]
+    content = json.dumps(arguments).encode() + b"".join(file.read_bytes() for file in files)
     kept = CONTEXT / f"without-packages-{hashlib.sha256(content).hexdigest()[:12]}.sif"
     if not kept.exists():
         for old in CONTEXT.glob("without-packages-*.sif"):
@@ -207,7 +204,7 @@ def _sif_below(temporary: Path, arguments: Mapping[str, str]) -> Path:
 def _from_definition(made: Path, arguments: Mapping[str, str]) -> None:
     """The base image first, and its layers are kept: whether it can be had is then known."""
     _pull(["apptainer", "pull", str(made.with_name("base.sif")), f"docker://{arguments['BASE_IMAGE']}"])
-    _run(_defined(CONTEXT / "scalecard.def", made, arguments))
+    _run(_defined(DEFINITION, made, arguments))
 
 
 def _defined(definition: Path, made: Path, arguments: Mapping[str, str]) -> list[str]:
