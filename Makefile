@@ -85,7 +85,7 @@ check: $(VENV)/testing
 	$(RUN) lint-imports
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(RUN) snakemake --lint
-	$(RUN) hadolint docker/Dockerfile profiles/kubernetes/Dockerfile
+	$(RUN) hadolint docker/Dockerfile docker/packages.Dockerfile profiles/kubernetes/Dockerfile
 
 # What `snakemake --workflow-profile PROFILE` also needs: the environment with the profile's plugin.
 slurm generic kubernetes: $(VENV)/package

@@ -1,7 +1,8 @@
 """The project's image for real: built by Podman from the Dockerfile and the lock, used by the workflow, then as a .sif.
 
-The machine needs no image registry: the base image is made from Debian's packages. What a machine without cgroup
-delegation needs is in this folder, not in the project.
+The image has a package on top that a model of the user's own imports, and the host lacks. The machine needs no image
+registry: the base image is made from Debian's packages. What a machine without cgroup delegation needs is in this
+folder, not in the project.
 """
 
 import json
@@ -15,9 +16,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from projects import ROOT, SMOKE, completed, copy_project, planned, results_of
+from projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import launch, marker
+from scalecard.jobs.containers import launch, marker, packages
 from scalecard.jobs.containers.marker import Marker
 
 FOLDER = ROOT / "tests" / "containers"
@@ -28,6 +29,15 @@ HERE = probe().slug
 MARKER = f"{HERE}/container.json"
 RESULTS = {f"{HERE}/{name}.json" for name in ("async_timing", "allreduce")}
 TARGETS = sorted(f"results/{result}" for result in RESULTS)
+OF_MINE = f"results/{HERE}/strategies.json"
+LOCK = "einops==0.8.2 --hash=sha256:54058201ac7087911181bfec4af6091bb59380360f069276601256a76af08193\n"
+MODEL = """
+from einops.layers.torch import Rearrange
+from torch import nn, ones, zeros
+def model(): return nn.Sequential(Rearrange("b x y -> b (x y)"), nn.Linear(6, 4))
+def batch(size, seed): return ones(size, 2, 3), zeros(size, 4)
+loss = nn.MSELoss()
+"""
 
 pytestmark = [
     pytest.mark.container,
@@ -57,11 +67,13 @@ def environment() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
-    """A copy of the project in which two experiments have run in the image. Tests only read it."""
+    """A copy of the project in which three experiments have run in the image. Tests only read it."""
     folder = copy_project(tmp_path_factory.mktemp("container"))
     subprocess.run([FOLDER / "base.sh", BASE], check=True)
+    (folder / "my.lock").write_text(LOCK)
+    (folder / "my_model.py").write_text(MODEL)
     use(folder, "podman")
-    completed(folder, *TARGETS, *CONFIG, timeout=2000)
+    completed(folder, *TARGETS, OF_MINE, *CONFIG, timeout=2000)
     return folder
 
 
@@ -86,7 +98,11 @@ def copy_of(project: Path, folder: Path) -> Path:
 
 
 def use(folder: Path, engine: str) -> None:
-    (folder / "engine.yaml").write_text(f"container: {{engine: {engine}, base_image: '{BASE}'}}\n")
+    (folder / "engine.yaml").write_text(
+        f"container: {{engine: {engine}, base_image: '{BASE}', packages: my.lock}}\n"
+        "workloads: {mine: {file: my_model.py, batch_size: 4}, gpt: null, resnet50: null}\n"
+        "experiments: {strategies: {scaling: [strong]}}\n"
+    )
 
 
 def marker_of(folder: Path) -> Marker:
@@ -136,11 +152,29 @@ def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path)
     assert (made.engine, made.base) == ("podman", BASE)
     assert made.size
     assert made.size < 7e9
-    assert set(results) == {"async_timing", "allreduce"}
+    assert set(results) == {"async_timing", "allreduce", "strategies"}
     for result in results.values():
         found = result.environment
         assert (found["container"], found["container_engine"]) == (made.digest, "podman")
-        assert found["lock"] == made.lock
+        assert (found["lock"], found["packages"]) == (made.lock, made.packages)
+
+
+@pytest.mark.parametrize("project", ["built", "under_apptainer"])
+def test_a_model_of_the_users_own_finds_its_packages_in_the_image(project: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(project)
+    assert marker_of(folder).packages == packages.digest(str(folder / "my.lock"))
+    assert {record.case["workload"] for record in results_of(folder)["strategies"].records} == {"mine"}
+    assert inside(folder, "import einops; print(einops.__version__)") == "0.8.2\n"
+
+
+def test_without_the_image_the_package_that_is_missing_is_named_before_anything_runs(
+    built: Path, tmp_path: Path
+) -> None:
+    folder = copy_of(built, tmp_path)
+    use(folder, "none")
+    done = snakemake(folder, "--dry-run", OF_MINE, *CONFIG)
+    assert done.returncode
+    assert "workloads.mine.file = my_model.py: line 2: ModuleNotFoundError: No module named 'einops'; " in done.stdout
 
 
 def test_every_file_belongs_to_the_caller(built: Path) -> None:
@@ -178,7 +212,7 @@ def test_a_container_starts_with_the_process_numbers_and_the_network_of_the_host
     assert "--pid=host" in made.argv
 
 
-def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_builds(built: Path, tmp_path: Path) -> None:
+def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_a_lock_builds(built: Path, tmp_path: Path) -> None:
     folder = copy_of(built, tmp_path)
 
     def planned_after_editing(name: str, *targets: str) -> set[str]:
@@ -191,7 +225,8 @@ def test_editing_code_builds_nothing_and_editing_the_dockerfile_or_the_lock_buil
 
     module = "workflow/src/scalecard/experiments/async_timing.py"
     assert planned_after_editing(module, *TARGETS) == {f"{HERE}/async_timing.json"}
-    assert planned_after_editing("docker/Dockerfile", *TARGETS) == {MARKER, *RESULTS}
+    for file in ("docker/Dockerfile", "my.lock"):
+        assert planned_after_editing(file, *TARGETS) == {MARKER, *RESULTS}
     (marker_elsewhere,) = planned_after_editing("docker/requirements.lock", "container")
     assert marker_elsewhere.endswith("/container.json"), "of another platform, because the lock is part of it"
     assert planned(folder, *TARGETS, *CONFIG) == set()

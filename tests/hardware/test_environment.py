@@ -78,6 +78,13 @@ def test_in_a_container_the_launcher_says_image_engine_and_commit(
     ]
 
 
+def test_an_image_with_further_packages_says_which(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCALECARD_PACKAGES", raising=False)
+    assert environment(machine)["packages"] is None
+    monkeypatch.setenv("SCALECARD_PACKAGES", "04e40d0604fd")
+    assert environment(machine)["packages"] == "04e40d0604fd"
+
+
 def test_in_a_container_the_launcher_says_why_there_is_no_commit(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

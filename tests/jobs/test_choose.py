@@ -36,7 +36,7 @@ def container(
     monkeypatch.chdir(ROOT)
 
     def call(engine: str) -> tuple[Any, Path]:
-        block = {"engine": engine, "base_image": "far:1", "build_args": {}, "image": None}
+        block = {"engine": engine, "base_image": "far:1", "build_args": {}, "image": None, "packages": None}
         path = tmp_path / "container.json"
         return scalecard("container", json.dumps(block), "--output", path), path
 
@@ -123,6 +123,6 @@ def test_an_image_for_other_nodes_is_not_tried_on_this_one(
     sif, path = tmp_path / "own.sif", tmp_path / "container.json"
     sif.write_bytes(b"image")
     fake_engine("apptainer", "[ $1 = version ] && echo 1.4.5 || exit 255")
-    block = {"engine": "apptainer", "base_image": "far:1", "build_args": {}, "image": str(sif)}
+    block = {"engine": "apptainer", "base_image": "far:1", "build_args": {}, "image": str(sif), "packages": None}
     assert scalecard("container", json.dumps(block), "--output", path).status == 2
     assert scalecard("container", json.dumps(block), "--shared", "--output", path).status == 0

@@ -36,7 +36,7 @@ def test_a_lost_gpu_stops_the_workflow_where_it_measures(
     with pytest.raises(InvalidConfig, match="lists only 3"):
         resolve(CONFIG, check=True)
     elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
-    monkeypatch.setattr(config, "_check_blocks", lambda scales: None)
+    monkeypatch.setattr(config, "_check_blocks", lambda scales, *, in_image: None)
     assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
 
 
@@ -125,9 +125,11 @@ class Checker:
 
     def __init__(self, status: int = 0, said: str = "") -> None:
         self.status, self.said, self.scales = status, said, list[dict[str, Any]]()
+        self.environments = list[dict[str, str]]()
 
     def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         self.scales.append(json.loads(options["input"]))
+        self.environments.append(options["env"])
         return subprocess.CompletedProcess(command, self.status, "", self.said)
 
 
@@ -152,6 +154,35 @@ def test_the_blocks_of_both_scales_are_checked_once(
     assert set(scales) == {"full", "quick"}
     resolve({**CONFIG, "seed": 7}, check=True)
     assert len(checker.scales) == 2, "other values are checked too"
+
+
+@pytest.mark.parametrize(
+    ("container", "in_sif", "in_image"),
+    [
+        ({}, False, ""),
+        ({"packages": "my.lock"}, False, "1"),
+        ({"image": "own.sif"}, False, "1"),
+        ({"packages": "my.lock", "engine": "none"}, False, ""),
+        ({"packages": "my.lock", "engine": "none"}, True, "1"),
+        ({"engine": "none"}, True, ""),
+    ],
+)
+def test_the_check_is_told_if_packages_may_be_in_the_image_alone(
+    checked_by: Callable[[Checker], None],
+    install_gpus: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    container: dict[str, Any],
+    in_sif: bool,
+    in_image: str,
+) -> None:
+    install_gpus([])
+    monkeypatch.setattr("scalecard.jobs.config.packages.problems", lambda container: [])
+    checker = Checker()
+    checked_by(checker)
+    for image in (container, {"engine": "none"}):
+        resolve({**CONFIG, "container": {**CONFIG["container"], **image}}, check=True, in_sif=in_sif)
+    found = [environment["SCALECARD_PACKAGES_IN_IMAGE"] for environment in checker.environments]
+    assert found == ([in_image, ""] if in_image else [""]), "what passed there is checked again for the host"
 
 
 @pytest.mark.parametrize(

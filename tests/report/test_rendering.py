@@ -36,6 +36,15 @@ def test_the_report_says_what_was_skipped_emulated_and_proven(results: list[Resu
     assert EMULATED not in render([on_a_gpu(result) for result in results], tmp_path / "figures")
 
 
+def test_further_packages_of_the_image_are_said_beside_the_locked_software(
+    results: list[Result], tmp_path: Path
+) -> None:
+    figures_of = write_report(results, tmp_path).parent / "figures"
+    added = [replace(result, environment={**result.environment, "packages": "04e40d0604fd"}) for result in results]
+    assert "<td>04e40d0604fd</td>" in render(added, figures_of)
+    assert "further packages" not in render(results, figures_of)
+
+
 def test_accuracies_on_synthetic_images_never_beside_published_ones(results: list[Result], tmp_path: Path) -> None:
     cell = "test accuracy</td>"
     assert cell not in write_report(results, tmp_path).read_text()

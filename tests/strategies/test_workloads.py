@@ -79,6 +79,47 @@ def test_a_value_that_no_function_takes_is_named_with_those_that_are_taken(tmp_p
     check_functions(written(tmp_path, GOOD, width=4))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import not_installed\n" + GOOD,
+        changed("def model(width=4): return", "def model():\n    import not_installed.part\n    return"),
+    ],
+    ids=["at the top", "in model()"],
+)
+def test_a_package_that_is_missing_is_named_unless_the_image_may_have_it(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALECARD_PACKAGES_IN_IMAGE", raising=False)
+    load = written(tmp_path, text)
+    with pytest.raises(
+        NotAWorkload, match=r"line \d: ModuleNotFoundError: No module named 'not_installed'; .*packages"
+    ):
+        check_values(load)
+    monkeypatch.setenv("SCALECARD_PACKAGES_IN_IMAGE", "1")
+    check_functions(load)
+    check_values(load)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import beside_mine.no_such_part\n" + GOOD, "No module named 'beside_mine.no_such_part'"),
+        ("from beside_mine import no_such_name\n" + GOOD, "ImportError"),
+        (changed("def loss", "def lost"), "has no function loss"),
+    ],
+)
+def test_what_no_image_can_have_is_refused_all_the_same(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALECARD_PACKAGES_IN_IMAGE", "1")
+    (tmp_path / "beside_mine.py").touch()
+    for check in (check_functions, check_values):
+        with pytest.raises(NotAWorkload, match=said) as caught:
+            check(written(tmp_path, text))
+        assert "container.packages" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_built_in_workloads_are_ones(name: str) -> None:
     check_values(Load(name, "", json.dumps(SMALL.get(name, {})), 2, seed=0))

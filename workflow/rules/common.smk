@@ -4,6 +4,7 @@ import os
 import shlex
 
 from snakemake.logging import logger
+from snakemake.settings.types import DeploymentMethod
 
 from scalecard.hardware import host
 from scalecard.jobs import (
@@ -19,7 +20,7 @@ from scalecard.jobs import (
     terminal,
 )
 from scalecard.jobs.config import resolve
-from scalecard.jobs.containers import marker
+from scalecard.jobs.containers import marker, packages
 from scalecard.jobs.containers.passwords import hidden
 from scalecard.jobs.machine_file import write_machine
 
@@ -45,7 +46,12 @@ resource_scopes:
 try:
     if workflow.is_main_process:
         room.check(sys.argv)
-    SETTINGS = resolve(config, check=workflow.is_main_process)
+    SETTINGS = resolve(
+        config,
+        check=workflow.is_main_process,
+        in_sif=DeploymentMethod.APPTAINER
+        in workflow.deployment_settings.deployment_method,
+    )
     HERE = f"results/{SETTINGS.platform}"
     if workflow.is_main_process and SETTINGS.cluster == "none":
         write_machine(Path(HERE, "machine.json"), SETTINGS.machine)

@@ -15,6 +15,7 @@ rule container:
         infiniband="docker/infiniband.sh",
         install="docker/install.sh",
         lock="docker/requirements.lock",
+        packages=packages.inputs(SETTINGS.container),
     output:
         marker=MARKER,
     log:

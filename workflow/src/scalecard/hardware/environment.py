@@ -61,6 +61,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "lock": machine.software,
         "container": missing.ask("container", _image),
         "container_engine": _engine(),
+        "packages": os.environ.get("SCALECARD_PACKAGES"),  # set by an image that has some
         **_commit(missing),
         **FLOAT32,
         "nccl_process_group": _nccl_process_group() if machine.gpus else None,

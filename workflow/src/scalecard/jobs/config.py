@@ -20,6 +20,7 @@ from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs import workloads
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig
+from scalecard.jobs.containers import packages
 from scalecard.jobs.shares import estimated, job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, spec_fields
 from scalecard.records.atomic import write_atomically
@@ -57,12 +58,16 @@ class Settings:
         return self.workload_files if trains_workloads(experiment) else []
 
 
-def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
-    """Settings from the merged configuration; InvalidConfig lists every problem. `check` runs the Specs' checks."""
+def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> Settings:
+    """Settings from the merged configuration; InvalidConfig lists every problem. `check` runs the Specs' checks.
+
+    `in_sif`: Snakemake itself runs the jobs in docker/scalecard.sif.
+    """
     _refuse(_folder_problems(Path.cwd()))
     _refuse(odd_values(config))
     _refuse(schema_problems(config))
     _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *_workload_problems(config)])
+    _refuse(packages.problems(config["container"]))
     machine = probe()
     if check and config["cluster"] == "none" and (found := gpu_problems.problems()):
         raise InvalidConfig("\n".join(found))
@@ -71,7 +76,7 @@ def resolve(config: Mapping[str, Any], *, check: bool) -> Settings:
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
     if check:  # both scales, so that a wrong value in the unused one is noticed
-        _check_blocks(blocks_of_all_scales(config))
+        _check_blocks(blocks_of_all_scales(config), in_image=_image_has_more(config["container"], in_sif=in_sif))
     minutes = {name: _minutes(config, name, scale, machine) for name in config["experiments"]}
     shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
     return Settings(
@@ -171,15 +176,24 @@ def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
     return [f"devices = {config['devices']}: must be at most {most}, {what}"]
 
 
-def _check_blocks(scales: Mapping[str, Mapping[str, str]]) -> None:
-    """Build every Spec in a process that imports torch; InvalidConfig lists every problem. Remembers what passed."""
+def _image_has_more(container: Mapping[str, Any], *, in_sif: bool) -> bool:
+    """Whether the experiments are to run in an image that may have packages which are not here."""
+    return bool(container["packages"] or container["image"]) and (in_sif or container["engine"] != "none")
+
+
+def _check_blocks(scales: Mapping[str, Mapping[str, str]], *, in_image: bool) -> None:
+    """Build every Spec in a process that imports torch; InvalidConfig lists every problem. Remembers what passed.
+
+    `in_image`: what the user's files import may be in the image alone, where each Spec is built again.
+    """
     text = json.dumps(scales)
+    own = {"SCALECARD_PACKAGES_IN_IMAGE": "1" if in_image else ""}
     code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
-    key = hashlib.sha256(b"".join([text.encode(), *code])).hexdigest()
+    key = hashlib.sha256(b"".join([text.encode(), json.dumps(own).encode(), *code])).hexdigest()
     if CHECKED.exists() and CHECKED.read_text() == key:
         return
     path = [str(SOURCES.parent.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    environment = os.environ | own | {"PYTHONPATH": os.pathsep.join(path)}
     command = [sys.executable, "-m", "scalecard", "check"]  # the text may be longer than a command line
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
     if done.returncode == 2:

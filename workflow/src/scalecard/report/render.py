@@ -208,6 +208,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "driver": machine["driver"],
             "memory": units.count_bytes(environment["ram_bytes"]),
             "locked software": machine["software"],
+            **({"further packages": added} if (added := environment.get("packages")) else {}),
             "commit": ", ".join(commits),
             **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",

@@ -2,6 +2,7 @@
 
 engines.py    finds which of Docker, Podman and Apptainer answers here, and what it is able to do
 build.py      builds an image from docker/
+packages.py   says what is wrong with the file of further packages, and gives a build what it needs of it
 passwords.py  keeps the passwords in addresses out of what a build prints
 marker.py     reads and writes the file that names the image
 trial.py      tries whether a container of the image starts, and sees the GPUs

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scalecard.hardware.environment import git
-from scalecard.jobs.containers import engines, marker
+from scalecard.jobs.containers import engines, marker, packages
 from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.packages import CONTEXT, LOCK
 from scalecard.jobs.containers.passwords import hidden
 
-CONTEXT = Path("docker")
-LOCK = CONTEXT / "requirements.lock"
 SIF = CONTEXT / "scalecard.sif"
+DEFINITION = CONTEXT / "scalecard.def"
+COPIED = ("infiniband.sh", "install.sh", "requirements.lock")  # by the definition
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (
@@ -39,6 +40,18 @@ ADVICE = (
         " can reach, or container: {engine: none} to run in the host's environment",
     ),
 )
+ADVICE_ON_PACKAGES = (
+    (
+        ("conflicting dependencies",),
+        "container.packages wants another version than docker/requirements.lock, which has what is measured with; "
+        + packages.HOW,
+    ),
+    (
+        ("do not match the hashes", "hashes are required", "must have their versions pinned"),
+        f"container.packages must name every package with its version and the hashes of the index; {packages.HOW}",
+    ),
+    *ADVICE[1:],
+)
 
 
 class BuildFailed(ValueError):
@@ -50,9 +63,16 @@ class NoBaseImage(BuildFailed):
 
 
 def prepare(
-    engine: str, why: str, *, base_image: str, build_args: Mapping[str, str], image: str | None, version: str
+    engine: str,
+    why: str,
+    *,
+    base_image: str,
+    build_args: Mapping[str, str],
+    image: str | None,
+    further: str | None,
+    version: str,
 ) -> Marker:
-    """Build or find the image and describe it. BuildFailed leaves nothing behind."""
+    """Build or find the image and describe it. BuildFailed leaves nothing behind. `further`: a file of packages."""
     if engine == "none":
         return Marker(engine=engine, why=why)
     arguments = {
@@ -63,15 +83,30 @@ def prepare(
         **build_args,
     }
     if engine == "apptainer":
-        return _sif(why, arguments, image)
+        return _sif(why, arguments, image, further)
     if image:
         if not marker.exists(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
-    _fetch_base(engine, base_image)
-    tag = f"scalecard:{lock_hash()}"
-    _run(_build(engine, tag, arguments))
-    return _described(engine, why, tag, base=base_image)
+    built = _built(engine, f"scalecard:{lock_hash()}", arguments, further)
+    return _described(engine, why, built, base=base_image)
+
+
+def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
+    """Build the image and, from it, one with further packages; the tag of the last."""
+    _fetch_base(engine, arguments["BASE_IMAGE"])
+    _run(_build(engine, tag, arguments, CONTEXT))
+    if not further:
+        return tag
+    both = f"{tag}-{packages.digest(further)}"
+    with packages.context(further) as folder:
+        _run(_build(engine, both, _on_top_of(tag, arguments, further), folder), ADVICE_ON_PACKAGES)
+    return both
+
+
+def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
+    """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
+    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": packages.digest(further)}
 
 
 def _fetch_base(engine: str, base_image: str) -> None:
@@ -95,6 +130,7 @@ def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
     """The marker of an image, by its id, because a tag may later mean another image."""
     done = subprocess.run([engine, "image", "inspect", name], capture_output=True, text=True, check=True)
     (facts,) = json.loads(done.stdout)
+    labels = facts.get("Config", {}).get("Labels") or {}
     identity = facts["Id"] if facts["Id"].startswith("sha256:") else f"sha256:{facts['Id']}"
     return Marker(
         engine=engine,
@@ -102,18 +138,19 @@ def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
         image=identity,
         digest=facts.get("Digest") or identity,
         base=base,
-        lock=(facts.get("Config", {}).get("Labels") or {}).get("scalecard.lock"),
+        lock=labels.get("scalecard.lock"),
+        packages=labels.get("scalecard.packages"),
         size=facts["Size"],
     )
 
 
-def _sif(why: str, arguments: Mapping[str, str], image: str | None) -> Marker:
+def _sif(why: str, arguments: Mapping[str, str], image: str | None, further: str | None) -> Marker:
     """A given .sif or reference, else a .sif built from Docker's or Podman's archive, or from the definition."""
     path = Path(image) if image and image.endswith(".sif") else SIF
     if path == SIF:
         with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".sif-") as folder:
             made = Path(folder, SIF.name)
-            _build_sif(made, arguments, image)
+            _build_sif(made, arguments, image, further)
             made.replace(SIF)  # a killed build never looks complete
     elif not path.exists():
         raise BuildFailed(f"container.image = {image}: no such file")
@@ -126,38 +163,65 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None) -> Marker:
         digest=digest,
         base=None if image else arguments["BASE_IMAGE"],
         lock=None if image else arguments["LOCK_HASH"],
+        packages=packages.digest(further) if further else None,
         size=path.stat().st_size,
     )
 
 
-def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None) -> None:
+def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, further: str | None) -> None:
     builder = next((engine for engine in ("docker", "podman") if not engines.why_silent(engine)), None)
     if image:
         _run(["apptainer", "build", str(made), f"docker://{image}"])
     elif builder:
         archive = made.with_suffix(".tar")
-        _fetch_base(builder, arguments["BASE_IMAGE"])
-        _run(_build(builder, "scalecard:sif", arguments))
+        tag = _built(builder, "scalecard:sif", arguments, further)
         save = ["--format", "docker-archive"] if builder == "podman" else []
-        _run([builder, "save", *save, "--output", str(archive), "scalecard:sif"])
+        _run([builder, "save", *save, "--output", str(archive), tag])
         _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
-    else:  # the base image first, and its layers are kept: whether it can be had is then known
-        _pull(["apptainer", "pull", str(made.with_name("base.sif")), f"docker://{arguments['BASE_IMAGE']}"])
-        definition = str(CONTEXT / "scalecard.def")
-        _run(["apptainer", "build", "--warn-unused-build-args", *_options(arguments), str(made), definition])
+    elif further:
+        below = str(_sif_below(made.parent, arguments))
+        with packages.context(further) as folder:
+            given = _on_top_of(below, arguments, further) | {"FOLDER": str(folder)}
+            _run(_defined(packages.DEFINITION, made, given), ADVICE_ON_PACKAGES)
+    else:
+        _from_definition(made, arguments)
 
 
-def _build(engine: str, tag: str, arguments: Mapping[str, str]) -> list[str]:
+def _sif_below(temporary: Path, arguments: Mapping[str, str]) -> Path:
+    """The .sif without further packages. It is kept beside the other, so that other packages do not build it again."""
+    files = [DEFINITION, *(CONTEXT / name for name in COPIED)]
+    content = json.dumps(arguments).encode() + b"".join(file.read_bytes() for file in files)
+    kept = CONTEXT / f"without-packages-{hashlib.sha256(content).hexdigest()[:12]}.sif"
+    if not kept.exists():
+        for old in CONTEXT.glob("without-packages-*.sif"):
+            old.unlink()
+        made = temporary / kept.name
+        _from_definition(made, arguments)
+        made.replace(kept)
+    return kept
+
+
+def _from_definition(made: Path, arguments: Mapping[str, str]) -> None:
+    """The base image first, and its layers are kept: whether it can be had is then known."""
+    _pull(["apptainer", "pull", str(made.with_name("base.sif")), f"docker://{arguments['BASE_IMAGE']}"])
+    _run(_defined(DEFINITION, made, arguments))
+
+
+def _defined(definition: Path, made: Path, arguments: Mapping[str, str]) -> list[str]:
+    return ["apptainer", "build", "--warn-unused-build-args", *_options(arguments), str(made), str(definition)]
+
+
+def _build(engine: str, tag: str, arguments: Mapping[str, str], context: Path) -> list[str]:
     """Docker takes the timestamp of the image's content from a build argument, Podman from an option."""
     same_time = ["--timestamp", EPOCH] if engine == "podman" else ["--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}"]
-    return [engine, "build", "--tag", tag, *_options(arguments), *same_time, str(CONTEXT)]
+    return [engine, "build", "--tag", tag, *_options(arguments), *same_time, str(context)]
 
 
 def _options(arguments: Mapping[str, str]) -> list[str]:
     return [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = ADVICE) -> None:
     """Run a command, streaming its output without passwords; BuildFailed gives the last lines and what to do."""
     print("+", hidden(" ".join(command)), flush=True)
     if shutil.which(command[0]) is None:
@@ -173,13 +237,13 @@ def _run(command: Sequence[str]) -> None:
         said = "\n  ".join(lines)
         raise BuildFailed(
             f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
-            + _advice(said)
+            + _what_to_do(said, advice)
         )
 
 
-def _advice(said: str) -> str:
+def _what_to_do(said: str, advice: Sequence[tuple[Sequence[str], str]]) -> str:
     lowered = said.lower()
-    found = next((advice for words, advice in ADVICE if any(word in lowered for word in words)), None)
+    found = next((told for words, told in advice if any(word in lowered for word in words)), None)
     return f"What to do: {found or 'see the whole log above; container: {engine: none} runs without an image'}."
 
 

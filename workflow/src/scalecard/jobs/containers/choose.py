@@ -24,6 +24,7 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
             base_image=wanted["base_image"],
             build_args=wanted["build_args"],
             image=wanted["image"],
+            further=wanted["packages"],
             version=__version__,
         )
         if not shared:

@@ -22,6 +22,7 @@ class Marker:
     digest: str | None = None
     base: str | None = None
     lock: str | None = None
+    packages: str | None = None  # of container.packages, as `lock` is of docker/requirements.lock
     size: int | None = None  # bytes
 
 
