@@ -117,7 +117,7 @@ def test_bytes_may_be_as_many_as_no_device_has() -> None:
         ("experiments.allreduce.quick.nodes", 2, "experiments.allreduce.quick.nodes: not in a block; "),
         ("experiments.ddp.measure", {}, "experiments.ddp.measure: not in a block; "),
         ("measure.quick.quick", {}, "measure.quick.quick: unknown key; "),
-        ("measure.quick.min_rounds", 500, "measure.quick: measure.max_rounds = 30: must be at least min_rounds = 500"),
+        ("measure.quick.min_rounds", 500, "measure.quick: measure.max_rounds = 20: must be at least min_rounds = 500"),
         ("nodes", 2.0, "nodes: 2.0 is not of type 'integer'"),
         ("experiments.allreduce.bytes", [4, 8, 4], "experiments.allreduce.bytes: 4 occurs twice"),
         ("experiments.async_timing.dtypes", ["tf32", "tf32"], 'experiments.async_timing.dtypes: "tf32" occurs twice'),
