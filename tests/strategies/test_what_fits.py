@@ -6,7 +6,6 @@ from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.strategies.largest import largest
 from scalecard.strategies.measured import Fitting, side_by_side
-from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial
 
 GPU, HOST = torch.device("cuda"), torch.device("cpu")
@@ -26,10 +25,11 @@ class Memory:
         self.tried.append(batch)
         return self.needed(batch) if self.needed(batch) <= self.size else None
 
-    def largest(self, start: int, most: int = 10**6, multiple: int = 1) -> int:
-        return largest(
-            self.peak, start, self.needed(start), memory=self.size, most=most, multiple=multiple
-        )  # fmt: skip
+    def largest(self, start: int, most: int = 10**6, multiple: int = 1, excess: float = 0) -> int:
+        """`excess` is what does not grow of what is taken to grow, as gradients are."""
+        known = self.needed(start)
+        slope = (self.each * -(-start // self.step) * self.step + excess) / start
+        return largest(self.peak, start, known, slope=slope, memory=self.size, most=most, multiple=multiple)
 
 
 @pytest.mark.parametrize("fixed", [0, 10, 900, 989])
@@ -44,10 +44,15 @@ def test_the_largest_batch_is_found_to_a_sixteenth_and_was_tried(fixed: float, s
     assert memory.needed(found + max(1, found // 16) + 2 * step) > 1000
 
 
-def test_what_would_not_fit_is_not_tried_as_long_as_memory_grows_evenly() -> None:
+@pytest.mark.parametrize(("start", "multiple"), [(10, 1), (8, 8), (450, 1), (560, 8), (840, 8), (899, 8), (900, 1)])
+@pytest.mark.parametrize("excess", [0, 50, 100])
+def test_what_would_not_fit_is_not_tried_as_long_as_memory_grows_evenly(
+    start: int, multiple: int, excess: float
+) -> None:
+    """900 samples fit; whatever is known of less, and however much of that does not grow."""
     memory = Memory(1000, 100, 1)
-    assert 850 <= memory.largest(10) <= 900
-    assert max(memory.tried) <= 900
+    assert memory.largest(start, multiple=multiple, excess=excess) >= max(start, 840 if start <= 560 else 0)
+    assert max(memory.tried, default=0) <= 900
     assert len(memory.tried) <= 8
 
 
@@ -60,7 +65,7 @@ def test_a_batch_that_fails_for_another_reason_is_halved_away() -> None:
     def peak(batch: int) -> float | None:
         return None if batch > 37 else 1.0
 
-    assert 36 <= largest(peak, 4, 1.0, memory=1000, most=1000) <= 37
+    assert 36 <= largest(peak, 4, 1.0, slope=0, memory=1000, most=1000) <= 37
 
 
 def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fitting:
@@ -68,7 +73,7 @@ def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fittin
         raise AssertionError("nothing is built")
 
     variant = Variant(name=name, case={}, build=build)
-    return Fitting(variant, Strategy(name, build), Trial(resident, peak), Trial(peak=proof))  # type: ignore[arg-type]
+    return Fitting(variant, Trial(resident, peak), Trial(peak=proof))
 
 
 def groups(*all_of_them: Fitting, memory: float) -> list[list[str]]:

@@ -38,6 +38,7 @@ def launch_and_record(
     machine: Machine,
     cases: Sequence[Case],
     metric: str,
+    unit: str = "s",
     devices_each: int = 1,
     lenient: bool = False,
 ) -> list[Record]:
@@ -52,7 +53,7 @@ def launch_and_record(
         if not (lenient or isinstance(error, RankLost)):
             raise
         progress.say(f"failed: {error}")
-        return [Record.failed(case, str(error), metric=metric) for case in cases]
+        return [Record.failed(case, str(error), metric=metric, unit=unit) for case in cases]
     return records[0] if records else []
 
 

@@ -11,8 +11,9 @@ different times (those of one process take turns on as many devices, and so do t
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from annotated_types import Len
@@ -24,12 +25,18 @@ from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring import decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
-from scalecard.strategies import in_process, measured, on_ranks
+from scalecard.strategies import in_process, on_ranks
 from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
 from scalecard.strategies.load import Load
+from scalecard.strategies.measured import Group
 from scalecard.strategies.plainly import Plainly
+
+NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
+NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
+Measure = Callable[..., Iterator[Record]]  # a method of Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     ValueError if one of them turns out not to be trainable, before anything is measured.
     """
     for load in _examined(spec, machine):
+        if machine.kind == "cpu":
+            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
+            yield Record.skipped({"workload": load.name}, NO_LIMIT, metric="largest_batch", unit="samples")
         for layout in progress.cases(layouts(machine.num_devices, spec.nodes), label=lambda at: f"{load.name}, {at}"):
             if layout.nodes == 1:
                 yield from _launched(_in_process, spec, machine, load, Layout(1), devices=layout.ranks)
@@ -77,7 +87,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _examined(spec: Spec, machine: Machine) -> list[Load]:
-    """The workloads as they are trained; nodes but the first, which look at nothing, are told by it later."""
+    """The workloads as they are trained; nodes but the first, which look at nothing, are told later."""
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
     for loads in found:
         if isinstance(loads, str):
@@ -93,36 +103,47 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Load] | str
         return str(error)
 
 
-def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> list[Record]:
-    """In processes of their own, so that the devices' memory is free afterwards."""
+def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> Iterator[Record]:
+    """Times, then in the run's first process the largest batches, so that a rank that is lost then costs no times.
+
+    Each in processes of their own, so that the devices' memory is free afterwards.
+    """
     case: Case = {"workload": load.name, "devices": devices}
     if layout.nodes > 1:
         case["nodes"] = layout.nodes
-    return launch_and_record(
-        *(work, spec, machine, load, devices),
+    launched = partial(
+        launch_and_record,
         layout=layout,
         machine=machine,
         cases=[case],
-        metric="step_time",
         devices_each=1 if layout.ranks > 1 else devices,
         lenient=bool(load.file),
     )
+    yield from launched(work, spec, machine, load, devices, Group.times, metric="step_time")
+    place = "-".join(map(str, [*case.values(), layout.ranks]))
+    if machine.kind != "cpu" and decisions.first(f"largest-{place}"):
+        found = Group.largest_batches
+        yield from launched(work, spec, machine, load, devices, found, metric="largest_batch", unit="samples")
 
 
-def _in_process(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
+def _in_process(
+    ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int, measure: Measure
+) -> list[Record]:
     """What one process does that drives so many devices."""
     with open_devices(machine, num_devices) as devices:
         plainly = Plainly(devices[0].torch, spec.check_steps)
-        group = measured.Group(ctx, devices, plainly, spec.measure, spec.micro_batches)
-        found = in_process.strategies(devices)
-        return [*group.records(load, num_devices, _scalings(spec, num_devices), found, {"devices": num_devices})]
+        group = Group(ctx, devices, plainly, spec.measure, spec.micro_batches)
+        found, case = in_process.strategies(devices), Case(devices=num_devices)
+        return [*measure(group, load, num_devices, _scalings(spec, num_devices), found, case)]
 
 
-def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int) -> list[Record]:
+def _on_ranks(
+    ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int, measure: Measure
+) -> list[Record]:
     plainly = Plainly(ctx.device, spec.check_steps)
-    group = measured.Group(ctx, [ctx], plainly, spec.measure, spec.micro_batches)
+    group = Group(ctx, [ctx], plainly, spec.measure, spec.micro_batches)
     found = on_ranks.strategies(ctx)
-    return [*group.records(load, num_devices, _scalings(spec, num_devices), found, ctx.layout.case)]
+    return [*measure(group, load, num_devices, _scalings(spec, num_devices), found, ctx.layout.case)]
 
 
 def _scalings(spec: Spec, num_devices: int) -> tuple[str, ...]:

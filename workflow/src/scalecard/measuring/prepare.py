@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
+from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring import budget, out_of_memory
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import counted
-from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved
+from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, finite_and_moved, local
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Prepared, Subject, Variant
 from scalecard.records.again import LEFT_OUT
@@ -45,7 +46,7 @@ def _unproven(timing: Timing, *, lenient: bool) -> Iterator[None]:
     try:
         yield
     except ProofFailed as error:
-        if not lenient:
+        if not lenient or isinstance(error, Void):  # only what all ranks agreed on
             raise
         timing.fail(f"not proven: {error}")
 
@@ -67,6 +68,7 @@ def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
     proven = _proven.setdefault(variant.build, {})
     if setting not in proven:
         proven[setting] = agreed([*variant.build(setting).prove()], bench.ranks)
+        empty_cache()  # what was built for it may refer to itself
     return proven[setting]
 
 
@@ -95,15 +97,18 @@ def _worst(checks: Sequence[Check]) -> list[Check]:
 
 @contextmanager
 def _put_back(subject: Subject) -> Iterator[None]:
-    """Afterwards the state and the order of images are as before, and there are no gradients; also if it fails."""
-    saved = [tensor.detach().clone() for tensor in subject.state()]
+    """Afterwards the state and the order of images are as before, and there are no gradients; also if it fails.
+
+    Meanwhile the state is in the host's memory: the device's is for what is measured.
+    """
+    saved = [local(tensor).detach().to("cpu", copy=True) for tensor in subject.state()]
     order = subject.order.get_state() if subject.order else None
     try:
         yield
     finally:
         with torch.no_grad():
             for tensor, value in zip(subject.state(), saved, strict=True):
-                tensor.copy_(value)
+                local(tensor).copy_(value)
                 tensor.grad = None
         if subject.order and order is not None:
             subject.order.set_state(order)

@@ -27,6 +27,10 @@ class ProofFailed(RuntimeError):
     """A strategy does not compute what the plain loop computes: its timing would mean nothing."""
 
 
+class Void(ProofFailed):
+    """Whatever a strategy computes, this would prove nothing. One rank may see it alone."""
+
+
 class Trained(Protocol):
     """What the plain loop leaves; `losses` are those of its first step before and after all of them."""
 
@@ -77,7 +81,7 @@ def steps_like(
     expected: "Trained | Change",
 ) -> Iterator[Check]:
     """Call the work, and compare what it made of its state (all parameters first) with what it should have."""
-    before = [tensor.detach().clone() for tensor in state()]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state()]
     for _ in range(times):
         work()
         synchronize()
@@ -122,9 +126,9 @@ def _telling(name: str, trained: Trained) -> Trained:
     """ProofFailed if the loop's parameters hardly changed, or its loss did not fall: equality would prove nothing."""
     moved, (first, last) = _largest(trained.after, trained.before), trained.losses
     if not MOVED * TOLERANCE < moved < float("inf"):
-        raise ProofFailed(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
+        raise Void(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
     if not last < first:
-        raise ProofFailed(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
+        raise Void(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
     return trained
 
 
@@ -141,7 +145,7 @@ def change(name: str, trained: Trained, exact: Trained) -> Change:
 def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
     """What the rounding error of the plain loop in this dtype, relative to what is compared, allows."""
     if not ROUNDING * error < VOID:
-        raise ProofFailed(f"{name}: void, rounding alone changes it by {error:.2g} of itself, not timed")
+        raise Void(f"{name}: void, rounding alone changes it by {error:.2g} of itself, not timed")
     return max(ROUNDING * error, TOLERANCE if dtype == torch.float64 else ROUNDING * torch.finfo(dtype).eps)
 
 
@@ -161,7 +165,7 @@ def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtyp
     absolute = limits.smallest_normal * limits.eps / 2 * math.sqrt((3 * ranks - 1) * values)
     rounding = ROUNDING * (relative + absolute) / whole
     if not step.tolerance + rounding < VOID:
-        raise ProofFailed(f"{name}: void, compression alone may change a step by {rounding:.2g} of itself, not timed")
+        raise Void(f"{name}: void, compression alone may change a step by {rounding:.2g} of itself, not timed")
     return Change(step.step, step.tolerance + rounding)
 
 

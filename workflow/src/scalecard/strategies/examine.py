@@ -173,11 +173,15 @@ def examined(load: Load, device: torch.device, num_steps: int, num_devices: int)
     small = replace(load, batch_size=CHECKED_EACH * num_devices, exact=True)
     try:
         return replace(load, lr=_rate([load, small], device, num_steps))
-    except RuntimeError:  # the only one that PyTorch has for what it cannot compute in float64
+    except NotAWorkload:
+        raise
+    except Exception:  # of the user's code, or of PyTorch, in float64 or in either precision
         pass
     try:
         return replace(load, lr=_rate([load], device, num_steps), inexact=True)
-    except RuntimeError as error:
+    except NotAWorkload:
+        raise
+    except Exception as error:
         what = f"a step with {load.batch_size} samples"
         raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, error)}") from error
 

@@ -25,7 +25,7 @@ def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
     if len(devices) == 1:
         yield Strategy("single device", partial(_whole, devices))
         return
-    yield Strategy("DataParallel", partial(_data_parallel, devices))
+    yield Strategy("DataParallel", partial(_data_parallel, devices), shared=True)
     yield Strategy("model parallel", partial(_model_parallel, devices))
     for schedule in SCHEDULES:
         yield Strategy(f"our {schedule}", partial(_pipeline, schedule, devices), pipelined=True)
@@ -64,7 +64,7 @@ def _subject(
     counts: dict[str, float] = {"updates": 1, "forwards": len(at.micro_sizes())}
     if not load.exact:
         crossing_bytes = crossing(load, at.devices, at.micro_sizes()) if crossings else 0
-        counts["FLOPs"] = sum(plainly.flops(load, size) for size in at.micro_sizes())
+        counts |= plainly.counts(load, at.micro_sizes())
         counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + crossings * crossing_bytes
     return trained(
         at,

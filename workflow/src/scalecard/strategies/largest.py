@@ -6,24 +6,30 @@ GRAIN = 16  # the answer is right to one part in so many
 
 
 def largest(
-    peak: Callable[[int], float | None], start: int, known: float, *, memory: float, most: int, multiple: int = 1
+    peak: Callable[[int], float | None],
+    start: int,
+    known: float,
+    *,
+    slope: float,
+    memory: float,
+    most: int,
+    multiple: int = 1,
 ) -> int:
-    """The largest batch, a multiple of `multiple`, that was seen to fit, up to `most`.
+    """The largest batch that was seen to fit, up to `most`: `start`, or a multiple of `multiple`.
 
     peak(batch) tries one and returns the bytes that it needed; None if they were too many. `start` fits, in `known`
-    bytes. The next one is at most twice the largest that fitted, the middle of those that did and did not, and where
-    the line through the last two peaks meets `memory`: if only one rank ran out of memory, the others would wait for it
-    in vain.
+    bytes, and each further sample takes at most `slope` bytes. The next one that is tried is at most twice the largest
+    that fitted, halfway to the smallest that did not, and never beyond where the line through the last two peaks meets
+    `memory`: if only one rank ran out of memory, the others would wait for it in vain.
     """
-    fits, above, slope = start, most + 1, known / start
-    first = fits + max(multiple, fits // GRAIN)  # is tried whatever one peak alone says, which has a fixed part
+    fits, above = start, most + 1
     while True:
         reach = fits + int((memory - known) / slope) if slope > 0 else above - 1
         middle = 2 * fits if above > most else (fits + above) // 2
-        batch = min(max(first, min(reach, middle)), above - 1) // multiple * multiple
+        batch = min(reach, middle, above - 1) // multiple * multiple
         if batch - fits < max(1, fits // GRAIN):
             return fits
-        found, first = peak(batch), 0
+        found = peak(batch)
         if found is None or found > memory:
             above = batch
         else:

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.hardware.gpu_memory import or_on_host
-from scalecard.training import reference
+from scalecard.training import reference, trees
 from scalecard.training.trees import Tree, leaves, mapped, share
 from scalecard.workloads import gpt, lenet, resnet18, resnet50, toy
 
 BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Load:
 
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
     Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
-    is `inexact` cannot compute in float64.
+    is `inexact` cannot compute in float64. `each` is how many samples a device holds, as far as is known; 0: any.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Load:
     batch_size: int
     seed: int
     lr: float = 0.0
+    each: int = 0
     exact: bool = False
     frozen: bool = False
     inexact: bool = False
@@ -113,9 +115,15 @@ class Load:
         """
         return or_on_host(partial(self._trained, sizes, num_steps, exactly), device)
 
+    def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The parts, in pieces that a device holds; how a batch is split matters to batch normalisation alone."""
+        if not self.each or any(isinstance(module, BATCH_NORM) for module in model.modules()):
+            return sizes
+        return tuple(piece for size in sizes for piece in trees.sizes(size, self.each))
+
     def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
-        parts = reference.split(*self.batch(sum(sizes), device), sizes)
+        parts = reference.split(*self.batch(sum(sizes), device), self._held(model, sizes))
         if exactly:
             parts = [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
             model = model if self.inexact else model.double()

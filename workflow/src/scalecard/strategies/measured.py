@@ -7,7 +7,7 @@ from functools import partial
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.gpu_memory import empty_cache
-from scalecard.measuring import budget, decisions
+from scalecard.measuring import budget
 from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
@@ -20,9 +20,9 @@ from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
 from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial, Trials
 
-NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
-NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
+AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
 MOST = 64  # times the batch that is timed: the largest that is looked for
+MORE = f"the largest that is tried: {MOST} times what is timed"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Fitting:
     """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
 
     variant: Variant
-    strategy: Strategy
     trial: Trial
     proof: Trial
 
@@ -48,14 +47,19 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices)
+        return Trials(self.ctx, self.devices, Plainly(self.plainly.device, self.plainly.steps, counting=False))
 
-    def records(
+    def _agreed(self, load: Load) -> Load:
+        """As the first node examined it, whose ranks need not come first; a device holds the batch of one."""
+        everywhere: list[Load] = self.ctx.all_gather(load)
+        return replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
+
+    def times(
         self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
     ) -> Iterator[Record]:
-        """Step times of every strategy, or why there is none; then what each needs of the GPUs' memory."""
-        load, *_ = self.ctx.all_gather(load)  # as the first node examined it
-        fitting = list[Fitting]()
+        """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
+        load, fitting = self._agreed(load), list[Fitting]()
+        self.trials.warm_up()
         for strategy in strategies:
             for scaling in scalings:
                 found = self._fitting(load, num_devices, scaling, strategy, case)
@@ -66,23 +70,22 @@ class Group:
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(num_devices, "device")
         progress.doing(f"{load.name}: {variants} on {where}")
         for together in side_by_side(fitting, self.trials.free()):
-            yield from self._timed(load, [one.variant for one in together])
-        yield from self._memory(load, num_devices, fitting, case)
+            yield from self._timed(load, together)
+        for one in fitting if self.trials.gpus else ():
+            yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
 
-    def _fitting(
-        self, load: Load, num_devices: int, scaling: str, strategy: Strategy, case: Case
-    ) -> "Fitting | Record":
+    def _fitting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy, case: Case) -> Fitting | Record:
         progress.detail(f"trying {strategy.name}")
         at = self._setting(load, num_devices, scaling, strategy)
         size = at.load.batch_size
         own: Case = {"workload": load.name, "strategy": strategy.name, **case, "scaling": scaling}
         own |= {"batch_size": size, "unit": load.unit, "units": load.units(size)}
-        trial = self.trials.of(strategy, self.plainly, at)
-        refused = trial.record(own)
-        if refused:
+        trial, small = self.trials.of(strategy, at), self._small(at, strategy)
+        proof = Trial()
+        if self.trials.gpus and not load.inexact and not trial.refused:
+            proof = self.trials.of(strategy, small)
+        if refused := trial.record(own) or (None if proof.out_of_memory else proof.record(own)):
             return refused
-        small = self._small(at, strategy)
-        proof = self.trials.of(strategy, self.plainly, small) if self.trials.gpus and not load.inexact else Trial()
         variant = Variant(
             name=f"{strategy.name}, {scaling} scaling",
             case=own,
@@ -90,7 +93,7 @@ class Group:
             proven_at=[] if load.inexact or proof.out_of_memory else [small],  # the step that is timed is always proven
             timed_at=at,
         )
-        return Fitting(variant, strategy, trial, proof)
+        return Fitting(variant, trial, proof)
 
     def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
@@ -104,51 +107,58 @@ class Group:
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
-    def _timed(self, load: Load, variants: Sequence[Variant]) -> Iterator[Record]:
+    def _timed(self, load: Load, fitting: Sequence[Fitting]) -> Iterator[Record]:
         """What is not proven of a model of the user's has failed; of ours, the run ends."""
+        variants, lenient = [one.variant for one in fitting], bool(load.file)
         timings = time_rounds(
-            variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=bool(load.file)
+            variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=lenient
         )
         records = [timing.record("step_time") for timing in timings]
         del timings  # with what was timed
         empty_cache()
-        yield from records
+        for one, record in zip(fitting, records, strict=True):
+            yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
 
-    def _memory(self, load: Load, num_devices: int, fitting: Sequence[Fitting], case: Case) -> Iterator[Record]:
-        if not self.trials.gpus:
-            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
-            yield Record.skipped({"workload": load.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-            return
-        for one in fitting:
-            yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
-        place = "-".join(str(value) for value in (load.name, *case.values()))
-        (first,) = self.ctx.maximum([float(self.ctx.leads and decisions.first(f"largest-{place}"))])
-        if first:
-            for one in {one.strategy: one for one in fitting}.values():  # of both scalings, the one with more samples
-                yield self._largest(one, {"workload": load.name, "strategy": one.strategy.name, **case})
+    def largest_batches(
+        self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
+    ) -> Iterator[Record]:
+        """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
+        load = self._agreed(load)
+        self.trials.warm_up()
+        for strategy in strategies:
+            own: Case = {"workload": load.name, "strategy": strategy.name, **case}
+            progress.detail(f"the largest batch of {strategy.name}")
+            if budget.over(self.ctx):
+                yield Record.skipped(own, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
+                continue
+            alone = self._trial_of_each(load, num_devices, strategy, load.batch_size)
+            if not alone.refused:
+                yield self._largest(load, num_devices, strategy, alone, own)
 
-    def _largest(self, one: Fitting, case: Case) -> Record:
-        """The largest batch per device."""
-        strategy, at = one.strategy, one.variant.timed_at
-        if budget.over(self.ctx):
-            return Record.skipped(case, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
-        progress.detail(f"the largest batch of {strategy.name}")
-        start = max(1, at.load.batch_size // at.devices)
-        multiple = self.num_micro if strategy.pipelined else 1
+    def _trial_of_each(self, load: Load, num_devices: int, strategy: Strategy, batch: int) -> Trial:
+        return self.trials.of(strategy, self._setting(replace(load, batch_size=batch), num_devices, "weak", strategy))
 
+    def _largest(self, load: Load, num_devices: int, strategy: Strategy, alone: Trial, case: Case) -> Record:
         def peak(batch: int) -> float | None:
-            tried = self._setting(replace(at.load, batch_size=batch), at.devices, "weak", strategy)
-            trial = self.trials.of(strategy, self.plainly, tried)
+            trial = self._trial_of_each(load, num_devices, strategy, batch)
             return None if trial.refused else trial.peak
 
-        memory, most = self.trials.free(), MOST * start
-        found = largest(peak, start, one.trial.peak, memory=memory, most=most, multiple=multiple)
-        note = f"the largest that was tried: {MOST} times what is timed" if found >= MOST * start else ""
+        most = MOST * load.batch_size
+        found = largest(
+            peak,
+            load.batch_size,
+            alone.peak,
+            slope=(alone.peak - alone.resident) / load.batch_size,  # with the gradients, which do not grow: an excess
+            memory=self.trials.free(),
+            most=most,
+            multiple=self.num_micro if strategy.pipelined else 1,
+        )
+        note = MORE if found + max(self.num_micro, found // 16) > most else ""
         return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
 
 
 def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fitting]]:
-    """Those that the GPUs hold at the same time, in as few groups as their order allows; only these are compared."""
+    """Those that the GPUs hold at the same time, in as few groups as their order allows."""
     group = list[Fitting]()
     for one in fitting:
         if group and _needed([*group, one]) > memory:

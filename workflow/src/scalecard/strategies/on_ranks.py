@@ -24,11 +24,11 @@ from scalecard.training.step import Step, state_of
 
 def strategies(ctx: RankContext) -> Iterator[Strategy]:
     """Those of this many ranks; with four or more also products of two kinds, and over nodes FSDP within each."""
-    yield Strategy("DDP", partial(_ddp, ctx))
-    yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False))
-    yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True))
+    yield Strategy("DDP", partial(_ddp, ctx), shared=True)
+    yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False), shared=True)
+    yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True), shared=True)
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
-        yield Strategy("HSDP", partial(_fsdp, ctx, parameters=True, replicas=ctx.layout.nodes))
+        yield Strategy("HSDP", partial(_fsdp, ctx, parameters=True, replicas=ctx.layout.nodes), shared=True)
     yield Strategy("tensor parallel", partial(_tensor_parallel, ctx))
     for schedule in SCHEDULES:
         fits = partial(suits, schedule, 1)
@@ -87,7 +87,7 @@ def _data_parallel(
     load = at.load
     inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
     step = Step(wrapped, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
-    flops = {} if load.exact else {"FLOPs": plainly.flops(load, at.shares()[0]), **counts}
+    flops = {} if load.exact else {**plainly.counts(load, at.shares()[:1]), **counts}
     return _subject(ctx, plainly, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from scalecard.hardware.gpu_memory import or_on_host
+from scalecard.measuring import out_of_memory
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.strategies.load import Load
@@ -40,11 +40,16 @@ class Setting:
 
 
 class Plainly:
-    """The plain loop on one device: `steps` steps in float64, one as timed."""
+    """The plain loop on one device: `steps` steps in float64, one as timed. Trials need no `counting`."""
 
-    def __init__(self, device: torch.device, steps: int) -> None:
-        self.device, self.steps = device, steps
+    def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
+        self.device, self.steps, self.counting = device, steps, counting
         self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
+
+    def counts(self, load: Load, sizes: Sequence[int]) -> dict[str, float]:
+        """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
+        each = [self.flops(load, size) for size in sizes] if self.counting else [None]
+        return {} if None in each else {"FLOPs": sum(one for one in each if one)}
 
     def at(self, load: Load, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
@@ -58,9 +63,12 @@ class Plainly:
         """How many steps are compared."""
         return self.steps if load.exact else 1
 
-    def _flops(self, load: Load, samples: int) -> float:
+    def _flops(self, load: Load, samples: int) -> float | None:
         """Of one step's forward and backward over so many samples at once, as this device does them."""
-        return or_on_host(partial(_flops_on, load, samples), self.device)
+        counts: list[float] = []
+        with out_of_memory.caught(on_failure=lambda _: None):
+            counts.append(_flops_on(load, samples, self.device))
+        return counts[0] if counts else None
 
 
 def _flops_on(load: Load, samples: int, device: torch.device) -> float:

@@ -23,15 +23,23 @@ class CannotBe(ValueError):
 class Strategy:
     """A name, and what builds a subject of it, or raises CannotBe.
 
-    `pipelined` if it takes micro-batches; `replicas` of the model share the batch. `suits` raises CannotBe for a
+    `pipelined` if it takes micro-batches; `replicas` of the model share the batch, or every device has a share of its
+    own (`shared`). `suits` raises CannotBe for a
     setting at which it cannot be timed.
     """
 
     name: str
     build: Callable[[Plainly, Setting], Subject]
     pipelined: bool = False
+    shared: bool = False
     replicas: int = 1
     suits: Callable[[Setting], object] = bool
+
+    def refuse_uneven(self, at: Setting) -> None:
+        """CannotBe if the batch cannot be shared equally."""
+        shares, of = (at.devices, "devices") if self.shared else (self.replicas, "replicas")
+        if at.load.batch_size % shares:
+            raise CannotBe(f"{shares} {of} cannot share {at.load.batch_size} samples equally")
 
 
 def trained(

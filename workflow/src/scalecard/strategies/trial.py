@@ -1,4 +1,4 @@
-"""Tries a strategy with two steps before it is timed: does it work here, and what does it need of the GPUs' memory?"""
+"""Tries a strategy before it is timed: does it work here, and what does it need of the GPUs' memory?"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,22 +42,23 @@ class Trials:
 
     ctx: RankContext
     devices: Sequence[Synchronised]
+    plainly: Plainly
 
-    def of(self, strategy: Strategy, plainly: Plainly, at: Setting) -> Trial:
-        """Two steps at a setting."""
+    def of(self, strategy: Strategy, at: Setting) -> Trial:
+        """Two steps at a setting; without GPUs one."""
         reason, refuse, needs = "", ACCEPTED, (0.0, 0.0)
         try:
-            if at.load.batch_size % at.devices:
-                raise CannotBe(f"{at.devices} devices cannot share {at.load.batch_size} samples equally")
+            strategy.refuse_uneven(at)
             strategy.suits(at)
-            needs = self._needs(lambda: strategy.build(plainly, at))
+            needs = self._needs(lambda: strategy.build(self.plainly, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
-        worst, resident, peak = self.ctx.maximum([refuse, *needs])
         empty_cache()
-        if worst == ACCEPTED:
-            return Trial(resident, peak)
-        return Trial(refused=reason or "another rank cannot", out_of_memory=worst == OUT_OF_MEMORY)
+        everywhere = self.ctx.all_gather((refuse, reason, *needs))
+        worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
+        if worst != ACCEPTED:
+            return Trial(refused=said, out_of_memory=worst == OUT_OF_MEMORY)
+        return Trial(max(one[2] for one in everywhere), max(one[3] for one in everywhere))
 
     def _needs(self, build: Callable[[], Subject]) -> tuple[float, float]:
         """The second step's: the first one allocates buckets, gradients and workspaces."""
@@ -75,6 +76,12 @@ class Trials:
         bench.synchronize()
         peaks = [torch.cuda.max_memory_allocated(index) for index in self.gpus]
         return _most_over(resident, before), _most_over(peaks, before)
+
+    def warm_up(self) -> None:
+        """cuBLAS takes its workspaces once in a process, from what a first trial would be charged for."""
+        for index in self.gpus:
+            x = torch.ones(8, 8, device=torch.device("cuda", index), requires_grad=True)
+            (x @ x).sum().backward()
 
     @property
     def gpus(self) -> list[int]:

@@ -23,7 +23,7 @@ STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwisePara
 def sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool) -> nn.Module:
     """The model, sharded in place block by block; with two dimensions over the second, and replicated over the first.
 
-    A model on the host is moved as it is sharded, so that no device holds all of it at any time.
+    A model on the host is moved as it is sharded, so that a device holds no more than a block of it at a time.
     With `parameters`, whole ones are freed after a block's forward and gathered again for its backward.
     """
     for block in blocks:

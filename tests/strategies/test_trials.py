@@ -1,0 +1,123 @@
+"""What a trial says of a strategy: what it needs of the memory, or why it cannot be used; the same on every rank."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from scalecard.measuring.variant import Subject
+from scalecard.strategies.load import Load
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.strategy import CannotBe, Strategy
+from scalecard.strategies.trial import USABLE, Trial, Trials
+
+AT = Setting(Load("toy", "", "{}", 6, seed=0), devices=2)
+GIB = 2.0**30
+
+
+@dataclass
+class Rank:
+    """One of two ranks on a GPU whose allocator is made up; `other` is what the other one found."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cuda", 0))
+    other: tuple[float, str, float, float] = (0.0, "", 0.0, 0.0)
+
+    def synchronize(self) -> None:
+        pass
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return [value, self.other]
+
+    def maximum(self, values: list[float]) -> list[float]:
+        return values
+
+
+class Allocator:
+    """Gives out memory as a strategy of 3 GiB does that needs 2 more in its first step and 4 in every other one."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now, self.most, self.steps = 1 * GIB, 9 * GIB, 0
+        patch.setattr(torch.cuda, "memory_allocated", lambda index: self.now)
+        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
+        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
+        patch.setattr(torch.cuda, "memory_reserved", lambda index: self.now + GIB)
+        patch.setattr(torch.cuda, "mem_get_info", lambda index: (50 * GIB, 80 * GIB))
+
+    def build(self, plainly: Plainly, at: Setting) -> Subject:
+        self.now += 3 * GIB
+        return Subject(work=self.step, prove=list)
+
+    def step(self) -> None:
+        self.steps += 1
+        self.most = max(self.most, self.now + (2 if self.steps == 1 else 4) * GIB)
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    return Allocator(monkeypatch)
+
+
+def trials(rank: Rank) -> Trials:
+    return Trials(rank, [rank], Plainly(torch.device("cpu"), 1, counting=False))  # type: ignore[arg-type]
+
+
+def test_what_stays_and_what_the_second_step_takes_is_measured_over_what_was_there(allocator: Allocator) -> None:
+    assert trials(Rank()).of(Strategy("mine", allocator.build), AT) == Trial(resident=3 * GIB, peak=7 * GIB)
+
+
+def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
+    rank = Rank(other=(0.0, "", 1 * GIB, 9 * GIB))
+    assert trials(rank).of(Strategy("mine", allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
+
+
+def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
+    assert trials(Rank()).free() == pytest.approx((50 + 1 - (1 - USABLE) * 80) * GIB)
+    assert trials(Rank(torch.device("cpu"))).free() == float("inf")
+
+
+def raising(error: Exception) -> Callable[[Plainly, Setting], Subject]:
+    def build(plainly: Plainly, at: Setting) -> Subject:
+        raise error
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "too_large"),
+    [
+        (CannotBe("it has no plan"), "it has no plan", False),
+        (ValueError("odd\nshapes"), "ValueError: odd", False),
+        (torch.OutOfMemoryError("CUDA out of memory."), "OutOfMemoryError: CUDA out of memory.", True),
+    ],
+)
+def test_a_strategy_that_cannot_be_used_says_why(
+    error: Exception, refused: str, too_large: bool, allocator: Allocator
+) -> None:
+    trial = trials(Rank()).of(Strategy("mine", raising(error)), AT)
+    assert (trial.refused, trial.out_of_memory) == (refused, too_large)
+    record = trial.record({"strategy": "mine"})
+    assert record
+    assert (record.status, record.note) == ("failed" if too_large else "skipped", refused)
+
+
+def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
+    rank = Rank(other=(2.0, "OutOfMemoryError: CUDA out of memory.", 0.0, 0.0))
+    trial = trials(rank).of(Strategy("mine", allocator.build), AT)
+    assert (trial.refused, trial.out_of_memory) == ("OutOfMemoryError: CUDA out of memory.", True)
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "refused"),
+    [
+        (7, {"shared": True}, "2 devices cannot share 7 samples equally"),
+        (7, {"replicas": 2}, "2 replicas cannot share 7 samples equally"),
+        (7, {}, ""),
+        (6, {"shared": True}, ""),
+    ],
+)
+def test_only_what_divides_the_batch_needs_equal_shares(
+    batch: int, options: dict[str, Any], refused: str, allocator: Allocator
+) -> None:
+    at = Setting(Load("toy", "", "{}", batch, seed=0), devices=2)
+    assert trials(Rank()).of(Strategy("mine", allocator.build, **options), at).refused == refused
