@@ -12,11 +12,12 @@ class SharedLayer(nn.Module):
         super().__init__()
         self.first = nn.Linear(6, width)
         self.layer = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+        self.norm = nn.LayerNorm(width)
         self.last = nn.Linear(width, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer(self.layer(self.first(x)))
-        scores: Tensor = self.last(x)
+        scores: Tensor = self.last(self.norm(x))
         return scores
 
 
@@ -25,7 +26,7 @@ def model(width: int = 8) -> nn.Module:
 
 
 def blocks(model: SharedLayer) -> list[nn.Module]:
-    return [model.first, model.layer, model.last]
+    return [model.first, model.layer, model.norm, model.last]
 
 
 def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
