@@ -216,3 +216,17 @@ def test_side_by_side_every_device_takes_its_own_time(rule: Rule) -> None:
     for name, seconds in works.items():
         assert found[name].enqueue[-1] == pytest.approx(0.001), "each call, of four"
         assert found[name].completion[-1] == pytest.approx(seconds, abs=0.002)
+
+
+def test_after_a_failure_every_device_is_waited_for_and_nothing_is_left_for_later_work(machine: Machine) -> None:
+    def fail() -> None:
+        raise RuntimeError("out of memory")
+
+    with open_devices(replace(machine, num_devices=2)) as devices:
+        for device in devices:
+            device.submit(fail)
+            device.submit(fail)
+        bench = Bench(devices)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            bench.synchronize()
+        bench.synchronize()

@@ -240,8 +240,9 @@ class CpuDevice(Device):
 
     def synchronize(self) -> None:
         pending, self._pending = self._pending, []
-        for future in pending:
-            future.result()
+        failed = [error for future in pending if (error := future.exception())]  # after all of them
+        if failed:
+            raise failed[0]
 
     def mark(self, clock: Callable[[], int]) -> Mark:
         return ClockMark(self.submit(clock).result)

@@ -144,9 +144,15 @@ class Bench:
             raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
 
     def synchronize(self) -> None:
-        """Wait for every device."""
+        """Wait for every device, also if one has failed, so that no later work is blamed; raise the first error."""
+        failed = []
         for device in self.devices:
-            device.synchronize()
+            try:
+                device.synchronize()
+            except Exception as error:  # whatever the work raised
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 def _calls(rule: Rule, seconds: float) -> int:

@@ -1,6 +1,7 @@
 """Tries a strategy before it is timed: does it work here, and what does it need of the GPUs' memory?"""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +54,8 @@ class Trials:
             needs = self._needs(lambda: strategy.build(self.plainly, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+            with suppress(Exception):  # what else its work has left, or the next one would be blamed for it
+                Bench(self.devices, self.ctx).synchronize()
         empty_cache()
         everywhere = self.ctx.all_gather((refuse, reason, *needs))
         worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
