@@ -7,7 +7,7 @@ import dataclasses
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing import forkserver
@@ -158,12 +158,17 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     return run_and_load
 
 
-@pytest.fixture
-def forked_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def forked_ranks() -> Iterator[None]:
     """Ranks are forked from a server that has loaded and changed what forked_ranks.py says."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server is started by the first such test
-    multiprocessing.set_forkserver_preload(["forked_ranks"])
-    forkserver.ensure_running()
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    server._stop()  # CPython's own tests do so
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        multiprocessing.set_forkserver_preload(["forked_ranks"])
+        forkserver.ensure_running()
+    yield
+    server._stop()
 
 
 @pytest.fixture

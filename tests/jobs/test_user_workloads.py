@@ -84,6 +84,14 @@ def test_relative_imports_are_followed_from_the_file_that_has_them(project: Path
     assert {"models/parts/deep.py", "models/parts/wide.py", "models/helper.py"} <= set(workloads.files(mine()))
 
 
+def test_modules_beside_each_other_are_told_apart_by_their_place(project: Path) -> None:
+    """Also one that is reached from a file in a folder below."""
+    (project / "models" / "below").mkdir()
+    (project / "models" / "below" / "theirs.py").write_text("from .. import helper\n")
+    theirs = {"theirs": {"file": "models/below/theirs.py", "batch_size": 1}}
+    assert not list(workloads.problems({**mine(), **theirs}))
+
+
 def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None:
     (project / "others").mkdir()
     (project / "others" / "theirs.py").write_text("import helper\n")

@@ -5,17 +5,18 @@ of one device shared by all (strong scaling) and with as many samples on each (w
 record with its reason.
 
 The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
-dropout and with batch normalisation in eval mode, and as timed), if it did less (updates
-and forward passes are counted, and operations and bytes where there is a closed form), or if strategies were timed at
-different times (those of one process take turns on as many devices, and so do those of ranks).
+dropout and with batch normalisation in eval mode, and as timed), if it did less (updates and forward passes are
+counted, and operations and bytes where there is a closed form), or if strategies were timed at different times (those
+of one process take turns on as many devices, and so do those of ranks).
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import torch
 from annotated_types import Len
 from pydantic import Field
 
@@ -26,6 +27,7 @@ from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import decisions
+from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, on_ranks
@@ -33,10 +35,11 @@ from scalecard.strategies.examine import NotAWorkload, check_functions, check_mo
 from scalecard.strategies.load import Load
 from scalecard.strategies.measured import Group
 from scalecard.strategies.plainly import Plainly
+from scalecard.strategies.strategy import Strategy
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
-Measure = Callable[..., Iterator[Record]]  # a method of Group
+Measure = Callable[[Group, Iterable[Strategy]], Iterator[Record]]  # a method of Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +111,7 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
 
     Each in processes of their own, so that the devices' memory is free afterwards.
     """
-    case: Case = {"workload": load.name, "devices": devices}
-    if layout.nodes > 1:
-        case["nodes"] = layout.nodes
+    case: Case = {"workload": load.name, **replace(layout, ranks=devices).case}
     launched = partial(
         launch_and_record,
         layout=layout,
@@ -119,33 +120,33 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
         devices_each=1 if layout.ranks > 1 else devices,
         lenient=bool(load.file),
     )
-    yield from launched(work, spec, machine, load, devices, Group.times, metric="step_time")
+    yield from launched(work, spec, machine, load, case, Group.times, metric="step_time")
     place = "-".join(map(str, [*case.values(), layout.ranks]))
     if machine.kind != "cpu" and decisions.first(f"largest-{place}"):
         found = Group.largest_batches
-        yield from launched(work, spec, machine, load, devices, found, metric="largest_batch", unit="samples")
+        yield from launched(work, spec, machine, load, case, found, metric="largest_batch", unit="samples")
 
 
 def _in_process(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, measure: Measure
 ) -> list[Record]:
-    """What one process does that drives so many devices."""
-    with open_devices(machine, num_devices) as devices:
-        plainly = Plainly(devices[0].torch, spec.check_steps)
-        group = Group(ctx, devices, plainly, spec.measure, spec.micro_batches)
-        found, case = in_process.strategies(devices), Case(devices=num_devices)
-        return [*measure(group, load, num_devices, _scalings(spec, num_devices), found, case)]
+    """What one process does that drives all devices."""
+    with open_devices(machine, int(str(case["devices"]))) as devices:
+        group = _group(ctx, devices, devices[0].torch, spec, load, case)
+        return [*measure(group, in_process.strategies(devices))]
 
 
-def _on_ranks(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Load, num_devices: int, measure: Measure
-) -> list[Record]:
-    plainly = Plainly(ctx.device, spec.check_steps)
-    group = Group(ctx, [ctx], plainly, spec.measure, spec.micro_batches)
-    found = on_ranks.strategies(ctx)
-    return [*measure(group, load, num_devices, _scalings(spec, num_devices), found, ctx.layout.case)]
+def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, measure: Measure) -> list[Record]:
+    group = _group(ctx, [ctx], ctx.device, spec, load, case)
+    return [*measure(group, on_ranks.strategies(ctx))]
 
 
-def _scalings(spec: Spec, num_devices: int) -> tuple[str, ...]:
-    """On one device both are the same."""
-    return spec.scaling if num_devices > 1 else spec.scaling[:1]
+def _group(
+    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, load: Load, case: Case
+) -> Group:
+    """With the workload as the first node examined it, whose ranks need not come first."""
+    everywhere: list[Load] = ctx.all_gather(load)
+    load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
+    scalings = spec.scaling if case["devices"] != 1 else spec.scaling[:1]  # on one device both are the same
+    plainly = Plainly(device, spec.check_steps)
+    return Group(ctx, devices, plainly, load, case, scalings, spec.measure, spec.micro_batches)

@@ -6,6 +6,7 @@ Nothing is imported here; the experiment's Spec does that.
 
 import ast
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def _same_names(workloads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, values in workloads.items():
         file = Path(str(values.get("file", "")))
         for path in sorted(_sources(file) - {file} if file.is_file() else ()):
-            module = str(path.relative_to(file.parent))
+            module = os.path.relpath(path, file.parent)
             if seen.setdefault(module, path) != path:
                 yield f"workloads.{name}.file = {file}: imports {path}, and another workload {seen[module]}; rename one"
 

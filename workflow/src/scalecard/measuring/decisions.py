@@ -20,14 +20,8 @@ def begin(folder: Path) -> None:
 
 def first(name: str) -> bool:
     """Whether this is the first process of the run that asks; what does not vary is measured by that one alone."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return True
-    try:
-        Path(folder, f"{name}.asked").touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
+    mine: bool = decided(f"{name}, process", os.getpid) == os.getpid()
+    return mine
 
 
 def decided(name: str, decide: Callable[[], Any]) -> Any:

@@ -28,16 +28,15 @@ def blocks(record: Record) -> str:
 
 
 def balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
-    """The stages' own times, and what perfect balance would bring: the single device's time, shared equally."""
+    """The stages' own times, and what perfect balance would bring: the same work, shared equally."""
     times = [record.median for record in alone]
     shown = ", ".join(map(units.seconds, times))
-    perfect = single.median / len(times)
-    beyond = max(times) / perfect - 1
-    more = f"{units.percent(abs(beyond))} {'more' if beyond >= 0 else 'less'}"
+    perfect = sum(times) / len(times)
     return (
-        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one {more} than perfect"
-        f" balance, {units.seconds(perfect)} each: no pipeline over this cut can be more than"
-        f" {single.median / max(times):.2f}x as fast as one device, and with perfect balance {len(times)}x."
+        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one"
+        f" {units.percent(max(times) / perfect - 1)} more than perfect balance, {units.seconds(perfect)} each: no"
+        f" pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device, and with"
+        f" perfect balance {single.median / perfect:.2f}x."
     )
 
 

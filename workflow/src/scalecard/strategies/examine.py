@@ -171,19 +171,15 @@ def examined(load: Load, device: torch.device, num_steps: int, num_devices: int)
     progress.doing(f"{load.name}: looking for a learning rate")
     load = replace(load, frozen=_draws(load))
     small = replace(load, batch_size=CHECKED_EACH * num_devices, exact=True)
-    try:
-        return replace(load, lr=_rate([load, small], device, num_steps))
-    except NotAWorkload:
-        raise
-    except Exception:  # of the user's code, or of PyTorch, in float64 or in either precision
-        pass
-    try:
-        return replace(load, lr=_rate([load], device, num_steps), inexact=True)
-    except NotAWorkload:
-        raise
-    except Exception as error:
-        what = f"a step with {load.batch_size} samples"
-        raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, error)}") from error
+    for tried in ([load, small], [load]):
+        try:
+            return replace(load, lr=_rate(tried, device, num_steps), inexact=small not in tried)
+        except NotAWorkload:
+            raise
+        except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
+            raised = error
+    what = f"a step with {load.batch_size} samples"
+    raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, raised)}") from raised
 
 
 def _rate(loads: Sequence[Load], device: torch.device, num_steps: int) -> float:

@@ -36,80 +36,87 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Group:
-    """The ranks and devices that measure together, and how: `num_micro` is how many micro-batches pipelines take."""
+    """A workload on the ranks and devices that measure it together, and how.
+
+    `load` has the batch of one device; `case` names the workload and says how many devices there are. Pipelines take at
+    most `num_micro` micro-batches.
+    """
 
     ctx: RankContext
     devices: Sequence[Synchronised]
     plainly: Plainly
+    load: Load
+    case: Case
+    scalings: Sequence[str]
     rule: Rule
     num_micro: int
+
+    @property
+    def num_devices(self) -> int:
+        """Of all ranks."""
+        return self.ctx.world_size * len(self.devices)
 
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
         return Trials(self.ctx, self.devices, Plainly(self.plainly.device, self.plainly.steps, counting=False))
 
-    def _agreed(self, load: Load) -> Load:
-        """As the first node examined it, whose ranks need not come first; a device holds the batch of one."""
-        everywhere: list[Load] = self.ctx.all_gather(load)
-        return replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
-
-    def times(
-        self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
-    ) -> Iterator[Record]:
+    def times(self, strategies: Iterable[Strategy]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
-        load, fitting = self._agreed(load), list[Fitting]()
+        fitting = list[Fitting]()
         self.trials.warm_up()
         for strategy in strategies:
-            for scaling in scalings:
-                found = self._fitting(load, num_devices, scaling, strategy, case)
+            for scaling in self.scalings:
+                found = self._fitting(scaling, strategy)
                 if isinstance(found, Record):
                     yield found
                 else:
                     fitting.append(found)
-        variants, where = progress.counted(len(fitting), "variant"), progress.counted(num_devices, "device")
-        progress.doing(f"{load.name}: {variants} on {where}")
+        variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
+        progress.doing(f"{self.load.name}: {variants} on {where}")
         for together in side_by_side(fitting, self.trials.free()):
-            yield from self._timed(load, together)
+            yield from self._timed(together)
         for one in fitting if self.trials.gpus else ():
             yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
 
-    def _fitting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy, case: Case) -> Fitting | Record:
+    def _fitting(self, scaling: str, strategy: Strategy) -> Fitting | Record:
         progress.detail(f"trying {strategy.name}")
-        at = self._setting(load, num_devices, scaling, strategy)
+        at = self._setting(self.load.batch_size, scaling, strategy)
         size = at.load.batch_size
-        own: Case = {"workload": load.name, "strategy": strategy.name, **case, "scaling": scaling}
-        own |= {"batch_size": size, "unit": load.unit, "units": load.units(size)}
-        trial, small = self.trials.of(strategy, at), self._small(at, strategy)
-        proof = Trial()
-        if self.trials.gpus and not load.inexact and not trial.refused:
-            proof = self.trials.of(strategy, small)
-        if refused := trial.record(own) or (None if proof.out_of_memory else proof.record(own)):
+        case: Case = {**self.case, "strategy": strategy.name, "scaling": scaling}
+        case |= {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
+        trial = self.trials.of(strategy, at)
+        if refused := trial.record(case):
+            return refused
+        small = self._small(at, strategy)
+        exact = not self.load.inexact
+        proof = self.trials.of(strategy, small) if exact and self.trials.gpus else Trial()
+        if not proof.out_of_memory and (refused := proof.record(case)):
             return refused
         variant = Variant(
             name=f"{strategy.name}, {scaling} scaling",
-            case=own,
+            case=case,
             build=partial(strategy.build, self.plainly),
-            proven_at=[] if load.inexact or proof.out_of_memory else [small],  # the step that is timed is always proven
+            proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
             timed_at=at,
         )
         return Fitting(variant, trial, proof)
 
-    def _setting(self, load: Load, num_devices: int, scaling: str, strategy: Strategy) -> Setting:
+    def _setting(self, batch: int, scaling: str, strategy: Strategy) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
-        whole = load.batch_size * (num_devices if scaling == "weak" else 1)
+        whole = batch * (self.num_devices if scaling == "weak" else 1)
         shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
-        return Setting(replace(load, batch_size=whole), num_devices, num_micro if strategy.pipelined else 1)
+        return Setting(replace(self.load, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1)
 
     def _small(self, at: Setting, strategy: Strategy) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
-    def _timed(self, load: Load, fitting: Sequence[Fitting]) -> Iterator[Record]:
+    def _timed(self, fitting: Sequence[Fitting]) -> Iterator[Record]:
         """What is not proven of a model of the user's has failed; of ours, the run ends."""
-        variants, lenient = [one.variant for one in fitting], bool(load.file)
+        variants, lenient = [one.variant for one in fitting], bool(self.load.file)
         timings = time_rounds(
             variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=lenient
         )
@@ -119,36 +126,34 @@ class Group:
         for one, record in zip(fitting, records, strict=True):
             yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
 
-    def largest_batches(
-        self, load: Load, num_devices: int, scalings: Iterable[str], strategies: Iterable[Strategy], case: Case
-    ) -> Iterator[Record]:
+    def largest_batches(self, strategies: Iterable[Strategy]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
-        load = self._agreed(load)
         self.trials.warm_up()
         for strategy in strategies:
-            own: Case = {"workload": load.name, "strategy": strategy.name, **case}
+            case: Case = {**self.case, "strategy": strategy.name}
             progress.detail(f"the largest batch of {strategy.name}")
             if budget.over(self.ctx):
-                yield Record.skipped(own, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
+                yield Record.skipped(case, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
                 continue
-            alone = self._trial_of_each(load, num_devices, strategy, load.batch_size)
+            alone = self._trial_of_each(strategy, self.load.batch_size)
             if not alone.refused:
-                yield self._largest(load, num_devices, strategy, alone, own)
+                yield self._largest(strategy, alone, case)
 
-    def _trial_of_each(self, load: Load, num_devices: int, strategy: Strategy, batch: int) -> Trial:
-        return self.trials.of(strategy, self._setting(replace(load, batch_size=batch), num_devices, "weak", strategy))
+    def _trial_of_each(self, strategy: Strategy, batch: int) -> Trial:
+        return self.trials.of(strategy, self._setting(batch, "weak", strategy))
 
-    def _largest(self, load: Load, num_devices: int, strategy: Strategy, alone: Trial, case: Case) -> Record:
+    def _largest(self, strategy: Strategy, alone: Trial, case: Case) -> Record:
         def peak(batch: int) -> float | None:
-            trial = self._trial_of_each(load, num_devices, strategy, batch)
+            trial = self._trial_of_each(strategy, batch)
             return None if trial.refused else trial.peak
 
-        most = MOST * load.batch_size
+        start = self.load.batch_size
+        most = MOST * start
         found = largest(
             peak,
-            load.batch_size,
+            start,
             alone.peak,
-            slope=(alone.peak - alone.resident) / load.batch_size,  # with the gradients, which do not grow: an excess
+            slope=(alone.peak - alone.resident) / start,  # with the gradients, which do not grow: an excess
             memory=self.trials.free(),
             most=most,
             multiple=self.num_micro if strategy.pipelined else 1,

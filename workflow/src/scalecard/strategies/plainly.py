@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from scalecard.measuring import out_of_memory
+from scalecard.hardware.gpu_memory import is_out_of_memory
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.strategies.load import Load
@@ -48,8 +48,10 @@ class Plainly:
 
     def counts(self, load: Load, sizes: Sequence[int]) -> dict[str, float]:
         """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
-        each = [self.flops(load, size) for size in sizes] if self.counting else [None]
-        return {} if None in each else {"FLOPs": sum(one for one in each if one)}
+        if not self.counting:
+            return {}
+        known = [one for size in sizes if (one := self.flops(load, size)) is not None]
+        return {"FLOPs": sum(known)} if len(known) == len(sizes) else {}
 
     def at(self, load: Load, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
@@ -64,14 +66,12 @@ class Plainly:
         return self.steps if load.exact else 1
 
     def _flops(self, load: Load, samples: int) -> float | None:
-        """Of one step's forward and backward over so many samples at once, as this device does them."""
-        counts: list[float] = []
-        with out_of_memory.caught(on_failure=lambda _: None):
-            counts.append(_flops_on(load, samples, self.device))
-        return counts[0] if counts else None
-
-
-def _flops_on(load: Load, samples: int, device: torch.device) -> float:
-    model = load.network(device).train(not load.exact)  # as it is counted and timed, whatever it is proven in
-    parts = reference.split(*load.batch(samples, device), [samples])
-    return flops(partial(reference.gradient, model, parts, load.loss))
+        """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""
+        try:
+            model = load.network(self.device).train(not load.exact)  # as it is timed, whatever it is proven in
+            parts = reference.split(*load.batch(samples, self.device), [samples])
+            return flops(partial(reference.gradient, model, parts, load.loss))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        return None

@@ -24,8 +24,7 @@ class Strategy:
     """A name, and what builds a subject of it, or raises CannotBe.
 
     `pipelined` if it takes micro-batches; `replicas` of the model share the batch, or every device has a share of its
-    own (`shared`). `suits` raises CannotBe for a
-    setting at which it cannot be timed.
+    own (`shared`). `suits` raises CannotBe for a setting at which it cannot be timed.
     """
 
     name: str

@@ -108,7 +108,7 @@ def _free(index: int) -> float:
 
 
 def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
-    return float(max(then - first for then, first in zip(after, before, strict=True)))
+    return float(max(now - then for now, then in zip(after, before, strict=True)))
 
 
 def _said(error: Exception) -> str:

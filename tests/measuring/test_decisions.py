@@ -1,0 +1,41 @@
+"""What the first process of a run decides, the later ones keep."""
+
+from pathlib import Path
+
+import pytest
+from scalecard.measuring import decisions
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decisions.FOLDER, "")
+
+
+def as_another_process(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
+    monkeypatch.setattr(decisions.os, "getpid", lambda: pid)
+
+
+def test_only_the_first_process_that_asks_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it asks, and for every name anew."""
+    decisions.begin(tmp_path)
+    answers = []
+    for pid, name in [(11, "cut"), (11, "cut"), (12, "cut"), (12, "batch"), (11, "batch")]:
+        as_another_process(monkeypatch, pid)
+        answers.append(decisions.first(name))
+    assert answers == [True, True, False, True, False]
+
+
+def test_without_a_run_every_process_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pid in (11, 12):
+        as_another_process(monkeypatch, pid)
+        assert decisions.first("cut")
+
+
+def test_a_decision_is_kept_in_the_types_of_json(tmp_path: Path) -> None:
+    assert decisions.decided("cut", lambda: (1, 2)) == [1, 2]
+    decisions.begin(tmp_path)
+    assert decisions.decided("cut", lambda: (1, 2)) == [1, 2]
+    assert decisions.decided("cut", lambda: (3, 4)) == [1, 2]
+    decisions.begin(tmp_path / "another run")
+    (tmp_path / "another run").mkdir()
+    assert decisions.decided("cut", lambda: (3, 4)) == [3, 4]
