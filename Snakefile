@@ -28,6 +28,6 @@ rule all:
     input:
         rules.report.output.html,
         MEASURED,
-        expand("results/figures/{name}.png", name=SETTINGS.blocks),
+        expand("results/figures/{name}.png", name=FIGURES),
     message:
         "everything is up to date"

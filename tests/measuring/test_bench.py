@@ -27,7 +27,7 @@ class Queue:
 
 
 def test_a_sleep_takes_as_long_as_it_lasts() -> None:
-    _, completion = Bench([]).block(lambda: time.sleep(0.005), 3)
+    completion = Bench([]).block(lambda: time.sleep(0.005), 3).completion
     assert 0.005 <= completion < 0.05
 
 
@@ -46,7 +46,7 @@ def test_warm_up_calls_until_the_work_is_warm_and_a_block_is_as_long_as_asked(ru
 def test_every_device_is_waited_for_and_enqueueing_is_told_apart() -> None:
     machine = SimulatedMachine()
     devices = [Queue(machine), Queue(machine)]
-    enqueue, completion = Bench(devices, clock=machine.clock).block(lambda: [d.submit() for d in devices], 1)
+    enqueue, completion, _ = Bench(devices, clock=machine.clock).block(lambda: [d.submit() for d in devices], 1)
     assert enqueue == pytest.approx(0.002)
     assert completion == pytest.approx(1.002)
 
@@ -55,7 +55,7 @@ def test_work_left_from_before_is_not_counted() -> None:
     machine = SimulatedMachine()
     device = Queue(machine)
     device.submit()
-    _, completion = Bench([device], clock=machine.clock).block(machine.work(0.1), 1)
+    completion = Bench([device], clock=machine.clock).block(machine.work(0.1), 1).completion
     assert completion == pytest.approx(0.1)
 
 
@@ -64,7 +64,9 @@ def test_a_sample_is_the_slowest_ranks() -> None:
         return [max(value, 7.0) for value in values]
 
     ranks = SimpleNamespace(leads=True, spans_nodes=False, barrier=lambda: None, maximum=maximum)
-    assert Bench([], ranks).block(lambda: None, 1) == (7.0, 7.0)
+    block = Bench([], ranks).block(lambda: None, 1)
+    assert (block.enqueue, block.completion) == (7.0, 7.0)
+    assert 0 < block.own < 7.0, "how long this rank itself took"
 
 
 def test_every_rank_learns_that_the_leading_ones_gpu_was_slowed_down() -> None:
@@ -80,5 +82,5 @@ def test_a_block_is_as_long_as_asked_though_single_calls_are_waited_for(rule: Ru
     device = SimpleNamespace(synchronize=machine.work(0.009))
     bench = Bench([device], clock=machine.clock)
     calls = bench.warm_up(machine.work(0.001), replace(rule, warmup_seconds=0, block_seconds=0.1))
-    _, seconds = bench.block(machine.work(0.001), calls)
+    seconds = bench.block(machine.work(0.001), calls).completion
     assert calls * seconds == pytest.approx(0.1, rel=0.2)

@@ -9,7 +9,7 @@ import pytest
 from projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
 from scalecard import experiments
 from scalecard.hardware.machine import probe
-from scalecard.report import section
+from scalecard.report import modules, sections
 
 pytestmark = pytest.mark.workflow
 
@@ -64,4 +64,4 @@ def test_snakemakes_own_report_has_the_figures_with_captions(measured: Path, tmp
     completed(measured, *SMOKE, "--report", str(tmp_path / "snakemake-report.html"))
     text = (tmp_path / "snakemake-report.html").read_text()
     assert "results/figures/pipeline.svg" in text
-    assert section.title("pipeline") in text
+    assert modules.title(sections.load("pipeline")) in text

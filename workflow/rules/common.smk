@@ -68,6 +68,8 @@ if workflow.is_main_process:
 os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
+ANSWERS = inputs.answers()
+FIGURES = [*SETTINGS.blocks, *ANSWERS]
 HISTORY = inputs.histories(SETTINGS.platform)
 
 if workflow.is_main_process:
@@ -102,7 +104,9 @@ shell.prefix(
 
 
 def results_of(wildcards):
-    """One experiment's results on every platform, this one's first."""
+    """One experiment's results on every platform, this one's first; of an answer, those of every experiment."""
+    if wildcards.name in ANSWERS:
+        return all_results(wildcards)
     return inputs.result_files(wildcards.name, SETTINGS.platform)
 
 
@@ -116,13 +120,15 @@ def all_results(wildcards):
 
 
 def title_of(wildcards):
-    """The question that a section answers, for the captions of `snakemake --report`."""
-    return source_code.title(f"report.sections.{wildcards.name}")
+    """The question that a section or an answer answers, for the captions of `snakemake --report`."""
+    room = "answers" if wildcards.name in ANSWERS else "sections"
+    return source_code.title(f"report.{room}.{wildcards.name}")
 
 
 def code_of_figure(wildcards):
-    """The sources that draw one experiment's figure."""
-    return inputs.of_figure(wildcards.name)
+    """The sources that draw one experiment's or answer's figure."""
+    name = wildcards.name
+    return inputs.of_answer(name) if name in ANSWERS else inputs.of_figure(name)
 
 
 def folder_of_figures(wildcards, input):

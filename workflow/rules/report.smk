@@ -2,7 +2,7 @@
 rule report:
     input:
         results=all_results,
-        figures=expand("results/figures/{name}.svg", name=SETTINGS.blocks),
+        figures=expand("results/figures/{name}.svg", name=FIGURES),
         history=HISTORY,
         trend=["results/figures/trend.svg"] if HISTORY else [],
         code=inputs.of_report(),

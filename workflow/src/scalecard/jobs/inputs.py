@@ -30,6 +30,11 @@ def of_figure(name: str) -> list[str]:
     return [*_files("report.figures", f"report.sections.{name}"), *_reference()]
 
 
+def of_answer(name: str) -> list[str]:
+    """What `scalecard plot NAME` executes for an answer."""
+    return [*_files("report.figures", f"report.answers.{name}"), *_reference()]
+
+
 def of_trend() -> list[str]:
     """What `scalecard trend` executes to draw."""
     return _files("report.history.figure", "report.figures")
@@ -45,9 +50,19 @@ def histories(platform: str) -> list[str]:
 
 def of_report() -> list[str]:
     """What `scalecard report` executes, the templates and the published figures."""
-    sections = [f"report.sections.{path.stem}" for path in (SOURCES / "report" / "sections").glob("[!_]*.py")]
+    modules = [f"report.sections.{name}" for name in _modules("sections")]
+    modules += [f"report.answers.{name}" for name in answers()]
     templates = sorted(str(path) for path in TEMPLATES.glob("*.*") if path.suffix != ".rst")
-    return [*_files("report.render", *sections), *templates, *_reference()]
+    return [*_files("report.render", *modules), *templates, *_reference()]
+
+
+def answers() -> list[str]:
+    """The questions that are answered from several experiments."""
+    return _modules("answers")
+
+
+def _modules(room: str) -> list[str]:
+    return sorted(path.stem for path in (SOURCES / "report" / room).glob("[!_]*.py"))
 
 
 def result_files(name: str, platform: str) -> list[str]:

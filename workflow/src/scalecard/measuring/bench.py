@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from scalecard.measuring.own_time import NotSynchronised, OwnTime
 from scalecard.measuring.rule import Rule
@@ -57,6 +57,14 @@ class _Alone:
 ALONE: Ranks = _Alone()
 
 
+class Block(NamedTuple):
+    """Seconds per call until all are enqueued, and until every device is done, of the slowest rank; and our own."""
+
+    enqueue: float
+    completion: float
+    own: float
+
+
 @dataclass
 class Bench:
     """The devices to wait for, the ranks that measure together, and the clock (nanoseconds)."""
@@ -65,27 +73,28 @@ class Bench:
     ranks: Ranks = ALONE
     clock: Clock = time.perf_counter_ns
 
-    def block(self, work: Work, iterations: int, *, compared: bool = False) -> tuple[float, float]:
-        """Seconds per call until all calls are enqueued, and until every device is done; the slowest rank's.
+    def block(self, work: Work, iterations: int, *, compared: bool = False) -> Block:
+        """One block of so many calls, which all ranks start together.
 
         If `compared`, NotSynchronised is raised on every rank if a device's own time says that it was not done.
         """
         self.synchronize()
         self.ranks.barrier()
-        own = OwnTime(self.devices, self.clock) if compared else None
+        devices = OwnTime(self.devices, self.clock) if compared else None
         start = self.clock()
         for _ in range(iterations):
             kept = work()  # keeps the last result alive until it is complete
         enqueued = self.clock()
-        if own:
-            own.work_submitted()
+        if devices:
+            devices.work_submitted()
         self.synchronize()
         end = self.clock()
         del kept
-        if own:
-            self._refuse_overrun(*own.overrun(end))
-        enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, (end - start) / 1e9])
-        return enqueue / iterations, completion / iterations
+        if devices:
+            self._refuse_overrun(*devices.overrun(end))
+        own = (end - start) / 1e9
+        enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, own])
+        return Block(enqueue / iterations, completion / iterations, own / iterations)
 
     def sample(self, timing: Timing) -> float:
         """Add one block to a timing, and return its seconds.
@@ -93,10 +102,11 @@ class Bench:
         The first block is compared with the devices' own time; in every block that would cost a mark per device.
         """
         assert timing.prepared, "only what was prepared is timed"
-        enqueue, completion = self.block(timing.prepared.call, timing.iterations, compared=not timing.completion)
-        timing.enqueue.append(enqueue)
-        timing.completion.append(completion)
-        return completion * timing.iterations
+        block = self.block(timing.prepared.call, timing.iterations, compared=not timing.completion)
+        timing.enqueue.append(block.enqueue)
+        timing.completion.append(block.completion)
+        timing.own.append(block.own)
+        return block.completion * timing.iterations
 
     def sample_at_once(self, timings: Sequence[Timing]) -> None:
         """Add one block to each of these timings, which run side by side; each takes its place's own time."""
@@ -118,13 +128,13 @@ class Bench:
         """Call the work until it is warm, and return how many calls make a block."""
         spent, last = 0.0, math.inf
         while True:
-            _, seconds = self.block(work, 1)
+            seconds = self.block(work, 1).completion
             spent, last = spent + seconds, min(last, seconds)
             if spent >= rule.warmup_seconds:
                 break
         calls = _calls(rule, last)
         for _ in range(ADJUSTMENTS if calls > 1 else 0):  # a call among many takes less than one that is waited for
-            _, seconds = self.block(work, calls)
+            seconds = self.block(work, calls).completion
             if calls * seconds >= CLOSE * rule.block_seconds:
                 break
             calls = _calls(rule, seconds)

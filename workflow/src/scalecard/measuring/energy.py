@@ -44,7 +44,7 @@ class Meter:
             return
         calls, work = math.ceil(1.1 * WINDOW / median(timing.completion)), timing.prepared.call
         with out_of_memory.caught(on_failure=timing.fail):
-            self.add(timing, lambda: calls * self._bench.block(work, calls)[1], calls)
+            self.add(timing, lambda: calls * self._bench.block(work, calls).completion, calls)
 
     def _joules(self) -> float | None:
         return None if self.reason or not self._watch else self._watch.energy()

@@ -14,8 +14,9 @@ NOT_ASKED = "only training steps and epochs are measured over a second"
 class Timing:
     """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
 
-    `prepared` is None if it ran out of memory before it could be timed, or if it was `left_out`, and why. `accuracies`
-    has one value per epoch. `joules` were used by `metered` calls; if there are none, `no_joules` says why.
+    Both are the slowest rank's; `own` is how long this rank took until complete. `prepared` is None if it ran out of
+    memory before it could be timed, or if it was `left_out`, and why. `accuracies` has one value per epoch. `joules`
+    were used by `metered` calls; if there are none, `no_joules` says why.
     """
 
     variant: Variant
@@ -25,6 +26,7 @@ class Timing:
     iterations: int = 1
     enqueue: list[float] = field(default_factory=list)
     completion: list[float] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
     stopped: str = ""
     failure: str = ""
@@ -51,6 +53,7 @@ class Timing:
             tensor.grad = None  # a half-finished step leaves some, and variants may share their parameters
         self.enqueue.clear()
         self.completion.clear()
+        self.own.clear()
         self.accuracies.clear()
 
     def record(self, metric: str = "time") -> Record:

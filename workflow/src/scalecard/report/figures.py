@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import sections, style
+from scalecard.report import answers, sections, style
 from scalecard.report.drawn import drawn
 from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
 
@@ -17,7 +17,7 @@ from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
 def draw(
     name: str, results: Sequence[Path], outputs: Sequence[Path], show: Sequence[str] | None = None
 ) -> list[LeftOut]:
-    """Draw an experiment's figure from its result files, the current platform's first, and save it.
+    """Draw an experiment's or an answer's figure from result files, the current platform's first, and save it.
 
     Of more than six platforms those of `show` are drawn. Returns the files that could not be used.
     """
@@ -37,7 +37,10 @@ def draw(
 
 
 def _pictures(name: str, results: Sequence[Result], outputs: Sequence[Path]) -> dict[Path, bytes]:
-    figure = sections.load(name).plot(results)
+    if name in answers.names():
+        figure = answers.load(name).plot(answers.by_platform(results))
+    else:
+        figure = sections.load(name).plot(results)
     return {path: _picture(figure, path.suffix) for path in outputs}
 
 

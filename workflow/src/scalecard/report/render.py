@@ -12,7 +12,8 @@ from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import pages, section, sections, style, tables, units
+from scalecard.report import answered, modules, pages, section, sections, style, tables, units
+from scalecard.report.answered import Answer
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
 from scalecard.report.drawn import drawn
@@ -80,18 +81,20 @@ def render(
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
     current = [s for s in known if s.platform == platforms[0]]
+    replies = answered.every([s.result for s in current])
     return pages.render(
         "report.html.j2",
         left_out=by_reason(unused),
         unknown=sorted(set(show or ()) - {r.platform for r in ours}),
         masthead=_masthead([s.result for s in current]),
-        leading=leading(current),
+        leading=leading([*current, *(() if results[0].emulated else replies)]),  # which advise nothing then
         health=[judgement for s in current for judgement in s.judgements],
         changes=[_changes(platform, results) for platform in platforms[1:]],
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
         others=others_table(brief, list(by_name)),
         trend=_trend(history, figures, platforms[0]) if history else None,
+        answers=[_answer(answer, figures) for answer in replies],
         sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
@@ -119,8 +122,8 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def leading(current: Sequence[Section], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
-    """(experiment, finding) pairs to act on: at most two per section, the smallest priority first."""
+def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
+    """(name, finding) pairs to act on: at most two per section or answer, the smallest priority first."""
     chosen = [(s.name, finding) for s in current for finding in s.by_priority[:2]]
     return sorted(chosen, key=lambda item: item[1].priority)[:most]
 
@@ -155,13 +158,27 @@ def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, A
     return {**nights.page(of_indices(history, platform)), "figure": _figure(figures / "trend.svg")}
 
 
+def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
+    """What is said on the current platform; other platforms are in the figure."""
+    return {
+        "name": answer.name,
+        "title": answer.title,
+        "how_to_read": answer.how_to_read,
+        "figure": _figure(figures / f"{answer.name}.svg"),
+        "alt": f"Figure: {answer.title} {answer.findings[0].text if answer.findings else ''}",
+        "findings": answer.findings,
+        "tables": answer.tables,
+    }
+
+
 def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
-    title, results = section.title(name), [s.result for s in own]
+    module, results = sections.load(name), [s.result for s in own]
+    title = modules.title(module)
     return {
         "name": name,
         "title": title,
-        "how_to_read": section.how_to_read(name),
+        "how_to_read": modules.how_to_read(module),
         "figure": _figure(figures / f"{name}.svg"),
         "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
         "caption": style.caption(results),

@@ -113,22 +113,7 @@ class Section:
         }
 
 
-def title(name: str) -> str:
-    """The question that a section answers: the first line of its docstring."""
-    return _docstring(name)[0]
-
-
-def how_to_read(name: str) -> str:
-    """What a section's docstring says about its figure."""
-    return _docstring(name)[1]
-
-
 def method(name: str) -> list[str]:
     """The paragraphs of the experiment's docstring, read as source because importing it would need torch."""
     tree = ast.parse((EXPERIMENTS / f"{name}.py").read_bytes())
     return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
-
-
-def _docstring(name: str) -> tuple[str, str]:
-    first, _, rest = (sections.load(name).__doc__ or name).partition("\n")
-    return first.strip(), " ".join(rest.split())

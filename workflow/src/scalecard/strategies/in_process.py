@@ -9,7 +9,7 @@ from scalecard.hardware.devices import Device
 from scalecard.measuring.variant import Subject
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
-from scalecard.strategies.strategy import CannotBe, Strategy, trained
+from scalecard.strategies.strategy import LOCAL, CannotBe, Strategy, trained
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.reference import trainable
@@ -21,9 +21,10 @@ ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single d
 
 
 def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
-    """Those that use all of these devices."""
+    """Those that use all of these devices; of one device also its steps over smaller batches."""
     if len(devices) == 1:
         yield Strategy("single device", partial(_whole, devices))
+        yield Strategy("single device", partial(_whole, devices), metric=LOCAL)
         return
     yield Strategy("DataParallel", partial(_data_parallel, devices), shared=True)
     yield Strategy("model parallel", partial(_model_parallel, devices))

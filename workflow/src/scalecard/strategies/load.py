@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -32,7 +32,8 @@ class Load:
 
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
     Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
-    is `inexact` cannot compute in float64. `each` is how many samples a device holds, as far as is known; 0: any.
+    is `inexact` cannot compute in float64. `part` is which of how many equal shares of a batch it has: a rank's. `each`
+    is how many samples a device holds, as far as is known; 0: any.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Load:
     exact: bool = False
     frozen: bool = False
     inexact: bool = False
+    part: tuple[int, int] = (0, 1)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -76,16 +78,19 @@ class Load:
 
     def shared(self, device: torch.device, rank: int, ranks: int) -> tuple[Tree, Tree]:
         """Of the whole batch, the equal share of one of several ranks; the device gets no more than that."""
-        inputs, targets = (
-            mapped(partial(self._placed, device), share(part, rank, ranks)) for part in self._drawn(self.batch_size)
-        )
-        return inputs, targets
+        mine = self.of_rank(rank, ranks)
+        return mine.batch(mine.batch_size, device)
+
+    def of_rank(self, rank: int, ranks: int) -> "Load":
+        """What one of several ranks trains alone: on its equal share of the batch."""
+        return replace(self, batch_size=self.batch_size // ranks, part=(rank, ranks))
 
     def _drawn(self, size: int) -> tuple[Tree, Tree]:
+        rank, ranks = self.part
         with torch.random.fork_rng(devices=[]):  # a batch() that ignores its seed draws the same one, too
             torch.manual_seed(self.seed)
-            inputs, targets = self.call("batch", size, self.seed)
-        return inputs, targets
+            inputs, targets = self.call("batch", size * ranks, self.seed)
+        return share(inputs, rank, ranks), share(targets, rank, ranks)
 
     def _placed(self, device: torch.device, tensor: Tensor) -> Tensor:
         return tensor.to(device, torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype)

@@ -11,13 +11,14 @@ from scalecard.measuring import budget
 from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
+from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Case, Record
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import LOCAL, UNSYNCHRONISED, Strategy
 from scalecard.strategies.trial import Trial, Trials
 
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
@@ -29,6 +30,7 @@ MORE = f"the largest that is tried: {MOST} times what is timed"
 class Fitting:
     """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
 
+    strategy: Strategy
     variant: Variant
     trial: Trial
     proof: Trial
@@ -66,8 +68,8 @@ class Group:
         fitting = list[Fitting]()
         self.trials.warm_up()
         for strategy in strategies:
-            for scaling in self.scalings:
-                found = self._fitting(scaling, strategy)
+            for case, at in self._settings(strategy):
+                found = self._fitting(strategy, case, at)
                 if isinstance(found, Record):
                     yield found
                 else:
@@ -76,31 +78,41 @@ class Group:
         progress.doing(f"{self.load.name}: {variants} on {where}")
         for together in side_by_side(fitting, self.trials.free()):
             yield from self._timed(together)
-        for one in fitting if self.trials.gpus else ():
+        for one in (one for one in fitting if self.trials.gpus and not one.strategy.is_part):
             yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
 
-    def _fitting(self, scaling: str, strategy: Strategy) -> Fitting | Record:
+    def _settings(self, strategy: Strategy) -> Iterator[tuple[Case, Setting]]:
+        """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
+        if strategy.metric == LOCAL:
+            for size in halves(self.load.batch_size):
+                yield {**self.case, **self._counted(size)}, Setting(replace(self.load, batch_size=size), 1)
+            return
+        for scaling in self.scalings:
+            at = self._setting(self.load.batch_size, scaling, strategy)
+            case: Case = {**self.case, "strategy": strategy.name, "scaling": scaling}
+            yield {**case, **self._counted(at.load.batch_size)}, at
+
+    def _counted(self, size: int) -> Case:
+        return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
+
+    def _fitting(self, strategy: Strategy, case: Case, at: Setting) -> Fitting | Record:
         progress.detail(f"trying {strategy.name}")
-        at = self._setting(self.load.batch_size, scaling, strategy)
-        size = at.load.batch_size
-        case: Case = {**self.case, "strategy": strategy.name, "scaling": scaling}
-        case |= {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
         trial = self.trials.of(strategy, at)
-        if refused := trial.record(case):
+        if refused := trial.record(case, strategy.metric):
             return refused
         small = self._small(at, strategy)
-        exact = not self.load.inexact
+        exact = not (self.load.inexact or strategy.is_part)
         proof = self.trials.of(strategy, small) if exact and self.trials.gpus else Trial()
         if not proof.out_of_memory and (refused := proof.record(case)):
             return refused
         variant = Variant(
-            name=f"{strategy.name}, {scaling} scaling",
+            name=f"{strategy.metric} of {strategy.name}, {case.get('scaling', 'no')} scaling, {at.load.batch_size}",
             case=case,
             build=partial(strategy.build, self.plainly),
             proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
             timed_at=at,
         )
-        return Fitting(variant, trial, proof)
+        return Fitting(strategy, variant, trial, proof)
 
     def _setting(self, batch: int, scaling: str, strategy: Strategy) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
@@ -120,16 +132,30 @@ class Group:
         timings = time_rounds(
             variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=lenient
         )
-        records = [timing.record("step_time") for timing in timings]
+        records = [timing.record(one.strategy.metric) for one, timing in zip(fitting, timings, strict=True)]
+        of_ranks = [
+            record
+            for one, timing in zip(fitting, timings, strict=True)
+            if one.strategy.metric == UNSYNCHRONISED
+            for record in self._of_each_rank(timing)
+        ]
         del timings  # with what was timed
         empty_cache()
         for one, record in zip(fitting, records, strict=True):
             yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
+        yield from of_ranks
+
+    def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
+        """How long each rank took by itself, in the same rounds."""
+        everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
+        for rank, samples in enumerate(everywhere if all(everywhere) else ()):
+            case: Case = {**timing.variant.case, "rank": rank}
+            yield Record(case=case, metric="rank_time", unit="s", samples=[samples], telemetry=[timing.telemetry])
 
     def largest_batches(self, strategies: Iterable[Strategy]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
         self.trials.warm_up()
-        for strategy in strategies:
+        for strategy in (strategy for strategy in strategies if not strategy.is_part):
             case: Case = {**self.case, "strategy": strategy.name}
             progress.detail(f"the largest batch of {strategy.name}")
             if budget.over(self.ctx):
@@ -160,6 +186,11 @@ class Group:
         )
         note = MORE if found + max(self.num_micro, found // 16) > most else ""
         return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
+
+
+def halves(batch: int) -> list[int]:
+    """The batch, half of it, and so on to one sample."""
+    return [batch, *halves(batch // 2)] if batch > 1 else [batch]
 
 
 def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fitting]]:

@@ -14,7 +14,7 @@ from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of, calls_each_once
-from scalecard.strategies.strategy import CannotBe, Strategy, trained
+from scalecard.strategies.strategy import UNSYNCHRONISED, CannotBe, Strategy, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import wrap
 from scalecard.training.library_pipeline import SCHEDULES
@@ -23,8 +23,12 @@ from scalecard.training.step import Step, state_of
 
 
 def strategies(ctx: RankContext) -> Iterator[Strategy]:
-    """Those of this many ranks; with four or more also products of two kinds, and over nodes FSDP within each."""
+    """Those of this many ranks, and what DDP's take without exchanging anything.
+
+    With four or more ranks also products of two kinds, and over nodes FSDP within each.
+    """
     yield Strategy("DDP", partial(_ddp, ctx), shared=True)
+    yield Strategy("DDP", partial(_alone, ctx), shared=True, metric=UNSYNCHRONISED)
     yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False), shared=True)
     yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True), shared=True)
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
@@ -54,6 +58,15 @@ def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
         },
         agreeing=lambda: values,
     )
+
+
+def _alone(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
+    mine = at.load.of_rank(ctx.rank, ctx.world_size)
+    model, sizes = mine.network(ctx.device), (mine.batch_size,)
+    step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
+    counts = {"updates": 1, "forwards": 1, **plainly.counts(at.load, sizes)}
+    return _subject(ctx, plainly, replace(at, load=mine), sizes, model, model, step, counts)
 
 
 def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, replicas: int = 1) -> Subject:

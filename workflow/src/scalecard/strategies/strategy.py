@@ -14,6 +14,8 @@ from scalecard.measuring.variant import Subject, Work
 from scalecard.records.record import Check
 from scalecard.strategies.plainly import Plainly, Setting
 
+STEP, LOCAL, UNSYNCHRONISED = "step_time", "local_time", "unsynchronised_time"
+
 
 class CannotBe(ValueError):
     """A workload cannot be trained in this way, and why."""
@@ -24,7 +26,8 @@ class Strategy:
     """A name, and what builds a subject of it, or raises CannotBe.
 
     `pipelined` if it takes micro-batches; `replicas` of the model share the batch, or every device has a share of its
-    own (`shared`). `suits` raises CannotBe for a setting at which it cannot be timed.
+    own (`shared`). `suits` raises CannotBe for a setting at which it cannot be timed. With another `metric`, it is no
+    strategy, but a part of one that explains its time, and is proven as it is timed only.
     """
 
     name: str
@@ -33,6 +36,12 @@ class Strategy:
     shared: bool = False
     replicas: int = 1
     suits: Callable[[Setting], object] = bool
+    metric: str = STEP
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it only explains the time of a strategy."""
+        return self.metric != STEP
 
     def refuse_uneven(self, at: Setting) -> None:
         """CannotBe if the batch cannot be shared equally."""

@@ -13,7 +13,7 @@ from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Case, Record
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import CannotBe, Strategy
+from scalecard.strategies.strategy import STEP, CannotBe, Strategy
 
 ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
@@ -31,10 +31,10 @@ class Trial:
     refused: str = ""
     out_of_memory: bool = False
 
-    def record(self, case: Case) -> Record | None:
+    def record(self, case: Case, metric: str = STEP) -> Record | None:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
         make = Record.failed if self.out_of_memory else Record.skipped
-        return make(case, self.refused, metric="step_time") if self.refused else None
+        return make(case, self.refused, metric=metric) if self.refused else None
 
 
 @dataclass(frozen=True)

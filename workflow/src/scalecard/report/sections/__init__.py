@@ -8,13 +8,13 @@ limits, `tiles(result)`, a verdict and a number for each part of the machine, `t
 linked, and `overview(result)`, one table of everything. No torch here.
 """
 
-import importlib
-import pkgutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
 from scalecard.records.record import Record
+from scalecard.report import modules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,10 @@ def headline(findings: Sequence[Finding]) -> str:
 
 
 def names() -> list[str]:
-    """Every section module, in alphabetical order."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    """Every section, in alphabetical order."""
+    return modules.names(sys.modules[__name__])
 
 
 def load(name: str) -> ModuleType:
-    """The section module of an experiment; ValueError says which ones exist."""
-    if name not in names():
-        raise ValueError(f"no section named '{name}' (known: {', '.join(names())})")
-    return importlib.import_module(f"{__name__}.{name}")
+    """The section of this name; ValueError says which ones exist."""
+    return modules.load(sys.modules[__name__], name)

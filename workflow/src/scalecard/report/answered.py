@@ -1,0 +1,44 @@
+"""The answers to questions that several experiments answer together, on one platform."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scalecard.records.record import Result
+from scalecard.report import answers, modules, sections
+from scalecard.report.answers import Measured
+from scalecard.report.sections import Finding
+from scalecard.report.strategy_table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The question, how its figure is read, and what is found."""
+
+    name: str
+    title: str
+    how_to_read: str
+    findings: list[Finding]
+    tables: list[Table]
+
+    @classmethod
+    def of(cls, name: str, measured: Measured) -> "Answer":
+        """What the module of this name computes."""
+        module = answers.load(name)
+        return cls(
+            name=name,
+            title=modules.title(module),
+            how_to_read=modules.how_to_read(module),
+            findings=module.findings(measured),
+            tables=[table for table in module.tables(measured) if table.rows],
+        )
+
+    @property
+    def by_priority(self) -> list[Finding]:
+        """The findings, those to act on first."""
+        return sections.by_priority(self.findings)
+
+
+def every(results: Sequence[Result]) -> list[Answer]:
+    """The answers that the results of one platform allow."""
+    found = [Answer.of(name, Measured({r.experiment: r for r in results})) for name in answers.names()]
+    return [answer for answer in found if answer.findings or answer.tables]

@@ -1,0 +1,51 @@
+"""One module per question that is answered from several experiments of one platform, always of the same shape.
+
+A docstring (its first line is the question, the rest says how to read the figure), `plot(platforms) -> Figure` for what
+was measured on each platform, the current one first, and for one platform `findings(measured) -> list[Finding]` and
+`tables(measured) -> list[Table]`. An answer without both is left out of the report: what it needs was not measured.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from scalecard.records.record import Result
+from scalecard.report import modules
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The results of one platform, by experiment; any of them may be missing."""
+
+    results: Mapping[str, Result]
+
+    def of(self, experiment: str) -> Result | None:
+        """The experiment's result; None if it was not measured."""
+        return self.results.get(experiment)
+
+    @property
+    def platform(self) -> str:
+        """All results are of one."""
+        return next(iter(self.results.values())).platform
+
+    @property
+    def emulated(self) -> bool:
+        """Whether CPU workers and ranks stood in for GPUs: then nothing is advised."""
+        return any(result.emulated for result in self.results.values())
+
+
+def by_platform(results: Sequence[Result]) -> list[Measured]:
+    """The platforms in the order of their first results."""
+    platforms = dict.fromkeys(result.platform for result in results)
+    return [Measured({r.experiment: r for r in results if r.platform == platform}) for platform in platforms]
+
+
+def names() -> list[str]:
+    """Every answer, in alphabetical order."""
+    return modules.names(sys.modules[__name__])
+
+
+def load(name: str) -> ModuleType:
+    """The answer of this name; ValueError says which ones exist."""
+    return modules.load(sys.modules[__name__], name)
