@@ -33,14 +33,15 @@ from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
-from scalecard.measuring.proof import Change, Trained, compressed, expected, same_values
+from scalecard.measuring.proof import Change, Trained, compressed, expected
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Case, Check, Record
+from scalecard.parts import all_reduces
+from scalecard.records.record import Case, Record
 from scalecard.training import classifiers, datasets, reference
-from scalecard.training.ddp import LR, AllReduceAlone, Option, Stepper, every_option, num_buckets, wrap
+from scalecard.training.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.training.trainer import Trainer
 
 Model = Literal["lenet", "resnet18"]
@@ -224,23 +225,8 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
-    """The gradients' bytes alone; zeros stay finite however often they are added."""
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=False)
-    alone = AllReduceAlone(module, ctx.device)
-
-    def prove() -> Iterator[Check]:
-        ranks, values = ctx.world_size, torch.arange(len(alone.flat), dtype=torch.float32) % 251
-        alone.flat.copy_(values + ctx.rank)
-        alone.reduce()
-        ctx.synchronize()
-        total = ranks * values + sum(range(ranks))
-        yield same_values(f"{model}, all-reduce alone: sum, element by element", alone.flat, total)
-
-    def state() -> list[Tensor]:
-        return [alone.flat]
-
-    counts = {"all-reduces": len(alone.buckets), "all-reduced bytes": sum(p.nbytes for p in module.parameters())}
-    return Subject(work=alone.reduce, prove=prove, expected=counts, state=state, agreeing=state)
+    return all_reduces.alone(model, module, ctx)
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:

@@ -9,12 +9,13 @@ from torch import nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
+from scalecard.parts import all_reduces
 from scalecard.strategies.library import pipeline, suits
 from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of, calls_each_once
-from scalecard.strategies.strategy import UNSYNCHRONISED, CannotBe, Strategy, trained
+from scalecard.strategies.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, Strategy, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import wrap
 from scalecard.training.library_pipeline import SCHEDULES
@@ -23,12 +24,13 @@ from scalecard.training.step import Step, state_of
 
 
 def strategies(ctx: RankContext) -> Iterator[Strategy]:
-    """Those of this many ranks, and what DDP's take without exchanging anything.
+    """Those of this many ranks, and what DDP's take to compute, and to exchange gradients.
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
     yield Strategy("DDP", partial(_ddp, ctx), shared=True)
     yield Strategy("DDP", partial(_alone, ctx), shared=True, metric=UNSYNCHRONISED)
+    yield Strategy("DDP", partial(_exchange, ctx), shared=True, metric=EXCHANGE)
     yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False), shared=True)
     yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True), shared=True)
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
@@ -67,6 +69,10 @@ def _alone(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
     step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
     counts = {"updates": 1, "forwards": 1, **plainly.counts(at.load, sizes)}
     return _subject(ctx, plainly, replace(at, load=mine), sizes, model, model, step, counts)
+
+
+def _exchange(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    return all_reduces.alone(at.load.name, at.load.network(HOST), ctx)
 
 
 def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, replicas: int = 1) -> Subject:

@@ -14,7 +14,7 @@ from scalecard.measuring.variant import Subject, Work
 from scalecard.records.record import Check
 from scalecard.strategies.plainly import Plainly, Setting
 
-STEP, LOCAL, UNSYNCHRONISED = "step_time", "local_time", "unsynchronised_time"
+STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
 
 
 class CannotBe(ValueError):

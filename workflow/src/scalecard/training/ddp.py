@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
+from scalecard.training.reference import trainable
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
 BUCKET_BYTES = 25 * 2**20
@@ -106,7 +107,7 @@ class AllReduceAlone:
     """All-reduces as many bytes as the gradients have, in buckets of DDP's size, and nothing else."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self.flat = torch.zeros(sum(p.numel() for p in model.parameters()), device=device)
+        self.flat = torch.zeros(sum(p.numel() for p in trainable(model)), device=device)
         self.buckets = self.flat.split(BUCKET_BYTES // self.flat.element_size())
 
     def reduce(self) -> None:
