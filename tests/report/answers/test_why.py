@@ -1,0 +1,204 @@
+"""Where a step's time goes, from records whose truth is known: the planted cause is blamed, and no other."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pytest
+from builders import gpu_state, hardware_state, timed
+from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import Telemetry
+from scalecard.report import breakdown
+from scalecard.report.answers import Measured, why
+
+MS = 1e-3
+WHERE = {"workload": "gpt", "devices": 4, "scaling": "strong", "batch_size": 64, "unit": "samples", "units": 64}
+ONE = {"workload": "gpt", "devices": 1, "batch_size": 64, "unit": "samples", "units": 64}
+STAGES = {"workload": "gpt", "devices": 4, "scaling": "strong", "batch_size": 64}
+
+
+def steady(milliseconds: float, **case: Any) -> Record:
+    """Twenty samples about a time, which differ by 0.1 %."""
+    return timed([milliseconds * MS * (1 + 1e-4 * (number % 3 - 1)) for number in range(20)], **case)
+
+
+def of_ddp(
+    *,
+    local: float = 25,
+    ranks: tuple[float, ...] = (25, 25, 25, 25),
+    exchange: float = 5,
+    step: float | None = None,
+) -> list[Record]:
+    """One device takes 100 ms for 64 samples; four take the slowest rank's time, and half of the exchange."""
+    case = {**WHERE, "strategy": "DDP"}
+    own = [steady(rank, metric="rank_time", **case, rank=number) for number, rank in enumerate(ranks)]
+    return [
+        steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong"),
+        steady(100, metric="local_time", **ONE),
+        steady(local, metric="local_time", **{**ONE, "batch_size": 16, "units": 16}),
+        steady(max(ranks), metric="unsynchronised_time", **case),
+        *own,
+        steady(exchange, metric="exchange_time", **case),
+        steady(max(ranks) + exchange / 2 if step is None else step, metric="step_time", **case),
+    ]
+
+
+def launch_bound(records: list[Record], gpu_state: Any) -> list[Record]:
+    """The same, on a GPU for which the host was never done with launching before the last tenth."""
+
+    def bound(record: Record) -> Record:
+        state = gpu_state
+        return replace(record, telemetry=[Telemetry(rounds_id="rounds 0", enqueue=0.99 * record.median, state=state)])
+
+    return [bound(record) if record.metric == "local_time" else record for record in records]
+
+
+def of_pipeline(*stages: float, bubble: float, step: float | None = None) -> list[Record]:
+    """Two to four stages that compute so long in a step, played in their slowest one's time and a bubble."""
+    case = {**WHERE, "strategy": "our gpipe"}
+    alone = []
+    for number, stage in enumerate(stages):
+        own = {**STAGES, "stage": number, "split_size": 8}
+        alone.append(steady(0.9 * stage, metric="stage_time", **own, part="forward and backward"))
+        alone.append(steady(0.1 * stage, metric="stage_time", **STAGES, stage=number, part="update"))
+        alone.append(steady(5 * stage, metric="stage_time", **{**own, "split_size": 64}, part="forward and backward"))
+    played = max(stages) + bubble
+    return [
+        steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong"),
+        *alone,
+        steady(played, metric="played_time", **case),
+        steady(played if step is None else step, metric="step_time", **case),
+    ]
+
+
+def of_input(milliseconds: float) -> list[Record]:
+    """Batches of 32 samples, with no worker and with four."""
+    batch = {"workload": "gpt", "batch_size": 32}
+    return [
+        steady(10 * milliseconds, metric="load_time", **batch, workers=0),
+        steady(milliseconds, metric="load_time", **batch, workers=4),
+    ]
+
+
+@pytest.fixture
+def measured(make_result: Callable[..., Result]) -> Callable[..., Measured]:
+    def make(records: list[Record], loads: list[Record] | None = None) -> Measured:
+        results = {"strategies": make_result(records, experiment="strategies")}
+        if loads:
+            results["input"] = make_result(loads, experiment="input")
+        return Measured(results)
+
+    return make
+
+
+def terms(measured: Measured) -> dict[str, float]:
+    """Of the only step on several devices, in ms."""
+    (found,) = breakdown.of_strategies(measured)
+    assert found.seconds == pytest.approx(sum(term.seconds for term in found.terms))
+    return {term.name: round(1e3 * term.seconds, 2) for term in found.terms if abs(term.seconds) > 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("records", "said", "seconds"),
+    [
+        (of_ddp(local=30, ranks=(30,) * 4, exchange=2), "smaller batch", 5),
+        (of_ddp(ranks=(31,) * 4, exchange=2), "side by side", 6),
+        (of_ddp(ranks=(25, 25, 33, 25), exchange=2), "slowest rank", 6),
+        (of_ddp(exchange=10), "communication", 5),
+        (of_pipeline(24, 44, 24, 24, bubble=3), "uneven cut", 15),
+        (of_pipeline(26, 26, 26, 26, bubble=9), "bubble", 9),
+        (of_pipeline(30, 30, 30, 30, bubble=2), "smaller batch", 5),
+    ],
+)
+def test_the_planted_cause_is_the_largest_term(
+    records: list[Record], said: str, seconds: float, measured: Callable[..., Measured]
+) -> None:
+    (found,) = breakdown.of_strategies(measured(records))
+    assert (found.largest.name, round(1e3 * found.largest.seconds, 1)) == (said, seconds)
+    assert found.explained
+    (finding,) = why.findings(measured(records))
+    assert why.IS[said] in finding.text
+
+
+def test_terms_add_up_to_the_step(measured: Callable[..., Measured]) -> None:
+    """25 ideal, 2 less efficient, 1 side by side, 2 waiting for rank 1, and 3 that the exchange of 6 does not hide."""
+    records = of_ddp(local=27, ranks=(27.33, 30, 27.33, 27.33), exchange=6)
+    assert terms(measured(records)) == {
+        "compute": 25,
+        "smaller batch": 2,
+        "side by side": 1,
+        "slowest rank": 2,
+        "communication": 3,
+    }
+
+
+def test_a_step_that_the_host_launches_too_slowly_is_not_blamed_on_the_batch(measured: Callable[..., Measured]) -> None:
+    records = launch_bound(of_ddp(local=40, ranks=(40,) * 4, exchange=2), hardware_state(gpu_state()))
+    (found,) = breakdown.of_strategies(measured(records))
+    assert (found.largest.name, round(1e3 * found.largest.seconds)) == ("launching", 15)
+
+
+def test_a_loader_that_starves_the_step_is_blamed_for_what_it_takes_longer(measured: Callable[..., Measured]) -> None:
+    """Two batches of 32 for the 64 samples of a step of 26 ms; the fastest loader takes 20 ms for each."""
+    found = terms(measured(of_ddp(exchange=2), of_input(20)))
+    assert found["input"] == 14
+    assert "input" not in terms(measured(of_ddp(exchange=2), of_input(12)))
+
+
+def test_the_slowest_rank_is_named_if_it_is_always_the_same(measured: Callable[..., Measured]) -> None:
+    (finding,) = why.findings(measured(of_ddp(ranks=(25, 25, 33, 25), exchange=2)))
+    assert "always rank 2" in finding.text
+    records = of_ddp(ranks=(25, 33, 33, 25), exchange=2)
+    first, second = [record for record in records if record.case.get("rank") in (1, 2)]
+    turns = [[value * (1.1 if number % 2 else 0.9) for number, value in enumerate(first.samples[0])]]
+    other = [[value * (0.9 if number % 2 else 1.1) for number, value in enumerate(second.samples[0])]]
+    swapped = [
+        replace(record, samples=turns if record is first else other) if record in (first, second) else record
+        for record in records
+    ]
+    (finding,) = why.findings(measured(swapped))
+    assert "always rank" not in finding.text
+
+
+def test_what_the_parts_do_not_explain_is_said(measured: Callable[..., Measured]) -> None:
+    """The exchange alone takes 5 ms, so 5 ms at most are communication, but the step takes 20 ms more."""
+    (finding,) = why.findings(measured(of_ddp(exchange=5, step=45)))
+    assert terms(measured(of_ddp(exchange=5, step=45)))["the rest"] == 15
+    assert "leave 15.0 ms (33 %) unexplained" in finding.text
+
+
+def test_emulated_devices_get_no_advice(measured: Callable[..., Measured]) -> None:
+    trial = measured(of_ddp(exchange=10))
+    assert trial.emulated
+    (finding,) = why.findings(trial)
+    assert "would reduce it" not in finding.text
+
+
+def test_without_a_single_device_or_its_parts_only_the_rest_is_left(measured: Callable[..., Measured]) -> None:
+    single, *others = of_ddp()
+    assert breakdown.of_strategies(measured(others)) == []
+    tensor = steady(40, metric="step_time", **WHERE, strategy="tensor parallel")
+    assert terms(measured([single, tensor])) == {"compute": 25, "the rest": 15}
+    assert why.findings(Measured({})) == []
+
+
+def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Callable[..., Measured]) -> None:
+    """64 samples on 3 devices are 21.3 on each: a ninth of the way from 16 samples in 25 ms to 64 in 100 ms."""
+    records = [
+        replace(record, case={**record.case, "devices": 3}) if record.case.get("devices") == 4 else record
+        for record in of_ddp()
+    ]
+    assert terms(measured(records))["compute"] == pytest.approx(33.33)
+    assert "smaller batch" not in terms(measured(records)), "as efficient as the whole batch"
+
+
+def test_the_figure_has_a_bar_for_every_strategy(measured: Callable[..., Measured]) -> None:
+    records = [*of_ddp(), *of_pipeline(26, 26, 26, 26, bubble=9)[1:]]
+    figure = why.plot([measured(records)])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["DDP", "our gpipe"]
+    plt.close(figure)
+    (table,) = why.tables(measured(records))
+    assert [row[1][0] for row in table.rows] == ["DDP", "our gpipe"]
+    assert dict(zip(table.head, (text for text, _ in table.rows[1]), strict=True))["Bubble"] == "9.00 ms (26 %)"
+    plt.close(why.plot([measured([])]))

@@ -1,0 +1,179 @@
+"""Why are N devices not N times as fast?
+
+Each bar is one step of a strategy, made of what was measured apart: the compute that is its ideal share of one device's
+step, and what comes on top of it. The dotted line is the ideal. On the most devices, with the batch of one device
+shared by all; hatched is what these terms do not explain.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalecard.report import breakdown, charts, style, units
+from scalecard.report.answers import Measured
+from scalecard.report.breakdown import Breakdown, Term
+from scalecard.report.sections import Finding
+from scalecard.report.strategy_table import Table
+
+IS = {
+    breakdown.SMALLER: "computing less efficiently on a smaller batch",
+    breakdown.LAUNCHING: "launching: the host sets the pace",
+    breakdown.SHARING: "devices that slow each other down when all compute at once",
+    breakdown.SLOWEST: "waiting for the slowest rank",
+    breakdown.EXPOSED: "communication that is not hidden behind computing",
+    breakdown.UNEVEN: "stages that do not take the same time",
+    breakdown.BUBBLE: "the bubble, in which stages wait for one another",
+    breakdown.INPUT: "waiting for input",
+}
+REDUCED_BY = {
+    breakdown.SMALLER: "a larger batch per device",
+    breakdown.LAUNCHING: "a larger batch per device, torch.compile or CUDA graphs",
+    breakdown.SHARING: "more power or memory bandwidth, or more of the host's cores",
+    breakdown.SLOWEST: "devices that are equally fast",
+    breakdown.EXPOSED: "a larger batch per device, accumulation, a compressed exchange or a faster link",
+    breakdown.UNEVEN: "another cut",
+    breakdown.BUBBLE: "more micro-batches",
+    breakdown.INPUT: "more workers, or less work per sample",
+}
+
+
+def plot(platforms: Sequence[Measured]) -> Figure:
+    """A panel per workload of the current platform, a stacked bar per strategy."""
+    found = _drawn(breakdown.of_strategies(platforms[0]))
+    names = list(dict.fromkeys(str(each.record.case["workload"]) for each in found))
+    rows = max((sum(e.record.case["workload"] == name for e in found) for name in names), default=4)
+    size = (5.2 * max(1.6, len(names)), 1.6 + 0.34 * rows)
+    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=size)
+    for axes, name in zip(panels[0], names or [""], strict=True):
+        _bars([each for each in found if each.record.case["workload"] == name], axes)
+        axes.set_title(name)
+    sns.despine(figure)
+    return figure
+
+
+def _drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
+    """Strong scaling on the most devices of each workload, the fastest first; if there is none, weak scaling."""
+    chosen = [each for each in found if each.record.case["scaling"] == "strong"] or list(found)
+    most = {each.record.case["workload"]: 0.0 for each in chosen}
+    for each in chosen:
+        most[each.record.case["workload"]] = max(most[each.record.case["workload"]], _devices(each))
+    at_most = [each for each in chosen if _devices(each) == most[each.record.case["workload"]]]
+    return sorted(at_most, key=lambda each: each.seconds)
+
+
+def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
+    if not found:
+        charts.nothing(axes)
+        return
+    places = range(len(found))
+    starts = [0.0] * len(found)
+    for name in breakdown.TERMS:
+        widths = [1e3 * max(0.0, each.of(name)) for each in found]
+        if any(widths):
+            hatch = "///" if name == breakdown.REST else ""
+            fill = "none" if hatch else style.colour(name)
+            edge = style.colour(name) if hatch else "none"
+            axes.barh(places, widths, left=starts, label=name, color=fill, edgecolor=edge, hatch=hatch, height=0.62)
+            starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    ideal = 1e3 * found[0].of(breakdown.COMPUTE)
+    axes.axvline(ideal, color=style.INK, linestyle=":", linewidth=1.2)
+    axes.annotate(
+        "ideal", (ideal, len(found) - 0.5), xytext=(3, 0), textcoords="offset points", va="bottom", fontsize=7
+    )
+    axes.set_yticks(places, [str(each.record.case["strategy"]) for each in found])
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set(xlabel=f"time of a step on {_devices(found[0]):.0f} devices (ms)")
+    axes.grid(visible=False, axis="y")
+    charts.legend(axes)
+
+
+def findings(measured: Measured) -> list[Finding]:
+    """Of every workload, the fastest strategy's largest term and, unless devices are emulated, what reduces it."""
+    return [_said(each, advise=not measured.emulated) for each in _fastest(measured)]
+
+
+def _fastest(measured: Measured) -> list[Breakdown]:
+    first: dict[object, Breakdown] = {}
+    for each in _drawn(breakdown.of_strategies(measured)):
+        first.setdefault(each.record.case["workload"], each)
+    return list(first.values())
+
+
+def _said(found: Breakdown, *, advise: bool) -> Finding:
+    case, largest = found.record.case, found.largest
+    name = f"{case['workload']}, {case['strategy']} on {case['devices']} devices"
+    ideal = units.seconds(found.of(breakdown.COMPUTE))
+    text = f"{name}: a step takes {units.seconds(found.seconds)}, ideal would be {ideal}."
+    if largest.seconds <= 0:
+        return Finding(text=f"{text} Nothing comes on top.", priority=30)
+    if largest.error is not None and largest.seconds < largest.error:
+        text += f" The largest part of the difference, {_amount(largest, found)}, is within its error."
+        return Finding(text=text, priority=30)
+    if largest.name != breakdown.REST:
+        text += f" Most of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
+        text += f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
+    if largest.rank is not None:
+        text += f" It is always rank {largest.rank}: look at its device in the health check."
+    rest = found.of(breakdown.REST)
+    if not found.explained:
+        amount = f"{units.seconds(abs(rest))} {'' if rest > 0 else 'too much '}({_share(abs(rest), found)})"
+        text += f" The parts leave {amount} unexplained: they do not explain this step."
+    headline = f"{case['workload']}: {largest.name}, {_share(largest.seconds, found)}"
+    return Finding(text=text, headline=headline, priority=14)
+
+
+def _amount(term: Term, found: Breakdown) -> str:
+    error = f" ± {units.seconds(term.error)}" if term.error is not None else ""
+    return f"{units.seconds(term.seconds)}{error} ({_share(term.seconds, found)} of the step)"
+
+
+def _share(seconds: float, found: Breakdown) -> str:
+    return units.percent(seconds / found.seconds)
+
+
+def tables(measured: Measured) -> list[Table]:
+    """Every strategy at every number of devices: each term in seconds and as a share of the step."""
+    found = sorted(
+        breakdown.of_strategies(measured),
+        key=lambda each: (
+            str(each.record.case["workload"]),
+            _devices(each),
+            str(each.record.case["scaling"]),
+            each.seconds,
+        ),
+    )
+    shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
+    head = ["Workload", "Strategy", "Devices", "Scaling", "Step", *(name.capitalize() for name in shown)]
+    rows = [[*_place(each), *(_cell(each, name) for name in shown)] for each in found]
+    note = "What each term is: see the method. A term below zero is a gain. The rest is what no term explains."
+    return [Table("Where the time of a step goes", head, rows, note)]
+
+
+def _order(each: Breakdown) -> tuple[str, float, str, float]:
+    case = each.record.case
+    return str(case["workload"]), _devices(each), str(case["scaling"]), each.seconds
+
+
+def _place(each: Breakdown) -> list[tuple[str, float]]:
+    case, devices = each.record.case, _devices(each)
+    nodes = f" on {case['nodes']} nodes" if case.get("nodes") else ""
+    return [
+        (str(case["workload"]), 0.0),
+        (str(case["strategy"]), 0.0),
+        (f"{devices:.0f}{nodes}", devices),
+        (str(case["scaling"]), 0.0),
+        (units.seconds(each.seconds), each.seconds),
+    ]
+
+
+def _cell(each: Breakdown, name: str) -> tuple[str, float]:
+    seconds = each.of(name)
+    sign = "-" if seconds < 0 else ""
+    return (f"{sign}{units.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
+
+
+def _devices(each: Breakdown) -> float:
+    return float(each.record.case["devices"] or 1)
