@@ -168,9 +168,10 @@ def test_the_histories_of_a_platform_are_one_file_each(
 
 
 def test_the_report_depends_on_every_section_and_template(loaded: Callable[..., set[str]]) -> None:
-    sections = [f"report.sections.{name}" for name in experiments.names()]
+    modules = [f"report.sections.{name}" for name in experiments.names()]
+    modules += [f"report.answers.{name}" for name in inputs.answers()]
     written_by = set(inputs.of_report())
-    assert sources(written_by) == loaded(_import, "report.render", *sections)
+    assert sources(written_by) == loaded(_import, "report.render", *modules)
     templates = {str(path) for path in Path("workflow/report").iterdir() if path.suffix != ".rst"}
     reference = set(map(str, Path("workflow/reference").glob("*.yaml")))
     assert written_by - sources(written_by) == templates | reference

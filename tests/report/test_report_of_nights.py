@@ -12,7 +12,7 @@ from nights import Nights
 from scalecard.jobs import inputs
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import figures, render
+from scalecard.report import answers, figures, render
 from scalecard.report.gather import gather
 from scalecard.report.history import figure, index, places
 from scalecard.report.history.trend import of_platform
@@ -107,7 +107,8 @@ def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path:
     for result in results:
         (platform / f"{result.experiment}.json").write_text(as_json(result))
         (drawn / f"{result.experiment}.svg").write_text("<svg></svg>")
-    (drawn / "trend.svg").write_text("<svg></svg>")
+    for name in ("trend", *answers.names()):
+        (drawn / f"{name}.svg").write_text("<svg></svg>")
     made_up(platform, 100)
     assert len(json.loads((platform / "history" / "trend.json").read_text())["entries"]) == 100 * len(results)
     paths = sorted(platform.glob("*.json"))

@@ -9,7 +9,7 @@ import pytest
 from projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
 from scalecard import experiments
 from scalecard.hardware.machine import probe
-from scalecard.report import modules, sections
+from scalecard.report import answers, modules, sections
 
 pytestmark = pytest.mark.workflow
 
@@ -31,6 +31,9 @@ def test_every_experiment_leaves_a_result_a_figure_and_its_section(measured: Pat
         assert result.count("ok"), name
         assert (measured / "results" / "figures" / f"{name}.svg").read_text().startswith("<?xml")
         assert (measured / "results" / "figures" / f"{name}.png").stat().st_size > 5_000
+        assert f'<section id="{name}"' in report
+    for name in answers.names():
+        assert (measured / "results" / "figures" / f"{name}.svg").read_text().startswith("<?xml")
         assert f'<section id="{name}"' in report
 
 
