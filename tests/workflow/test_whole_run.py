@@ -1,6 +1,8 @@
 """One whole run at the smoke scale: what it leaves, and that there is nothing to do after it."""
 
+import gzip
 import itertools
+import json
 import time
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +45,17 @@ def test_every_case_that_was_timed_was_proven_and_counted(measured: Path) -> Non
             if record.status == "ok" and record.metric in ("time", "step_time", "epoch_time"):
                 assert record.checks, (name, record.case)
                 assert record.work, (name, record.case)
+
+
+def test_a_trace_of_every_strategy_is_beside_the_report_which_links_it(measured: Path) -> None:
+    report = (measured / "results" / "report.html").read_text()
+    (strategies,) = [result for result in results_of(measured).values() if result.experiment == "strategies"]
+    traces = sorted((measured / "results" / HERE / "traces" / "strategies").iterdir())
+    assert len(traces) == sum(record.metric == "step_time" for record in strategies.records if record.status == "ok")
+    for path in traces:
+        names = {event.get("name") for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
+        assert names & {"aten::addmm", "aten::mm", "aten::linear", "aten::matmul"}, path.name
+        assert f'href="{HERE}/traces/strategies/{path.name}"' in report
 
 
 def test_measurements_never_overlap(measured: Path) -> None:

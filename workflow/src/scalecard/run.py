@@ -22,7 +22,7 @@ from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import budget, decisions, preflight
+from scalecard.measuring import budget, decisions, preflight, tracing
 from scalecard.records.again import failed_again
 from scalecard.records.merge import merged
 from scalecard.records.record import Record, Result
@@ -74,6 +74,7 @@ def run(
         watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
         decisions.begin(folder)
+        tracing.begin(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine))
         watch.stop()
     if job.leads:

@@ -49,6 +49,7 @@ class Spec(Common):
     scaling: Annotated[tuple[Literal["strong", "weak"], ...], Len(min_length=1), EachOnce]
     micro_batches: Annotated[int, Field(ge=2, le=1000)]
     check_steps: Positive
+    trace: bool
 
     def __post_init__(self) -> None:
         """A file of the user's is looked at before anything is measured; ours are tested."""
@@ -74,6 +75,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
     ValueError if one of them turns out not to be trainable, before anything is measured.
     """
+    spec = replace(spec, trace=spec.trace and decisions.first("traces"))
     for load in _examined(spec, machine):
         if machine.kind == "cpu":
             yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
@@ -149,4 +151,4 @@ def _group(
     load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
     scalings = spec.scaling if case["devices"] != 1 else spec.scaling[:1]  # on one device both are the same
     plainly = Plainly(device, spec.check_steps)
-    return Group(ctx, devices, plainly, load, case, scalings, spec.measure, spec.micro_batches)
+    return Group(ctx, devices, plainly, load, case, scalings, spec.measure, spec.micro_batches, spec.trace)

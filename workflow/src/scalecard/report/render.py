@@ -7,6 +7,7 @@ files. What is said about one result is computed in section.py; this module arra
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -53,7 +54,10 @@ def write(
 ) -> None:
     """Write the report of these result files, the current platform's first; what is left out is printed too."""
     found = gather(paths)
-    write_atomically(output, render(found.results, figures, show=show, left_out=found.left_out, history=history))
+    traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
+    linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
+    options: dict[str, Any] = {"show": show, "left_out": found.left_out, "history": history, "traces": linked}
+    write_atomically(output, render(found.results, figures, **options))
 
 
 def render(
@@ -63,11 +67,13 @@ def render(
     show: Sequence[str] | None = None,
     left_out: Sequence[LeftOut] = (),
     history: Sequence[Path] = (),
+    traces: Sequence[Path] = (),
 ) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
     `figures` is the folder of the SVG files, `show` names the platforms to draw, `left_out` the files that could not be
-    used, and `history` the indices of kept nights. ValueError if results of one platform are of different hardware.
+    used, `history` the indices of kept nights, and `traces` those of the current platform, relative to the report.
+    ValueError if results of one platform are of different hardware.
     """
     refuse_mixed_machines(results, "results")
     ours = [result for result in results if result.experiment in sections.names()]
@@ -95,7 +101,7 @@ def render(
         others=others_table(brief, list(by_name)),
         trend=_trend(history, figures, platforms[0]) if history else None,
         answers=[_answer(answer, figures) for answer in replies],
-        sections=[_page(name, own, figures, platforms[0]) for name, own in by_name.items()],
+        sections=[_page(name, own, figures, platforms[0], traces) for name, own in by_name.items()],
         provenance=[_provenance(platform, results) for platform in platforms],
     )
 
@@ -171,7 +177,7 @@ def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
     }
 
 
-def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dict[str, Any]:
+def _page(name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path]) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     module, results = sections.load(name), [s.result for s in own]
     title = modules.title(module)
@@ -197,9 +203,16 @@ def _page(name: str, own: Sequence[Section], figures: Path, current: str) -> dic
         "limits": [s.limit for s in own],
         "method": section.method(name),
         "settings": [(s.platform, s.settings) for s in own],
+        "traces": _traces(name, traces),
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
     }
+
+
+def _traces(name: str, paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """(what, link) of an experiment's traces."""
+    own = [path for path in paths if path.parent.name == name]
+    return [(path.name.removesuffix(".json.gz").replace("-", " "), quote(path.as_posix())) for path in own]
 
 
 def _figure(path: Path) -> str:

@@ -7,8 +7,8 @@ from functools import partial
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.gpu_memory import empty_cache
-from scalecard.measuring import budget
-from scalecard.measuring.bench import Synchronised
+from scalecard.measuring import budget, tracing
+from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
@@ -41,7 +41,7 @@ class Group:
     """A workload on the ranks and devices that measure it together, and how.
 
     `load` has the batch of one device; `case` names the workload and says how many devices there are. Pipelines take at
-    most `num_micro` micro-batches.
+    most `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace.
     """
 
     ctx: RankContext
@@ -52,6 +52,7 @@ class Group:
     scalings: Sequence[str]
     rule: Rule
     num_micro: int
+    trace: bool = False
 
     @property
     def num_devices(self) -> int:
@@ -139,11 +140,20 @@ class Group:
             if one.strategy.metric == UNSYNCHRONISED
             for record in self._of_each_rank(timing)
         ]
-        del timings  # with what was timed
+        for one, timing in zip(fitting, timings, strict=True):
+            self._trace(one, timing)
+        del timings, timing  # with what was timed
         empty_cache()
         for one, record in zip(fitting, records, strict=True):
             yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
         yield from of_ranks
+
+    def _trace(self, one: Fitting, timing: Timing) -> None:
+        if self.trace and timing.prepared and not timing.failure and not one.strategy.is_part:
+            case = timing.variant.case
+            name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
+            name += f" {case['nodes']} nodes" if "nodes" in case else ""
+            tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
 
     def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
         """How long each rank took by itself, in the same rounds."""
