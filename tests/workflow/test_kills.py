@@ -55,15 +55,15 @@ def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(own_copy: Path)
 
 def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_copy: Path) -> None:
     before = made_at(own_copy)
-    running, orphan = start_measuring(own_copy, "pipeline")
+    running, orphan = start_measuring(own_copy, "strategies")
     running.kill()
     running.wait(30)
-    assert measuring("pipeline") == [orphan], "it lives on"
+    assert measuring("strategies") == [orphan], "it lives on"
     told = completed(own_copy, *SMOKE)
     assert "its lock is removed" in told, "without --unlock by hand"
     assert f"process {orphan}" in told, "which the second run waits for"
-    assert made_since(own_copy, before) == outputs(["pipeline"])
-    assert load(own_copy / "results" / HERE / "pipeline.json").count("ok")
+    assert made_since(own_copy, before) == outputs(["strategies"])
+    assert load(own_copy / "results" / HERE / "strategies.json").count("ok")
 
 
 def test_after_a_lost_rank_the_next_run_measures_its_cases_once_more(own_copy: Path) -> None:
