@@ -77,9 +77,7 @@ def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[str]:
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
         share = words.share(weak.best.efficiency)
-        said.append(
-            f"with {each:g} on each, {weak.best.where} is {share} efficient, the most samples per second of all"
-        )
+        said.append(f"with {each:g} on each, {weak.best.where} is {share} efficient")
     if any(said):
         yield f"{workload}: {'; '.join(filter(None, said))}."
 
@@ -133,8 +131,8 @@ def on_data_parallel(measured: Measured) -> list[str]:
     a, b = slow[1], fast[1]
     if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
         return []
-    text = f"resnet18: avoid nn.DataParallel: {words.factor(a)} as fast on {on(slow[0])} as on one; DDP is {words.factor(b)}."
-    return [text]
+    where = f"as fast on {on(slow[0])} as on one"
+    return [f"resnet18: avoid nn.DataParallel: it is {words.factor(a)} {where}, and DDP {words.factor(b)}."]
 
 
 def _of_threads(result: Result) -> tuple[int, Ratio] | None:

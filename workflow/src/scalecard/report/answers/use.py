@@ -1,8 +1,8 @@
 """Which strategy should train each workload here, on how many devices, and which defaults should change?
 
 Samples or tokens per second over the number of devices, one panel per workload, with one device's batch shared by all.
-Thick: the strategy that is recommended; the others are thin and grey. Dashed: the best one with as many samples on each
-device as one has alone. Dotted: as many devices that each work as fast as one. Bars span the 95 % intervals.
+Thick: the fastest strategy, with its 95 % intervals; the others are grey, and named at their last point. Dashed: the
+fastest one with as many samples on each device as one has alone. Dotted: as many devices that each work as fast as one.
 """
 
 import math
@@ -25,6 +25,8 @@ from scalecard.report.strategy_table import Table
 
 COLUMNS = 2
 OTHERS = style.PALETTE[7]
+THIN = {"linewidth": 0.9, "markersize": 4}
+GAP = 0.062  # of the height of a panel, between two names
 PRIORITIES = (7, 28, 29)  # of what to use, of the batch, and of what to avoid
 
 
@@ -50,45 +52,76 @@ def plot(platforms: Sequence[Measured]) -> Figure:
 def _draw(result: Result, workload: str, axes: Axes) -> None:
     """The recommended strategy's colour is ink where nothing is recommended, because devices are emulated."""
     found = places(result, workload)
-    for scaling, dash in (("strong", "-"), ("weak", "--")):
-        several = [place for place in timed(found, scaling) if place.devices > 1]
-        choice = choose(several, scaling)
-        for name in dict.fromkeys(place.strategy for place in several):
-            chosen = choice is not None and choice.best.strategy == name
-            if chosen or scaling == "strong":
-                label = f"{name}, {scaling}" if chosen else "the others, strong"
-                colour = (style.INK if result.emulated else style.colour(name)) if chosen else OTHERS
-                _line([p for p in several if p.strategy == name], axes, label, colour, dash, thick=chosen)
     able = timed(found, "strong")
     if not able:
         charts.nothing(axes)
         return
+    for scaling, dash in (("strong", "-"), ("weak", "--")):
+        several = [place for place in timed(found, scaling) if place.devices > 1]
+        choice = choose(several, scaling)
+        for name in dict.fromkeys(place.strategy for place in several):
+            line = _over_devices([place for place in several if place.strategy == name])
+            if choice and choice.best.strategy == name:
+                _line(line, axes, f"{name}, {scaling}", style.INK if result.emulated else style.colour(name), dash)
+            elif scaling == "strong":
+                rates = [place.rate for place in line]
+                axes.plot([place.devices for place in line], rates, style.marker(name) + "-", color=OTHERS, **THIN)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
     charts.ticks(axes, sorted({place.devices for place in able}))
     charts.plain_numbers(axes.yaxis)
     charts.legend(axes)
+    _name_the_ends(able, axes)
 
 
-def _line(own: Sequence[Place], axes: Axes, label: str, colour: str, dash: str, *, thick: bool) -> None:
-    """The rates of a strategy, over the fewest nodes of each number of devices, with their intervals."""
-    by_devices: dict[int, Place] = {}
-    for place in sorted(own, key=lambda place: -place.nodes):
-        by_devices[place.devices] = place
-    line = [by_devices[devices] for devices in sorted(by_devices)]
+def _over_devices(own: Sequence[Place]) -> list[Place]:
+    """A strategy's places by devices, each over the fewest nodes."""
+    by_devices = {place.devices: place for place in sorted(own, key=lambda place: -place.nodes)}
+    return [by_devices[devices] for devices in sorted(by_devices)]
+
+
+def _line(line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
+    """The rates of the recommended strategy, with their intervals."""
     bounds = [(p.units / i.high, p.units / i.low) if (i := p.step.interval) else (p.rate, p.rate) for p in line]
-    axes.errorbar(
-        [place.devices for place in line],
-        [place.rate for place in line],
-        [[max(0.0, p.rate - low) for p, (low, _) in zip(line, bounds, strict=True)],
-         [max(0.0, high - p.rate) for p, (_, high) in zip(line, bounds, strict=True)]],
-        fmt=style.marker(own[0].strategy) + dash,
-        color=colour,
-        linewidth=2.4 if thick else 0.9,
-        markersize=7 if thick else 4,
-        zorder=3 if thick else 2,
-        label=label,
-    )  # fmt: skip
+    below = [max(0.0, place.rate - low) for place, (low, _) in zip(line, bounds, strict=True)]
+    above = [max(0.0, high - place.rate) for place, (_, high) in zip(line, bounds, strict=True)]
+    devices, rates = [place.devices for place in line], [place.rate for place in line]
+    mark = style.marker(line[0].strategy) + dash
+    axes.errorbar(devices, rates, [below, above], fmt=mark, color=colour, linewidth=2.4, label=label, zorder=3)
+
+
+def _name_the_ends(able: Sequence[Place], axes: Axes) -> None:
+    """The strategies by name, right of their last points, one below the other where points are close."""
+    axes.get_figure().draw_without_rendering()  # type: ignore[union-attr]  # so that the axes have their limits
+    names = dict.fromkeys(place.strategy for place in able if place.devices > 1)
+    ends = [_over_devices([place for place in able if place.strategy == name])[-1] for name in names]
+    to_share = axes.transData + axes.transAxes.inverted()
+    ends.sort(key=lambda place: -place.rate)
+    points = [(place.devices, place.rate) for place in ends]
+    heights = _apart([to_share.transform(point)[1] for point in points])
+    line = {"arrowstyle": "-", "color": OTHERS, "linewidth": 0.4, "relpos": (0, 0.5), "shrinkA": 0}
+    for place, point, height in zip(ends, points, heights, strict=True):
+        axes.annotate(
+            place.strategy,
+            point,
+            (1.05, height),
+            textcoords="axes fraction",
+            arrowprops=line,
+            fontsize="x-small",
+            va="center",
+            color=style.INK,
+        )
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Descending heights, moved apart to where texts do not overlap: down from the first, and up from the axis."""
+    moved: list[float] = []
+    for height in heights:
+        moved.append(min(height, moved[-1] - GAP) if moved else height)
+    for index in reversed(range(len(moved))):
+        floor = moved[index + 1] + GAP if index + 1 < len(moved) else 0.0
+        moved[index] = max(moved[index], floor)
+    return moved
 
 
 def _ideal(able: Sequence[Place], axes: Axes) -> None:
