@@ -153,8 +153,8 @@ def defaults(found: list[Change], *, trial: bool) -> Table:
 def told(sentences: list[str]) -> Table:
     """What the numbers would advise if the devices were real."""
     rows: list[list[Cell]] = [[(sentence, 0.0)] for sentence in sentences]
-    note = "A trial of the method: these devices are emulated, and say nothing about GPUs."
-    return Table("What would be advised", ["If these devices were GPUs"], rows, note, trial=True)
+    note = "What real devices with these times would be told, in three sentences per workload at most."
+    return Table("What would be advised", ["Sentence"], rows, note, trial=True)
 
 
 def _ratio(ratio: Ratio | None) -> Cell:
