@@ -85,7 +85,7 @@ def _of_strategies(result: Result) -> Iterator[Change]:
                     f"{workload} by FSDP on {on(devices, nodes)}",
                     "reshard_after_forward",
                     "reshard_after_forward=False",
-                    "True",
+                    "reshard_after_forward=True",
                     place.time_over(default),
                     "all parameters stay on every device",
                 )
