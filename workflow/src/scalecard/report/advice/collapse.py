@@ -78,14 +78,13 @@ def _alone(result: Result, workload: str) -> list[Point]:
     if whole is None:
         return []
     full = float(whole.case["units"] or 1)
-    fewer = [
-        r for r in result.select("local_time", workload=workload) if r.case["batch_size"] != whole.case["batch_size"]
-    ]
+    timed_alone, most = result.select("local_time", workload=workload), whole.case["batch_size"]
     return [
         Point(
             float(record.case["batch_size"] or 0),
             words.scaled(words.inverse(record.over(whole)), float(record.case["units"] or 0) / full),
             "one device alone",
         )
-        for record in fewer
+        for record in timed_alone
+        if record.case["batch_size"] != most
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report.advice.places import on, places, workloads
+from scalecard.report.advice.places import on, places, timed, workloads
 from scalecard.report.answers import Measured
 from scalecard.report.sections import ddp
 
@@ -74,9 +74,8 @@ def _of_ddp(result: Result) -> Iterator[Change]:
 def _of_strategies(result: Result) -> Iterator[Change]:
     """FSDP that keeps what it gathered for the forward until the backward, which takes memory."""
     for workload in workloads(result):
-        able = {
-            (p.strategy, p.devices, p.nodes): p for p in places(result, workload) if p.fits and p.scaling == "strong"
-        }
+        found = timed(places(result, workload), "strong")
+        able = {(place.strategy, place.devices, place.nodes): place for place in found}
         most = max((devices for _, devices, _ in able), default=0)
         for (name, devices, nodes), place in able.items():
             default = able.get(("FSDP parameters", devices, nodes))

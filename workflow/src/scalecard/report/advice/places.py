@@ -86,9 +86,8 @@ class Place:
         """The rate over one device's."""
         if self.alone is None or not self.fits:
             return None
-        return words.scaled(
-            words.inverse(self.step.over(self.alone)), self.units / float(self.alone.case["units"] or 1)
-        )
+        more = self.units / float(self.alone.case["units"] or 1)
+        return words.scaled(words.inverse(self.step.over(self.alone)), more)
 
     @property
     def efficiency(self) -> Ratio | None:
