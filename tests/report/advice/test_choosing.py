@@ -98,7 +98,7 @@ def test_what_does_not_fit_on_one_device(make_result: Make) -> None:
 def test_what_fits_nowhere_is_said_once(make_result: Make) -> None:
     records = [too_large("single device", 1), *(too_large("DDP", count) for count in DEVICES)]
     assert told(make_result, records) == [
-        "gpt: it fits on none of 1 to 8 devices by any strategy; try a smaller batch, or more devices."
+        "gpt: it fits nowhere up to 8 devices, by any strategy; try a smaller batch, or more devices."
     ]
 
 

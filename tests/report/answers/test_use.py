@@ -4,12 +4,14 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
+import jinja2
 import matplotlib.pyplot as plt
 import pytest
 from eight_gpus import ddp, measured, strategies, too_large
 from scalecard.records.record import Result
 from scalecard.report import style
 from scalecard.report.answers import Measured, use
+from scalecard.report.pages import TEMPLATES
 from scalecard.report.strategy_table import Table
 
 Make = Callable[..., Result]
@@ -104,3 +106,17 @@ def test_names_at_the_ends_of_lines_never_overlap() -> None:
         assert all(upper - lower >= use.GAP - 1e-9 for upper, lower in itertools.pairwise(moved))
         assert min(moved) >= 0
     assert use._apart([0.9, 0.5]) == [0.9, 0.5]
+
+
+def test_the_page_greys_a_trial_and_sorts_text_as_text() -> None:
+    """A cell that is a number has the number to sort by; a name has none, and escapes what it contains."""
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
+    computed = environment.get_template("macros.html.j2").module.computed  # type: ignore[attr-defined]
+    rows = [[("<DDP>", 0.0), ("1.5x", 1.5)]]
+    trial, real = (computed(Table("Label", ["Name", "Gain"], rows, "A note.", trial)) for trial in (True, False))
+    assert 'class="trial"' in trial
+    assert "no advice" in trial
+    assert 'class="trial"' not in real
+    assert "no advice" not in real
+    assert "<td>&lt;DDP&gt;</td>" in real
+    assert '<td data-sort="1.5">1.5x</td>' in real

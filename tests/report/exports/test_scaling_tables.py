@@ -186,6 +186,17 @@ def test_another_suffix_is_refused_before_anything_is_written(
     assert not (tmp_path / "a.csv").exists()
 
 
+def test_a_result_that_lacks_what_the_tables_show_is_named_in_one_line(
+    scalecard: Callable[..., Any], saved: Path, tmp_path: Path
+) -> None:
+    result = files.load(saved)
+    bare = {"workload": "gpt", "strategy": "DDP", "devices": 2, "scaling": "strong"}
+    files.save(replace(result, records=[replace(result.records[1], case=bare)]), saved)
+    done = scalecard("export", "scaling", "--results", saved, "--output", tmp_path / "a.csv")
+    assert (done.status, len(done.err.splitlines())) == (2, 1)
+    assert "box/strategies.json: cannot be shown" in done.err
+
+
 def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Path) -> None:
     results, figures = tmp_path / "results", tmp_path / "results" / "figures"
     draw("strategies", [saved], [figures / "strategies.svg"])

@@ -41,7 +41,7 @@ def _nowhere(workload: str, found: list[Place]) -> Iterator[str]:
     tried = [place for place in found if place.status == TOO_LARGE]
     if tried:
         most = max(place.devices for place in tried)
-        yield f"{workload}: it fits on none of 1 to {on(most)} by any strategy; try a smaller batch, or more devices."
+        yield f"{workload}: it fits nowhere up to {on(most)}, by any strategy; try a smaller batch, or more devices."
 
 
 def _needs(found: list[Place]) -> str:

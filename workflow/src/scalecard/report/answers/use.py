@@ -7,6 +7,7 @@ fastest one with as many samples on each device as one has alone. Dotted: as man
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -25,7 +26,7 @@ from scalecard.report.strategy_table import Table
 
 COLUMNS = 2
 OTHERS = style.PALETTE[7]
-THIN = {"linewidth": 0.9, "markersize": 4}
+THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
 GAP = 0.062  # of the height of a panel, between two names
 PRIORITIES = (7, 28, 29)  # of what to use, of the batch, and of what to avoid
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -91,10 +92,10 @@ def _line(points: Sequence[tuple[int, Ratio]], axes: Axes, name: str, index: int
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
     """One for all panels, above them."""
-    entries = {}
+    entries: dict[Any, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         entries.update(zip(labels, handles, strict=True))
     if entries:
-        place = {"loc": "outside upper left", "ncols": 4, "frameon": False, "fontsize": "small"}
+        place: dict[str, Any] = {"loc": "outside upper left", "ncols": 4, "frameon": False, "fontsize": "small"}
         figure.legend(list(entries.values()), list(entries), **place)

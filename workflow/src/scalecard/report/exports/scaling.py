@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from scalecard.report import figures, units
 from scalecard.report.advice.places import Place, places, workloads
 from scalecard.report.exports import figure, formats
 from scalecard.report.exports.provenance import METHOD, provenance
-from scalecard.report.gather import gather
+from scalecard.report.gather import fit, gather
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
 LEFT = 1  # column of text; the others are numbers
@@ -22,15 +23,23 @@ Cells = Mapping[str, object]
 def export(results: Sequence[Path], outputs: Sequence[Path]) -> None:
     """Write the table of one platform's results, each output in the format of its suffix: .csv, .md, .tex or .pdf.
 
-    ValueError for another suffix, before anything is written.
+    ValueError for another suffix, and InvalidResult names a file that lacks what the tables show, before anything is
+    written.
     """
     for path in outputs:
         if path.suffix not in FORMATS:
             raise ValueError(f"--output {path}: no format of {', '.join(FORMATS)}")
     found = gather(results).results
-    rows = [row for result in found for row in of_result(result)]
+    rows = [row for result in found for row in fit(result, partial(_complete, result))]
     for path in outputs:
         write_atomically(path, FORMATS[path.suffix](rows, found))
+
+
+def _complete(result: Result) -> list[Place]:
+    """Its rows, if each has what the tables show; otherwise the error of what is missing."""
+    rows = of_result(result)
+    as_csv(rows, [result])
+    return rows
 
 
 def of_result(result: Result) -> list[Place]:
