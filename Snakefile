@@ -19,6 +19,7 @@ include: "workflow/rules/machine.smk"
 include: "workflow/rules/container.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/exports.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/terminal.smk"
 

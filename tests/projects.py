@@ -13,6 +13,7 @@ from pathlib import Path
 from scalecard.hardware.machine import probe
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Result
+from scalecard.report.exports import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ("--configfile", "tests/smoke.yaml")
@@ -79,11 +80,19 @@ def made_since(folder: Path, before: dict[str, int]) -> set[str]:
     return {path for path, _ in made_at(folder).items() - before.items()}
 
 
-def outputs(experiments: Iterable[str] = (), *, figures: Iterable[str] = ()) -> set[str]:
-    """What a run makes that measures these experiments here, and draws these figures besides."""
+def outputs(experiments: Iterable[str] = (), *, figures: Iterable[str] = (), exported: bool = False) -> set[str]:
+    """What a run makes that measures these experiments here, and draws these figures (and the exports) besides."""
+    experiments = list(experiments)
     drawn = {*experiments, *figures}
     images = {f"figures/{name}.{suffix}" for name in drawn for suffix in ("svg", "png")}
-    return {f"{probe().slug}/{name}.json" for name in experiments} | images | ({"report.html"} if drawn else set())
+    tables = exports() if exported or set(experiments) & set(EXPERIMENTS) else set()
+    made = {f"{probe().slug}/{name}.json" for name in experiments} | images | tables
+    return made | ({"report.html"} if made else set())
+
+
+def exports() -> set[str]:
+    """The tables to take along."""
+    return {f"exports/{probe().slug}/scaling.{suffix}" for suffix in ("csv", "md", "tex", "pdf")}
 
 
 def results_of(folder: Path, platform: str | None = None) -> dict[str, Result]:

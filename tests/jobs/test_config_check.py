@@ -134,6 +134,7 @@ def test_bytes_may_be_as_many_as_no_device_has() -> None:
         ("data_dir", "-data", "data_dir: '-data' does not match"),
         ("data_dir", "~/data", "data_dir: '~/data' does not match"),
         ("platform", "report.html", "platform: 'report.html' should not be valid under"),
+        ("platform", "exports", "platform: 'exports' should not be valid under"),
         ("platform", "a" * 300, "platform: \"aaa"),
         ("platform", "abc\n", "platform: 'abc\\n' has letters that cannot be printed"),
         ("pathvars", 3, "pathvars: unknown key; "),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from projects import ROOT
 from scalecard import experiments
 from scalecard.jobs import inputs
 from scalecard.jobs.config import spans_nodes
+from scalecard.records import files
 from scalecard.records.record import Result
 
 IMAGES = {"ddp", "dp_concise", "dp_scratch"}
@@ -93,6 +95,19 @@ def _draw(name: str, result: Path, output: Path) -> None:
     importlib.import_module("scalecard.report.figures").draw(name, [result], [output])
 
 
+def _export(result: Path, output: Path) -> None:
+    importlib.import_module("scalecard.report.exports.scaling").export([result], [output])
+
+
+@pytest.fixture
+def strategies_result(make_result: Callable[..., Result], tmp_path: Path) -> Path:
+    path = tmp_path / "results" / "box" / "strategies.json"
+    case = {"workload": "gpt", "strategy": "single device", "devices": 1, "scaling": "strong"}
+    record = replace(repeated(1.0, **case, batch_size=8, unit="samples", units=8), metric="step_time")
+    files.save(make_result([record], experiment="strategies"), path)
+    return path
+
+
 def python(code: str, *arguments: str) -> str:
     """The last line that a fresh Python prints."""
     environment = os.environ | {"PYTHONPATH": "workflow/src"}
@@ -121,6 +136,19 @@ def test_an_experiment_depends_on_what_it_imports(loaded: Callable[..., set[str]
 def test_an_experiment_depends_on_what_is_loaded_when_it_was_measured(name: str) -> None:
     measured = relative(json.loads(python(MEASURE, name, smoke_block(name))))
     assert measured == set(inputs.of_experiment(name))
+
+
+def test_the_exports_depend_on_what_writes_them(loaded: Callable[..., set[str]], strategies_result: Path) -> None:
+    written_by = loaded(_export, strategies_result, strategies_result.with_name("scaling.pdf"))
+    assert set(inputs.of_exports()) == written_by
+
+
+def test_what_is_exported_is_of_this_platform_and_configured() -> None:
+    assert inputs.exported("box", ["allreduce", "ddp", "strategies"]) == [
+        "results/box/strategies.json",
+        "results/box/ddp.json",
+    ]
+    assert inputs.exported("box", ["allreduce"]) == []
 
 
 @pytest.mark.parametrize("name", experiments.names())
@@ -214,13 +242,15 @@ def test_folders_that_are_not_named_like_a_platform_reach_no_job_and_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in [*ODD_FOLDERS, "h100x8-3fa9c1", "A_b.c", "figures"]:
+    for folder in [*ODD_FOLDERS, "h100x8-3fa9c1", "A_b.c", "figures", "exports"]:
         Path("results", folder).mkdir(parents=True)
         Path("results", folder, "ddp.json").touch()
     Path("results", "empty;folder").mkdir()
     files = inputs.result_files("ddp", "box")
     assert files == ["results/box/ddp.json", "results/A_b.c/ddp.json", "results/h100x8-3fa9c1/ddp.json"]
-    assert inputs.ignored_folders() == sorted(ascii(f"results/{folder}") for folder in [*ODD_FOLDERS, "figures"])
+    assert inputs.ignored_folders() == sorted(
+        ascii(f"results/{folder}") for folder in [*ODD_FOLDERS, "figures", "exports"]
+    )
     assert all(name.isprintable() for name in inputs.ignored_folders())
 
 

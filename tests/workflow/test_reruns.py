@@ -20,6 +20,7 @@ REACHED = {
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
     "report/style.py": ([], experiments.names()),
+    "report/exports/formats.py": ([], []),
 }
 REACH_NOTHING = ("__init__.py", "__main__.py", "progress.py", "jobs/config.py")
 
@@ -38,8 +39,9 @@ def edited(folder: Path, *modules: str) -> Iterator[None]:
 @pytest.mark.parametrize("module", REACHED)
 def test_an_edit_reaches_what_imports_the_module(own_copy: Path, module: str) -> None:
     measured, drawn = REACHED[module]
+    exported = module in ("report/style.py", "report/exports/formats.py")
     with edited(own_copy, module):
-        assert planned(own_copy, *SMOKE) == outputs(measured, figures=drawn)
+        assert planned(own_copy, *SMOKE) == outputs(measured, figures=drawn, exported=exported)
 
 
 def test_an_edit_that_is_taken_back_and_edits_around_the_measurements_reach_nothing(own_copy: Path) -> None:

@@ -5,6 +5,7 @@ rule report:
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         history=HISTORY,
         trend=["results/figures/trend.svg"] if HISTORY else [],
+        exports=EXPORTS,
         code=inputs.of_report(),
     output:
         html=report(
@@ -25,4 +26,4 @@ rule report:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --history {input.history:q} --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"
+        " --history {input.history:q} --exports {input.exports:q} --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"

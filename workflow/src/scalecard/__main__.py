@@ -83,6 +83,10 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     plot = commands.add_parser("plot", help="draw one experiment's figure, as SVG and PNG")
     plot.add_argument("name")
     plot.add_argument("--output", type=Path, nargs="+", required=True, help="files to write, .svg or .png")
+    export = commands.add_parser("export", help="write a table of one platform's results for a paper or a spreadsheet")
+    export.add_argument("name", choices=["scaling"])
+    export.add_argument("--output", type=Path, nargs="+", required=True, help="files: .csv, .md, .tex or .pdf")
+    export.add_argument("--results", type=Path, nargs="+", required=True, help="of strategies and ddp")
     report = commands.add_parser("report", help="write the HTML report")
     report.add_argument("--figures", type=Path, required=True, help="folder of the SVG files")
     report.add_argument("--output", type=Path, required=True)
@@ -90,6 +94,7 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         command.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
         command.add_argument("--show", type=json.loads, help="JSON: the platforms to draw beside it, at most five")
     report.add_argument("--history", type=Path, nargs="*", default=[], help="the indices of kept nights")
+    report.add_argument("--exports", type=Path, nargs="*", default=[], help="files to link, relative to the report")
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
@@ -203,10 +208,16 @@ def _plot(args: argparse.Namespace) -> None:
         print(each)
 
 
+def _export(args: argparse.Namespace) -> None:
+    from scalecard.report.exports import scaling
+
+    scaling.export(args.results, args.output)
+
+
 def _report(args: argparse.Namespace) -> None:
     from scalecard.report import render
 
-    render.write(args.results, args.figures, args.output, args.show, args.history)
+    render.write(args.results, args.figures, args.output, args.show, args.history, args.exports)
 
 
 def _summary(args: argparse.Namespace) -> None:

@@ -6,14 +6,16 @@ which only prints to the terminal, are not inputs: they affect nothing that was 
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
+from scalecard.report.exports import EXPERIMENTS
 from scalecard.report.history import places
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
-NOT_PLATFORMS = ("figures", "logs")
+NOT_PLATFORMS = ("exports", "figures", "logs")
 PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.yaml says
 PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 REFERENCE = Path("workflow/reference")
@@ -33,6 +35,16 @@ def of_figure(name: str) -> list[str]:
 def of_answer(name: str) -> list[str]:
     """What `scalecard plot NAME` executes for an answer."""
     return [*_files("report.figures", f"report.answers.{name}"), *_reference()]
+
+
+def of_exports() -> list[str]:
+    """What `scalecard export scaling` executes."""
+    return _files("report.exports.scaling")
+
+
+def exported(platform: str, names: Iterable[str]) -> list[str]:
+    """The results on this platform of those experiments that are exported."""
+    return [str(RESULTS / platform / f"{name}.json") for name in EXPERIMENTS if name in set(names)]
 
 
 def of_trend() -> list[str]:

@@ -1,4 +1,4 @@
-"""Figures as files: SVG in the page's own text colour, PNG on white; each written whole or not at all."""
+"""Figures as files: SVG in the page's own text colour, PNG and PDF on white; each written whole or not at all."""
 
 import io
 from collections.abc import Sequence
@@ -12,6 +12,12 @@ from scalecard.records.record import Result
 from scalecard.report import answers, sections, style
 from scalecard.report.drawn import drawn
 from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
+
+UNDATED = {  # the same picture has the same bytes whenever it is drawn
+    ".svg": {"Date": None, "Creator": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 
 def draw(
@@ -41,20 +47,20 @@ def _pictures(name: str, results: Sequence[Result], outputs: Sequence[Path]) -> 
         figure = answers.load(name).plot(answers.by_platform(results))
     else:
         figure = sections.load(name).plot(results)
-    return {path: _picture(figure, path.suffix) for path in outputs}
+    return {path: picture(figure, path.suffix) for path in outputs}
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write the figure as .svg or .png."""
-    write_atomically(path, _picture(figure, path.suffix))
+    write_atomically(path, picture(figure, path.suffix))
 
 
-def _picture(figure: Figure, suffix: str) -> bytes:
-    """An .svg (transparent, its ink the text colour of the page around it) or .png (on white)."""
+def picture(figure: Figure, suffix: str) -> bytes:
+    """An .svg (transparent, its ink the text colour of the page around it), or a .png or .pdf (on white)."""
     plt.close(figure)  # otherwise pyplot keeps every figure
     content = io.BytesIO()
     if suffix == ".svg":
-        figure.savefig(content, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(content, format="svg", transparent=True, metadata=UNDATED[suffix])
         return content.getvalue().replace(style.INK.encode(), b"currentColor")
-    figure.savefig(content, format=suffix[1:], dpi=160, facecolor="white", metadata={"Software": None})
+    figure.savefig(content, format=suffix[1:], dpi=160, facecolor="white", metadata=UNDATED[suffix])
     return content.getvalue()

@@ -4,6 +4,7 @@ Every word of the report comes from records, from the docstrings of sections and
 files. What is said about one result is computed in section.py; this module arranges it for the templates.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from scalecard.report.answered import Answer
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
 from scalecard.report.drawn import drawn
+from scalecard.report.exports.provenance import commits
 from scalecard.report.gather import UNFIT, LeftOut, by_reason, each_fit, file_of, gather
 from scalecard.report.history import views as nights
 from scalecard.report.history.trend import of_indices
@@ -51,13 +53,14 @@ def write(
     output: Path,
     show: Sequence[str] | None = None,
     history: Sequence[Path] = (),
+    exports: Sequence[Path] = (),
 ) -> None:
     """Write the report of these result files, the current platform's first; what is left out is printed too."""
-    found = gather(paths)
+    found, links = gather(paths), [Path(os.path.relpath(path, output.parent)).as_posix() for path in exports]
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
-    options: dict[str, Any] = {"show": show, "left_out": found.left_out, "history": history, "traces": linked}
-    write_atomically(output, render(found.results, figures, **options))
+    options: dict[str, Any] = {"left_out": found.left_out, "history": history, "traces": linked, "exports": links}
+    write_atomically(output, render(found.results, figures, show=show, **options))
 
 
 def render(
@@ -68,12 +71,13 @@ def render(
     left_out: Sequence[LeftOut] = (),
     history: Sequence[Path] = (),
     traces: Sequence[Path] = (),
+    exports: Sequence[str] = (),
 ) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
     `figures` is the folder of the SVG files, `show` names the platforms to draw, `left_out` the files that could not be
-    used, `history` the indices of kept nights, and `traces` those of the current platform, relative to the report.
-    ValueError if results of one platform are of different hardware.
+    used, `history` the indices of kept nights, `traces` those of the current platform, relative to the report, and
+    `exports` links to its tables. ValueError if results of one platform are of different hardware.
     """
     refuse_mixed_machines(results, "results")
     ours = [result for result in results if result.experiment in sections.names()]
@@ -102,6 +106,7 @@ def render(
         trend=_trend(history, figures, platforms[0]) if history else None,
         answers=[_answer(answer, figures) for answer in replies],
         sections=[_page(name, own, figures, platforms[0], traces) for name, own in by_name.items()],
+        exports=exports,
         provenance=[_provenance(platform, results) for platform in platforms],
     )
 
@@ -228,7 +233,6 @@ def _figure(path: Path) -> str:
 def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     own = [r for r in results if r.platform == platform]
     environment = own[0].environment
-    commits = sorted({str(r.environment["commit"])[:12] + ("+changes" if r.environment["dirty"] else "") for r in own})
     machine = environment["machine"]
     first, last = (units.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
     return {
@@ -239,7 +243,7 @@ def _provenance(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "memory": units.count_bytes(environment["ram_bytes"]),
             "locked software": machine["software"],
             **({"further packages": added} if (added := environment.get("packages")) else {}),
-            "commit": ", ".join(commits),
+            "commit": ", ".join(commits(own)),
             **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",
             **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},

@@ -30,12 +30,16 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, and for each the number to sort by."""
+    """Cells as text, and for each the number to sort by.
+
+    A `trial` shows a method on numbers that say nothing about real devices: the page greys it.
+    """
 
     label: str
     head: Sequence[str]
     rows: Sequence[Sequence[tuple[str, float]]]
     note: str
+    trial: bool = False
 
 
 def table(result: Result) -> Table:
@@ -61,8 +65,8 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
         (units.seconds(record.median), record.median),
         _gain(result, record, rate),
         (f"{units.count(rate)} {case['unit']}/s", rate),
-        *(_utilisation(result, record, rate), _memory(result, record), _largest_batch(result, record)),
-        *(_energy(record), _launching(result, record)),
+        *(_utilisation(result, record, rate), memory(result, record), _largest_batch(result, record)),
+        *(energy(record), _launching(result, record)),
     ]
 
 
@@ -89,7 +93,8 @@ def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, floa
     return (units.percent(share, 1), share)
 
 
-def _memory(result: Result, record: Record) -> tuple[str, float]:
+def memory(result: Result, record: Record) -> tuple[str, float]:
+    """Of the fullest device; an empty cell without GPUs."""
     found = result.find("peak_memory", **record.case)
     return (units.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
 
@@ -101,7 +106,7 @@ def _largest_batch(result: Result, record: Record) -> tuple[str, float]:
     return (f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else ("", 0.0)
 
 
-def _energy(record: Record) -> tuple[str, float]:
+def energy(record: Record) -> tuple[str, float]:
     """Per sample or token."""
     joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
     if not joules:

@@ -51,6 +51,7 @@ sns.set_theme(
         "grid.color": INK,
         "legend.framealpha": 0,
         "svg.fonttype": "path",
+        "pdf.fonttype": 42,  # TrueType, which publishers ask for
         "svg.hashsalt": "scalecard",
         **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
     },

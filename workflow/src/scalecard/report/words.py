@@ -61,11 +61,25 @@ def inverse(ratio: Ratio) -> Ratio:
     return Ratio(1 / ratio.value, bounds)
 
 
+def scaled(ratio: Ratio, by: float) -> Ratio:
+    """So many times the ratio, and its interval."""
+    bounds = ratio.interval and Interval(ratio.interval.low * by, ratio.interval.high * by)
+    return Ratio(ratio.value * by, bounds)
+
+
 def factor(ratio: Ratio) -> str:
     """'1.54x (1.50 to 1.58)', or with 'too few samples for an interval'."""
     if ratio.interval is None:
         return f"{ratio.value:.2f}x (too few samples for an interval)"
     return f"{ratio.value:.2f}x ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})"
+
+
+def share(ratio: Ratio) -> str:
+    """A ratio as a share: '79 % (77 % to 80 %)', or without the interval that too few samples do not have."""
+    text = units.percent(ratio.value)
+    if ratio.interval is None:
+        return text
+    return f"{text} ({units.percent(ratio.interval.low)} to {units.percent(ratio.interval.high)})"
 
 
 def versus(new: str, ratio: Ratio, old: str) -> str:

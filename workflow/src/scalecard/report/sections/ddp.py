@@ -13,7 +13,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.statistics import Ratio
 from scalecard.report import charts, style, units, words
 from scalecard.report.sections import Finding, Number
 
@@ -49,36 +49,43 @@ def _throughput(results: Sequence[Result]) -> pd.DataFrame:
     return both.assign(value=both["batch_size"] / both["value"], kind=kind)
 
 
-def _options(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+    """A step with each option of DDP, by its name, and what takes the step apart."""
     records = result.select("step_time", model=model, nodes=nodes)
     return {str(r.case["option"]): r for r in records if "option" in r.case}
 
 
-def _spans(result: Result) -> list[int | None]:
+def per_batch(record: Record, default: Record) -> Ratio:
+    """An option's time over the default's; accumulating ones take a step every so many batches."""
+    return words.scaled(record.over(default), 1 / float(record.case["steps"] or 1))
+
+
+def spans(result: Result) -> list[int | None]:
+    """The numbers of nodes that steps were measured over."""
     return words.spans(result.select("step_time"))
 
 
 def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, float]]:
     """(option, platform, ratio, low, high) of each option of the last model."""
     rows = []
-    for result, nodes in ((each, nodes) for each in results for nodes in _spans(each)):
-        options = _options(result, result.spec["models"][-1], nodes)
+    for result, nodes in ((each, nodes) for each in results for nodes in spans(each)):
+        options = options_of(result, result.spec["models"][-1], nodes)
         if "default" not in options:
             continue
         for name, record in options.items():
             if name in APART:
                 continue
-            ratio, steps = record.over(options["default"]), float(record.case["steps"] or 1)
+            ratio = per_batch(record, options["default"])
             low, high = (ratio.interval.low, ratio.interval.high) if ratio.interval else (ratio.value, ratio.value)
-            label = (f"{name} (per batch)" if steps > 1 else name) + words.over_nodes(nodes)
-            rows.append((label, style.platform_label(result), ratio.value / steps, low / steps, high / steps))
+            label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + words.over_nodes(nodes)
+            rows.append((label, style.platform_label(result), ratio.value, low, high))
     return rows
 
 
 def findings(result: Result) -> list[Finding]:
     """Scaling efficiency, hidden communication and the option that pays most, for each model."""
     found = []
-    for nodes in _spans(result):
+    for nodes in spans(result):
         for model in result.spec["models"]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
@@ -99,8 +106,7 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         efficiency = ratio.value / count if kind == "strong" else ratio.value
         share = units.percent(efficiency)
         per_rank = 1 if kind == "strong" else count
-        bounds = ratio.interval and Interval(ratio.interval.low * per_rank, ratio.interval.high * per_rank)
-        speed = f"{words.factor(Ratio(ratio.value * per_rank, bounds))} the samples/s of one rank"
+        speed = f"{words.factor(words.scaled(ratio, per_rank))} the samples/s of one rank"
         where = f"on {count} ranks{words.over_nodes(nodes)}"
         text = f"DDP's {kind} scaling of {model} {where} is {share} efficient: {speed}."
         priority = (9 if nodes else 8) if model == result.spec["models"][-1] else 32
@@ -113,7 +119,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options = _options(result, model, nodes)
+    options = options_of(result, model, nodes)
     if not set(APART) <= set(options):
         return []
     sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
@@ -132,7 +138,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
 
 
 def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
-    options = _options(result, model, nodes)
+    options = options_of(result, model, nodes)
     choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
     if not choices or "default" not in options:
         return []
@@ -151,7 +157,7 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
 def nightly(result: Result) -> Iterator[Number]:
     """A step of each model at the shared batch, on most ranks, within a node and over nodes."""
     for model in result.spec["models"]:
-        for nodes in _spans(result):
+        for nodes in spans(result):
             records = result.select("step_time", model=model, scaling="strong", nodes=nodes)
             for record in words.largest(records, "devices"):
                 label = f"step of {model} on {record.case['devices']} ranks{words.over_nodes(nodes)}"

@@ -1,0 +1,1 @@
+"""What to use: from the times of every strategy to one that is recommended, with what speaks against the others."""
