@@ -1,0 +1,333 @@
+"""A step on any number of devices, as a sum of terms: what the model is, fitted to the parts that were measured.
+
+    data parallel   ideal + smaller batch + company + slowest rank + exchange
+    a pipeline      ideal + smaller batch + bubble + unequal stages + hand-over
+
+ideal           one device's time for its batch, divided by the devices (strong scaling) or as it is (weak)
+smaller batch   what one device, timed alone, takes longer for so few samples
+company         what a rank takes longer because others compute too: power, shared memory, ranks' own work
+slowest rank    the expected largest of n ranks' times over that of the device that was timed alone
+exchange        what a step waits for its collectives (overlap.py, network.py)
+bubble          (p - 1)/m of the time that a stage computes, with p stages and m micro-batches
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from scalecard.records.record import Record
+from scalecard.report.forecast.draws import NUM, Draws, generator, line, log_normal, middle, of_ratio, spread
+from scalecard.report.forecast.local import LocalTime, Ranks
+from scalecard.report.forecast.measured import COLLECTIVES, Layout, Workload, batch_of, counted
+from scalecard.report.forecast.network import Exchange, Network
+from scalecard.report.forecast.overlap import Overlap, Seen, overlap
+
+Terms = dict[str, Draws]
+PER_DOUBLING = 0.01  # what any such model is not told, of a step, for each doubling beyond what it was fitted to
+COMPANY = ((0.0, 0.05), (0.0, 0.008))  # level and slope per doubling, of a logarithm, before seeing any
+DAMPED = (0.2, 1.8)  # of its slope that a trend keeps beyond what was measured
+UNEVEN = 0.02  # what a trend of stages misses for each further doubling, because blocks cannot be divided
+EXTRA = {"DDP": 0.01, "FSDP gradients": 0.05, "FSDP parameters": 0.05}  # of computing, before seeing any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all forecasts of a platform share: `per_node` devices on a node, and `cores` of a CPU that ranks share."""
+
+    per_node: int
+    network: Network
+    cores: int | None = None
+
+    def crowded(self, devices: int) -> float:
+        """How many times as long ranks take because there are more of them than cores."""
+        return max(1.0, devices / self.cores) if self.cores else 1.0
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """One workload, strategy and scaling."""
+
+    workload: Workload
+    machine: Machine
+    strategy: str
+    scaling: str
+
+    @cached_property
+    def local(self) -> LocalTime:
+        """One device by itself; ValueError if it was not timed."""
+        single, found = self.workload.single, list(self.workload.local)
+        sizes = {batch_of(record) for record in found}
+        if single is not None and batch_of(single) not in sizes:
+            found.append(single)
+        return LocalTime.of(found)
+
+    @cached_property
+    def batch(self) -> int:
+        """What one device is timed with."""
+        assert self.workload.single is not None
+        return batch_of(self.workload.single)
+
+    @cached_property
+    def steps(self) -> dict[Layout, Record]:
+        """What was measured, also on the largest number of devices."""
+        return self.workload.steps(self.strategy, self.scaling)
+
+    @cached_property
+    def known(self) -> dict[Layout, Record]:
+        """What it is fitted to."""
+        return self.workload.fitted(self.steps)
+
+    @property
+    def most(self) -> int:
+        """The largest number of devices that the fit has seen."""
+        return max((layout.devices for layout in self.known), default=1)
+
+    def whole(self, devices: int) -> int:
+        """The batch of all devices together."""
+        return self.batch * (devices if self.scaling == "weak" else 1)
+
+    def ideal(self, devices: int) -> Draws:
+        """One device's time, divided if the batch is."""
+        return self.local.at(self.batch) / (devices if self.scaling == "strong" else 1)
+
+    def layout(self, devices: int) -> Layout:
+        """On as few nodes as hold them."""
+        return Layout(devices, -(-devices // self.machine.per_node))
+
+    def seconds(self, devices: int) -> Draws:
+        """Draws of a step."""
+        doublings = max(0.0, float(np.log2(devices / self.most)))
+        missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy, self.scaling)
+        total: Draws = np.sum(list(self.terms(devices).values()), axis=0)
+        return total * missed
+
+    def efficiency(self, devices: int) -> Draws:
+        """The ideal over the step: 1 if n devices are n times as fast as one."""
+        found: Draws = self.ideal(devices) / self.seconds(devices)
+        return found
+
+    @abstractmethod
+    def terms(self, devices: int) -> Terms:
+        """Draws of every term in seconds; they add up to the step."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int | None:
+        """The largest number of devices that can take part, if there is one."""
+
+
+class DataParallel(Model):
+    """DDP and FSDP: every rank computes its share, and gradients or parameters are exchanged."""
+
+    @property
+    def limit(self) -> int | None:
+        """With strong scaling a sample for each."""
+        return self.batch if self.scaling == "strong" else None
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """From DDP's ranks without synchronising, on the most devices that may be used."""
+        found = self.workload.parts(self.workload.steps("DDP", self.scaling))
+        return Ranks.of(self.workload.others("rank_time", found[max(found)]) if found else [])
+
+    @cached_property
+    def company(self) -> Draws:
+        """(level, slope per doubling) of the logarithm of what a rank takes longer in company, [NUM, 2]."""
+        x, y, sigma = list[float](), list[Draws](), list[float]()
+        for scaling in ("strong", "weak"):
+            for layout, step in self.workload.parts(self.workload.steps("DDP", scaling)).items():
+                for own in self.workload.others("unsynchronised_time", step):
+                    alone = self.local.at(batch_of(step) / layout.devices) * self.ranks.slowest(layout.devices)
+                    ratio = own.median / (middle(alone) * self.machine.crowded(layout.devices))
+                    x.append(self._doublings(layout.devices))
+                    y.append(np.full(NUM, np.log(ratio)))
+                    sigma.append(float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002)
+        seen = np.stack(y, axis=1) if y else np.zeros((NUM, 0))
+        if np.isnan(seen).any():
+            seen, x, sigma = np.zeros((NUM, 0)), [], []
+        return line(np.array(x), seen, np.array(sigma), COMPANY, "company", self.workload.name)
+
+    def _doublings(self, devices: int) -> float:
+        """From two devices on, and within a node: other nodes are no company."""
+        return max(0.0, float(np.log2(min(devices, self.machine.per_node) / 2)))
+
+    def in_company(self, devices: int) -> Draws:
+        """How many times as long a rank takes as the device alone."""
+        if devices == 1:
+            return np.ones(NUM)
+        found: Draws = np.exp(self.company[:, 0] + self.company[:, 1] * self._doublings(devices))
+        return found * self.machine.crowded(devices)
+
+    @cached_property
+    def exchanges(self) -> dict[str, Exchange]:
+        """By collective. If halves of an all-reduce were not measured, each takes half of its time."""
+        found = {}
+        for name, passes in COLLECTIVES.items():
+            within, over = (self.workload.exchanges(name, over_nodes=nodes) for nodes in (False, True))
+            found[name] = Exchange.of(passes, within, over, self.machine.per_node, self.machine.network)
+        return found
+
+    def exchanged(self, layout: Layout) -> Draws:
+        """Seconds of all collectives of a step, by themselves."""
+        size, calls = self.volume
+        if self.strategy == "DDP":
+            return calls * self.exchanges["all_reduce"].seconds(size / calls, layout)
+        gathers = 2 if self.strategy == "FSDP parameters" else 1
+        if not self.exchanges["all_gather"].within:
+            return (gathers + 1) / 2 * self.exchanges["all_reduce"].seconds(size, layout)
+        halves = (gathers, "all_gather"), (1, "reduce_scatter")
+        found: Draws = np.sum([times * self.exchanges[name].seconds(size, layout) for times, name in halves], axis=0)
+        return found
+
+    @cached_property
+    def volume(self) -> tuple[float, float]:
+        """Bytes of all gradients, as they were counted, and in how many all-reduces they are sent."""
+        ddp = self.workload.steps("DDP", self.scaling)
+        for record in (*self.steps.values(), *ddp.values()):
+            size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
+            if size:
+                return size, calls or 1.0
+            if total := counted(record, "collective bytes"):
+                return total / (3 if record.case["strategy"] == "FSDP parameters" else 2), 1.0
+        raise ValueError("the bytes of its gradients were not counted")
+
+    def computes(self, devices: int) -> Draws:
+        """The slowest rank, without exchanging."""
+        each = self.local.at(self.whole(devices) / devices)
+        return each * self.in_company(devices) * self.ranks.slowest(devices)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """From the steps that may be used, of both scalings: strong scaling has little to hide behind, weak much."""
+        seen = [one for scaling in ("strong", "weak") for one in self._like(scaling)._seen()]
+        return overlap(seen, extra=EXTRA[self.strategy], name=f"{self.workload.name}, {self.strategy}")
+
+    def _like(self, scaling: str) -> "DataParallel":
+        return self if scaling == self.scaling else DataParallel(self.workload, self.machine, self.strategy, scaling)
+
+    def _seen(self) -> list[Seen]:
+        """DDP beside the same ranks in the same rounds without exchanging; others beside what ranks compute."""
+        found = list[Seen]()
+        for layout, step in self.known.items():
+            computes, own = middle(self.computes(layout.devices)), self.workload.others("unsynchronised_time", step)
+            if np.isnan(computes):
+                continue
+            if own:
+                ratio = of_ratio(step.over(own[0]), "overlap", step.case)
+                whole, sigma = computes * middle(ratio), float(np.std(np.log(ratio)))
+            else:
+                whole, sigma = step.median, float(np.hypot(spread(step), np.std(np.log(self.computes(layout.devices)))))
+            found.append(Seen(whole, computes, middle(self.exchanged(layout)), sigma))
+        return found
+
+    def terms(self, devices: int) -> Terms:
+        ideal, alone = self.ideal(devices), self.local.at(self.whole(devices) / devices)
+        in_company = alone * self.in_company(devices)
+        computes = in_company * self.ranks.slowest(devices)
+        waits = self.overlap.waits(computes, self.exchanged(self.layout(devices))) if devices > 1 else np.zeros(NUM)
+        return {
+            "ideal": ideal,
+            "smaller batch": alone - ideal,
+            "company": in_company - alone,
+            "slowest rank": computes - in_company,
+            "exchange": waits,
+        }
+
+
+class Pipeline(Model):
+    """Stages on devices, and micro-batches that follow one another."""
+
+    UNEQUAL = ((0.1, 0.3), (0.05, 0.08))  # of the logarithm: level on two stages, slope per doubling
+    HANDED = ((0.0, 0.2), (0.0, 0.05))
+
+    @property
+    def limit(self) -> int | None:
+        """Not known: as many stages as the model has blocks."""
+        return None
+
+    def micro_batches(self, devices: int) -> int:
+        """Equal ones, at most as many as config.yaml says."""
+        whole = self.whole(devices)
+        return max(count for count in range(1, min(self.workload.num_micro, whole) + 1) if whole % count == 0)
+
+    def computes(self, devices: int) -> Draws:
+        """What each of equal stages computes in a step."""
+        micros = self.micro_batches(devices)
+        return micros * self.local.at(self.whole(devices) / micros) / devices * self.machine.crowded(devices)
+
+    def played(self, devices: int) -> Draws:
+        """A step of equal stages that hand over in no time."""
+        micros = self.micro_batches(devices)
+        return self.computes(devices) * (micros + devices - 1) / micros
+
+    def _line(
+        self, found: list[tuple[int, float, float]], prior: tuple[tuple[float, float], tuple[float, float]]
+    ) -> Draws:
+        found = [one for one in found if not np.isnan(one[1])]
+        x = np.array([np.log2(devices / 2) for devices, _, _ in found])
+        y = np.tile(np.log([value for _, value, _ in found]), (NUM, 1)) if found else np.zeros((NUM, 0))
+        sigma = np.array([sigma + 0.005 for _, _, sigma in found])
+        return line(x, y, sigma, prior, self.workload.name, self.strategy, self.scaling)
+
+    def _stretched(self, slowest: Draws, devices: int) -> Draws:
+        """A step over one of equal stages, if the slowest stage takes `slowest` times the mean.
+
+        Each micro-batch passes all stages once, and the slowest one computes the others meanwhile:
+        (sum + (m - 1) largest)/m against (p + m - 1)/m times the mean. Source: GPipe (Huang et al., 2019), section 2.3.
+        """
+        micros = self.micro_batches(devices)
+        return np.asarray((devices + (micros - 1) * slowest) / (devices + micros - 1))
+
+    @cached_property
+    def unequal(self) -> Draws:
+        """(level, slope) of the slowest stage over the mean, as played schedules of the stages as they are tell it.
+
+        GPipe's are asked where there are any: in 1F1B a slow stage also fills the time in which others begin.
+        """
+        gpipe = self.workload.fitted(self.workload.steps("our gpipe", self.scaling))
+        found = list[tuple[int, float, float]]()
+        for at, step in (gpipe or self.known).items():
+            micros = self.micro_batches(at.devices)
+            for record in self.workload.others("played_time", step) if micros > 1 else ():
+                stretched = record.median / middle(self.played(at.devices))
+                slowest = (stretched * (at.devices + micros - 1) - at.devices) / (micros - 1)
+                found.append((at.devices, max(0.1, slowest), spread(record)))
+        return self._line(found, self.UNEQUAL)
+
+    def staged(self, devices: int) -> Draws:
+        """A step of the stages as they are, that hand over in no time."""
+        return self.played(devices) * self._stretched(self._at(self.unequal, devices), devices)
+
+    @cached_property
+    def handed(self) -> Draws:
+        """(level, slope) of measured steps over what the stages as they are would take."""
+        steps = self.known.items()
+        return self._line(
+            [(at.devices, r.median / middle(self.staged(at.devices)), spread(r)) for at, r in steps], self.HANDED
+        )
+
+    def _at(self, trend: Draws, devices: int) -> Draws:
+        """Beyond the devices that it was fitted to, a trend goes on for a part of its slope that nobody knows.
+
+        Source: Gardner and McKenzie, Forecasting trends in time series (1985), damped trends.
+        """
+        within, beyond = np.log2(min(devices, self.most) / 2), np.log2(max(1, devices / self.most))
+        damping = generator("damping", self.strategy, self.scaling).uniform(*DAMPED, NUM)
+        missed = UNEVEN * beyond * generator("blocks", devices).standard_normal(NUM)
+        return np.asarray(np.exp(trend[:, 0] + trend[:, 1] * (max(0, within) + damping * beyond) + missed))
+
+    def terms(self, devices: int) -> Terms:
+        ideal = self.ideal(devices)
+        if devices == 1:
+            return {"ideal": ideal}
+        computes, played = self.computes(devices), self.played(devices)
+        stages = self.staged(devices)
+        return {
+            "ideal": ideal,
+            "smaller batch": computes - ideal,
+            "bubble": played - computes,
+            "unequal stages": stages - played,
+            "hand-over": stages * (self._at(self.handed, devices) - 1),
+        }
