@@ -183,7 +183,7 @@ class DataParallel(Model):
 
     @cached_property
     def volume(self) -> tuple[float, float]:
-        """Bytes of all gradients, as they were counted, and in how many all-reduces they are sent."""
+        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them."""
         ddp = self.workload.steps("DDP", self.scaling)
         for record in (*self.steps.values(), *ddp.values()):
             size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
@@ -191,7 +191,7 @@ class DataParallel(Model):
                 return size, calls or 1.0
             if total := counted(record, "collective bytes"):
                 return total / (3 if record.case["strategy"] == "FSDP parameters" else 2), 1.0
-        raise ValueError("the bytes of its gradients were not counted")
+        return 0.0, 1.0
 
     def computes(self, devices: int) -> Draws:
         """The slowest rank, without exchanging."""

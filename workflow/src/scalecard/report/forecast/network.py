@@ -60,7 +60,12 @@ class Fitted:
 
     def factor(self, size: float) -> Draws:
         """Measured over fitted at a size, between those that were measured."""
-        found: Draws = np.exp([np.interp(np.log(size), self.sizes, row) for row in self.missed])
+        at = float(np.clip(np.log(size), self.sizes[0], self.sizes[-1]))
+        right = int(np.clip(np.searchsorted(self.sizes, at), 1, max(1, len(self.sizes) - 1)))
+        if len(self.sizes) == 1:
+            return np.asarray(np.exp(self.missed[:, 0]))
+        share = (at - self.sizes[right - 1]) / (self.sizes[right] - self.sizes[right - 1])
+        found: Draws = np.exp((1 - share) * self.missed[:, right - 1] + share * self.missed[:, right])
         return found
 
 
