@@ -1,7 +1,7 @@
 """How far does it scale?
 
-Efficiency over the number of devices: 100 % if n devices are n times as fast as one. Lines are forecasts from parts that
-were measured on fewer devices than the most, bands hold 95 % of what the parts' uncertainty allows, and lines are
+Efficiency over the number of devices: 100 % if n devices are n times as fast as one. Lines are forecasts from parts
+that were measured on fewer devices than the most, bands hold 95 % of what the parts' uncertainty allows, and lines are
 dotted beyond what can be trusted. Full marks were measured and used; the large hollow ones, on the most devices, were
 not: they show how well the forecast does. The dashed line is the efficiency below which more devices are not worth it.
 """
@@ -95,8 +95,7 @@ def tables(measured: Measured) -> list[Table]:
     found = _of(measured)
     if not found:
         return []
-    networks = told.networks(measured.results, _settings(measured))
-    return [told.held_out(found), told.how_far(found), *networks, *told.training(found)]
+    return [told.held_out(found), told.how_far(found), *told.networks(found), *told.training(found)]
 
 
 def _settings(measured: Measured) -> Settings:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,8 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.report.forecast.draws import Draws, band, middle
 from scalecard.report.forecast.measured import DATA_PARALLEL, PIPELINES, Layout, Workload, workloads
-from scalecard.report.forecast.model import DataParallel, Machine, Model, Pipeline
+from scalecard.report.forecast.model import DataParallel, Model, Pipeline
+from scalecard.report.forecast.parts import Parts
 from scalecard.report.forecast.settings import Settings
 
 COUNTS = [2**k for k in range(11)]
@@ -52,7 +53,7 @@ class Knee:
     dominates: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forecast:
     """One workload, strategy and scaling."""
 
@@ -118,10 +119,10 @@ class Forecast:
                 return last, f"beyond, the band is wider than ±{100 * WIDEST:.0f} %"
             if count > FARTHEST * fitted:
                 return last, f"beyond, it is more than {FARTHEST} times what the fit has seen"
-            if self.model.whole(count) / count < self.model.local.least:
+            if self.model.whole(count) / count < self.model.parts.local.least:
                 return (
                     last,
-                    f"beyond, a device has fewer samples than the {self.model.local.least} that were timed alone",
+                    f"beyond, a device has fewer samples than the {self.model.parts.local.least} that were timed alone",
                 )
             last = count
         beyond = "beyond, there are fewer samples than devices" if self.model.limit else "no more devices are forecast"
@@ -130,7 +131,7 @@ class Forecast:
     def assumed(self, devices: int) -> bool:
         """Whether these are on several nodes of which no network was measured."""
         over = isinstance(self.model, DataParallel) and any(e.over for e in self.model.exchanges.values())
-        return devices > self.model.machine.per_node and not over
+        return devices > self.model.parts.per_node and not over
 
     @property
     def worth_trying(self) -> list[int]:
@@ -184,14 +185,20 @@ def _crossing(counts: list[int], curve: Draws, level: float) -> float:
     return math.inf
 
 
+def with_network(one: Forecast, gbit_per_s: float) -> Forecast:
+    """The same with another network between nodes."""
+    settings = one.settings.at(gbit_per_s)
+    return Forecast(replace(one.model, network=settings.network), settings)
+
+
 def forecasts(results: Mapping[str, Result], settings: Settings) -> Iterator[Forecast]:
     """Of every workload, strategy and scaling that was measured on several devices, and can be told from its parts."""
     for workload in workloads(results):
-        machine = _machine(workload, settings)
+        parts = _parts(workload, settings)
         for strategy in (*DATA_PARALLEL, *PIPELINES):
             kind = DataParallel if strategy in DATA_PARALLEL else Pipeline
             for scaling in ("strong", "weak"):
-                model = kind(workload, machine, strategy, scaling)
+                model = kind(parts, settings.network, strategy, scaling)
                 if model.steps and not why_not(model):
                     yield Forecast(model, settings)
 
@@ -200,12 +207,12 @@ def why_not(model: Model) -> str:
     """Why nothing can be forecast; empty if it can."""
     if model.workload.single is None:
         return "one device alone was not timed"
-    if not model.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
+    if not model.parts.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
         return "one device alone was not timed with smaller batches"
     if isinstance(model, DataParallel):
         if not model.exchanges["all_reduce"].within:
             return "no all-reduce was timed"
-        if not model.volume[0]:
+        if not model.parts.volume[0]:
             return "the bytes of its gradients were not counted"
     return ""
 
@@ -215,13 +222,13 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
     found = list[str]()
     for workload in workloads(results):
         for scaling in ("strong", "weak"):
-            model = DataParallel(workload, _machine(workload, settings), "DDP", scaling)
+            model = DataParallel(_parts(workload, settings), settings.network, "DDP", scaling)
             reason = why_not(model) if model.steps else "DDP was not timed on several devices"
             found.append(reason)
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _machine(workload: Workload, settings: Settings) -> Machine:
+def _parts(workload: Workload, settings: Settings) -> Parts:
     """Of measured nodes, as many devices on each as they have; else what the settings say, or as many as there are."""
     facts = workload.strategies.environment["machine"]
     within = [r for r in workload.strategies.select("step_time") if not r.case.get("nodes")]
@@ -229,7 +236,7 @@ def _machine(workload: Workload, settings: Settings) -> Machine:
     over = workload.largest.nodes > 1
     per_node = here if over or settings.devices_per_node is None else settings.devices_per_node
     cores = int(facts["cores"]) if workload.strategies.emulated else None
-    return Machine(max(here, per_node), settings.network, cores)
+    return Parts(workload, max(here, per_node), cores)
 
 
 def accuracy(found: list[Forecast]) -> tuple[float, int, int] | None:

@@ -48,7 +48,7 @@ class LocalTime:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranks:
     """How many times as long ranks take as the first one, which is the device that was also timed alone.
 
@@ -85,6 +85,10 @@ class Ranks:
         found: Draws = self.below[chosen].mean(axis=1)
         return found
 
+    @cached_property
+    def _found(self) -> dict[int, Draws]:
+        return {}
+
     def slowest(self, ranks: int) -> Draws:
         """The expected largest factor of so many ranks: of those measured, and of draws from them for any further ones.
 
@@ -92,6 +96,11 @@ class Ranks:
         continued by the exponential tail that fits it (Coles, An Introduction to Statistical Modeling of Extreme
         Values, 2001, section 4.2, with shape 0): the largest grows with the logarithm of the number of ranks.
         """
+        if ranks not in self._found:
+            self._found[ranks] = self._slowest(ranks)
+        return self._found[ranks]
+
+    def _slowest(self, ranks: int) -> Draws:
         measured = self.below[: min(ranks, self.num_ranks)].prod(axis=0)
         further = max(0, ranks - self.num_ranks)
         until = measured * self._others**further

@@ -7,6 +7,7 @@ ranks' own times) are those of both devices; the step itself is never among them
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from scalecard.records.record import Record, Result
 from scalecard.report.strategy_table import SINGLE
@@ -24,7 +25,7 @@ class Layout:
     nodes: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Workload:
     """One workload's records of `strategies`, and the collectives of the machine; `num_micro` is a pipeline's most."""
 
@@ -52,7 +53,7 @@ class Workload:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
         return self.strategies.select(metric, **record.case)
 
-    @property
+    @cached_property
     def largest(self) -> Layout:
         """On which nothing is fitted."""
         found = self.strategies.select("step_time", workload=self.name)

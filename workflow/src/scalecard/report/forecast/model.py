@@ -19,55 +19,30 @@ import numpy as np
 
 from scalecard.records.record import Record
 from scalecard.report.forecast.draws import NUM, Draws, generator, line, log_normal, middle, of_ratio, spread
-from scalecard.report.forecast.local import LocalTime, Ranks
-from scalecard.report.forecast.measured import COLLECTIVES, Layout, Workload, batch_of, counted
+from scalecard.report.forecast.measured import COLLECTIVES, Layout, Workload
 from scalecard.report.forecast.network import Exchange, Network
 from scalecard.report.forecast.overlap import Overlap, Seen, overlap
+from scalecard.report.forecast.parts import Parts
 
 Terms = dict[str, Draws]
 PER_DOUBLING = 0.01  # what any such model is not told, of a step, for each doubling beyond what it was fitted to
-COMPANY = ((0.0, 0.05), (0.0, 0.008))  # level and slope per doubling, of a logarithm, before seeing any
 DAMPED = (0.2, 1.8)  # of its slope that a trend keeps beyond what was measured
 UNEVEN = 0.02  # what a trend of stages misses for each further doubling, because blocks cannot be divided
 EXTRA = {"DDP": 0.01, "FSDP gradients": 0.05, "FSDP parameters": 0.05}  # of computing, before seeing any
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What all forecasts of a platform share: `per_node` devices on a node, and `cores` of a CPU that ranks share."""
-
-    per_node: int
-    network: Network
-    cores: int | None = None
-
-    def crowded(self, devices: int) -> float:
-        """How many times as long ranks take because there are more of them than cores."""
-        return max(1.0, devices / self.cores) if self.cores else 1.0
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model(ABC):
     """One workload, strategy and scaling."""
 
-    workload: Workload
-    machine: Machine
+    parts: Parts
+    network: Network
     strategy: str
     scaling: str
 
-    @cached_property
-    def local(self) -> LocalTime:
-        """One device by itself; ValueError if it was not timed."""
-        single, found = self.workload.single, list(self.workload.local)
-        sizes = {batch_of(record) for record in found}
-        if single is not None and batch_of(single) not in sizes:
-            found.append(single)
-        return LocalTime.of(found)
-
-    @cached_property
-    def batch(self) -> int:
-        """What one device is timed with."""
-        assert self.workload.single is not None
-        return batch_of(self.workload.single)
+    @property
+    def workload(self) -> Workload:
+        return self.parts.workload
 
     @cached_property
     def steps(self) -> dict[Layout, Record]:
@@ -86,18 +61,27 @@ class Model(ABC):
 
     def whole(self, devices: int) -> int:
         """The batch of all devices together."""
-        return self.batch * (devices if self.scaling == "weak" else 1)
+        return self.parts.batch * (devices if self.scaling == "weak" else 1)
 
     def ideal(self, devices: int) -> Draws:
         """One device's time, divided if the batch is."""
-        return self.local.at(self.batch) / (devices if self.scaling == "strong" else 1)
+        return self.parts.local.at(self.parts.batch) / (devices if self.scaling == "strong" else 1)
 
     def layout(self, devices: int) -> Layout:
         """On as few nodes as hold them."""
-        return Layout(devices, -(-devices // self.machine.per_node))
+        return Layout(devices, -(-devices // self.parts.per_node))
 
     def seconds(self, devices: int) -> Draws:
         """Draws of a step."""
+        if devices not in self._found:
+            self._found[devices] = self._seconds(devices)
+        return self._found[devices]
+
+    @cached_property
+    def _found(self) -> dict[int, Draws]:
+        return {}
+
+    def _seconds(self, devices: int) -> Draws:
         doublings = max(0.0, float(np.log2(devices / self.most)))
         missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy, self.scaling)
         total: Draws = np.sum(list(self.terms(devices).values()), axis=0)
@@ -124,54 +108,22 @@ class DataParallel(Model):
     @property
     def limit(self) -> int | None:
         """With strong scaling a sample for each."""
-        return self.batch if self.scaling == "strong" else None
-
-    @cached_property
-    def ranks(self) -> Ranks:
-        """From DDP's ranks without synchronising, on the most devices that may be used."""
-        found = self.workload.parts(self.workload.steps("DDP", self.scaling))
-        return Ranks.of(self.workload.others("rank_time", found[max(found)]) if found else [])
-
-    @cached_property
-    def company(self) -> Draws:
-        """(level, slope per doubling) of the logarithm of what a rank takes longer in company, [NUM, 2]."""
-        x, y, sigma = list[float](), list[Draws](), list[float]()
-        for scaling in ("strong", "weak"):
-            for layout, step in self.workload.parts(self.workload.steps("DDP", scaling)).items():
-                for own in self.workload.others("unsynchronised_time", step):
-                    alone = self.local.at(batch_of(step) / layout.devices) * self.ranks.slowest(layout.devices)
-                    ratio = own.median / (middle(alone) * self.machine.crowded(layout.devices))
-                    x.append(self._doublings(layout.devices))
-                    y.append(np.full(NUM, np.log(ratio)))
-                    sigma.append(float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002)
-        seen = np.stack(y, axis=1) if y else np.zeros((NUM, 0))
-        if np.isnan(seen).any():
-            seen, x, sigma = np.zeros((NUM, 0)), [], []
-        return line(np.array(x), seen, np.array(sigma), COMPANY, "company", self.workload.name)
-
-    def _doublings(self, devices: int) -> float:
-        """From two devices on, and within a node: other nodes are no company."""
-        return max(0.0, float(np.log2(min(devices, self.machine.per_node) / 2)))
-
-    def in_company(self, devices: int) -> Draws:
-        """How many times as long a rank takes as the device alone."""
-        if devices == 1:
-            return np.ones(NUM)
-        found: Draws = np.exp(self.company[:, 0] + self.company[:, 1] * self._doublings(devices))
-        return found * self.machine.crowded(devices)
+        return self.parts.batch if self.scaling == "strong" else None
 
     @cached_property
     def exchanges(self) -> dict[str, Exchange]:
-        """By collective. If halves of an all-reduce were not measured, each takes half of its time."""
-        found = {}
-        for name, passes in COLLECTIVES.items():
-            within, over = (self.workload.exchanges(name, over_nodes=nodes) for nodes in (False, True))
-            found[name] = Exchange.of(passes, within, over, self.machine.per_node, self.machine.network)
-        return found
+        """By collective."""
+        made = {}
+        for name, fits in self.parts.fits.items():
+            made[name] = Exchange(COLLECTIVES[name], fits[False], fits[True], self.parts.per_node, self.network)
+        return made
 
     def exchanged(self, layout: Layout) -> Draws:
-        """Seconds of all collectives of a step, by themselves."""
-        size, calls = self.volume
+        """Seconds of all collectives of a step, by themselves.
+
+        If halves of an all-reduce were not measured, each takes half of its time.
+        """
+        size, calls = self.parts.volume
         if self.strategy == "DDP":
             return calls * self.exchanges["all_reduce"].seconds(size / calls, layout)
         gathers = 2 if self.strategy == "FSDP parameters" else 1
@@ -181,22 +133,10 @@ class DataParallel(Model):
         found: Draws = np.sum([times * self.exchanges[name].seconds(size, layout) for times, name in halves], axis=0)
         return found
 
-    @cached_property
-    def volume(self) -> tuple[float, float]:
-        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them."""
-        ddp = self.workload.steps("DDP", self.scaling)
-        for record in (*self.steps.values(), *ddp.values()):
-            size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
-            if size:
-                return size, calls or 1.0
-            if total := counted(record, "collective bytes"):
-                return total / (3 if record.case["strategy"] == "FSDP parameters" else 2), 1.0
-        return 0.0, 1.0
-
     def computes(self, devices: int) -> Draws:
         """The slowest rank, without exchanging."""
-        each = self.local.at(self.whole(devices) / devices)
-        return each * self.in_company(devices) * self.ranks.slowest(devices)
+        each = self.parts.local.at(self.whole(devices) / devices)
+        return each * self.parts.in_company(devices) * self.parts.ranks[self.scaling].slowest(devices)
 
     @cached_property
     def overlap(self) -> Overlap:
@@ -205,7 +145,7 @@ class DataParallel(Model):
         return overlap(seen, extra=EXTRA[self.strategy], name=f"{self.workload.name}, {self.strategy}")
 
     def _like(self, scaling: str) -> "DataParallel":
-        return self if scaling == self.scaling else DataParallel(self.workload, self.machine, self.strategy, scaling)
+        return self if scaling == self.scaling else DataParallel(self.parts, self.network, self.strategy, scaling)
 
     def _seen(self) -> list[Seen]:
         """DDP beside the same ranks in the same rounds without exchanging; others beside what ranks compute."""
@@ -223,9 +163,9 @@ class DataParallel(Model):
         return found
 
     def terms(self, devices: int) -> Terms:
-        ideal, alone = self.ideal(devices), self.local.at(self.whole(devices) / devices)
-        in_company = alone * self.in_company(devices)
-        computes = in_company * self.ranks.slowest(devices)
+        ideal, alone = self.ideal(devices), self.parts.local.at(self.whole(devices) / devices)
+        in_company = alone * self.parts.in_company(devices)
+        computes = in_company * self.parts.ranks[self.scaling].slowest(devices)
         waits = self.overlap.waits(computes, self.exchanged(self.layout(devices))) if devices > 1 else np.zeros(NUM)
         return {
             "ideal": ideal,
@@ -255,7 +195,7 @@ class Pipeline(Model):
     def computes(self, devices: int) -> Draws:
         """What each of equal stages computes in a step."""
         micros = self.micro_batches(devices)
-        return micros * self.local.at(self.whole(devices) / micros) / devices * self.machine.crowded(devices)
+        return micros * self.parts.local.at(self.whole(devices) / micros) / devices * self.parts.crowded(devices)
 
     def played(self, devices: int) -> Draws:
         """A step of equal stages that hand over in no time."""

@@ -11,7 +11,7 @@ Source: Hockney, The communication challenge for MPP (1994), and nccl-tests' bus
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,7 @@ class Network:
     latency_us: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """A collective on one number of devices: draws of its latency in s and rate in B/s, and what they miss by size."""
 
@@ -80,25 +80,15 @@ def _least_squares(wire: Draws, times: Draws, weights: Draws) -> tuple[Draws, Dr
     return np.where(alone, 0.0, latency), np.where(alone | (slowness <= 0), rb / bb, slowness)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exchange:
-    """One collective within a node and, if they were measured, over nodes; `per_node` devices are on a node."""
+    """One collective: its fits by devices of a node and, if they were measured, by nodes of `per_node` devices each."""
 
     passes: int
     within: Mapping[int, Fitted]
-    over: Mapping[int, Fitted] = field(default_factory=dict)
-    per_node: int = 8
-    network: Network = field(default_factory=lambda: Network(200.0, 5.0))
-
-    @classmethod
-    def of(
-        cls, passes: int, within: Sequence[Record], over: Sequence[Record], per_node: int, network: Network
-    ) -> "Exchange":
-        """From records on devices of one node, and of nodes with all of their devices."""
-        found = {layout_of(r) for r in (*within, *over)}
-        fits = {at: Fitted.of([r for r in (*within, *over) if layout_of(r) == at], passes) for at in sorted(found)}
-        one = {at.devices: fit for at, fit in fits.items() if at.nodes == 1}
-        return cls(passes, one, {at.nodes: fit for at, fit in fits.items() if at.nodes > 1}, per_node, network)
+    over: Mapping[int, Fitted]
+    per_node: int
+    network: Network
 
     def seconds(self, size: float, layout: Layout) -> Draws:
         """Draws of its time with `size` bytes, on a number of devices that need not have been measured."""

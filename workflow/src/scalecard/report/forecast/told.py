@@ -1,13 +1,12 @@
 """Forecasts in sentences and tables."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from scalecard.records.record import Result
 from scalecard.records.statistics import Interval
 from scalecard.report import units
 from scalecard.report.forecast.draws import band, middle
-from scalecard.report.forecast.forecast import Forecast, Knee, accuracy, forecasts
+from scalecard.report.forecast.forecast import Forecast, Knee, accuracy, with_network
 from scalecard.report.forecast.measured import DATA_PARALLEL
 from scalecard.report.forecast.settings import PRESETS, Settings
 from scalecard.report.strategy_table import Table
@@ -46,8 +45,12 @@ def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
         for scaling in ("strong", "weak"):
             own = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
             if own:
-                best = max(own, key=lambda one: middle(one.efficiencies[next_count(one)]))
-                yield _sentence(best)
+                yield _sentence(max(own, key=_reach))
+
+
+def _reach(one: Forecast) -> tuple[float, float]:
+    """Where its knee is and, of those that have none, how efficient the next number of devices is."""
+    return one.knee.devices or math.inf, middle(one.efficiencies[next_count(one)])
 
 
 def next_count(one: Forecast) -> int:
@@ -143,8 +146,8 @@ def how_far(found: Sequence[Forecast]) -> Table:
     level, settings = units.percent(found[0].settings.knee), found[0].settings
     head = ["Workload", "Strategy", "Scaling", f"Below {level} from", "Because of", "Worth trying", "Trusted to"]
     note = (
-        f"Efficiency on more devices, with its band. Between nodes {_network(settings)} and {settings.latency_us:g} µs are"
-        " assumed, if no nodes were measured: `forecast` in config.yaml."
+        f"Efficiency on more devices, with its band. Between nodes {_network(settings)} and {settings.latency_us:g} µs"
+        " are assumed, if no nodes were measured: `forecast` in config.yaml."
     )
     return Table("How far each strategy goes", [*head, *(f"On {count}" for count in SHOWN)], rows, note)
 
@@ -160,11 +163,11 @@ def _case(one: Forecast) -> Cells:
     return [(one.model.workload.name, 0.0), (one.model.strategy, 0.0), (one.model.scaling, 0.0)]
 
 
-def networks(results: Mapping[str, Result], settings: Settings) -> Iterator[Table]:
+def networks(found: Sequence[Forecast]) -> Iterator[Table]:
     """What the usual networks between nodes would change; nothing if nodes were measured."""
     rows = list[Cells]()
     for rate in PRESETS:
-        for one in forecasts(results, settings.at(rate)):
+        for one in (with_network(one, rate) for one in found):
             farther = [count for count in one.counts if one.assumed(count)]
             if one.model.strategy in DATA_PARALLEL and farther:
                 cells = [_efficiency(one, count) for count in SHOWN]
