@@ -79,11 +79,13 @@ def _line(axes: Axes, one: Forecast) -> None:
 
 def findings(measured: Measured) -> list[Finding]:
     """The error first where it is large; then the knee of each workload, and twice as many devices as there are."""
-    found = _of(measured)
+    found, why = _of(measured), "; ".join(reasons(measured.results, _settings(measured)))
     if not found:
-        why = "; ".join(reasons(measured.results, _settings(measured))) or "`strategies` was not measured"
-        return [Finding(text=f"No forecast: {why}.", headline="no forecast", priority=90)]
+        text = f"No forecast: {why or '`strategies` was not measured'}."
+        return [Finding(text=text, headline="no forecast", priority=90)]
     sentences = [told.error(found), *told.of_workloads(found)]
+    if why:
+        sentences.append((f"DDP is not forecast: {why}.", ""))
     if measured.emulated:
         trial = "A trial of the method on CPU ranks, not advice"
         return [Finding(text=f"{trial}: {text}", headline=headline, priority=80) for text, headline in sentences]

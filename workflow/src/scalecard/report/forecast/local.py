@@ -111,12 +111,3 @@ class Ranks:
             scale = float((self.values[start:] - self.values[start - 1]).mean()) if start > 0 else 0.0
             found = found + scale * np.log(further / num)
         return np.asarray(found)
-
-    @property
-    def always(self) -> int | None:
-        """The rank that is slower than every other one's typical step in nearly all of its steps, if there is one."""
-        typical = [float(np.interp(0.5, row, self.values)) for row in self.below]
-        slow = int(np.argmax(typical))
-        others = [value for rank, value in enumerate(typical) if rank != slow]
-        lowest = float(np.interp(0.05, self.below[slow], self.values))
-        return slow if others and lowest > max(others) * 1.02 else None
