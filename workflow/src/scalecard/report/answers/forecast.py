@@ -7,6 +7,7 @@ not: they show how well the forecast does. The dashed line is the efficiency bel
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 from scalecard.report import charts, style
 from scalecard.report.answers import Measured
+from scalecard.report.forecast import calculator as numbers
 from scalecard.report.forecast import told
 from scalecard.report.forecast.draws import band, middle
 from scalecard.report.forecast.forecast import Forecast, forecasts, reasons
@@ -98,6 +100,11 @@ def tables(measured: Measured) -> list[Table]:
     if not found:
         return []
     return [told.held_out(found), told.how_far(found), *told.networks(found), *told.training(found)]
+
+
+def calculator(measured: Measured) -> dict[str, Any]:
+    """What calculator.html.j2 embeds; empty without a forecast of DDP, and of emulated devices, which advise nobody."""
+    return {} if measured.emulated else numbers.data(_of(measured))
 
 
 def _settings(measured: Measured) -> Settings:

@@ -155,7 +155,7 @@ class DataParallel(Model):
             if np.isnan(computes):
                 continue
             if own:
-                ratio = of_ratio(step.over(own[0]), "overlap", step.case)
+                ratio = of_ratio(step.over(own[0]), "overlap", sorted(step.case.items(), key=str))
                 whole, sigma = computes * middle(ratio), float(np.std(np.log(ratio)))
             else:
                 whole, sigma = step.median, float(np.hypot(spread(step), np.std(np.log(self.computes(layout.devices)))))
