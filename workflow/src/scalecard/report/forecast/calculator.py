@@ -20,16 +20,16 @@ DIGITS = 5
 
 def data(found: Sequence[Forecast]) -> dict[str, Any]:
     """Times in seconds, by the places of `counts` and `sizes`; empty without a forecast of DDP."""
-    of_ddp = [one for one in found if one.model.strategy == "DDP" and isinstance(one.model, DataParallel)]
+    of_ddp = [one for one in found if one.model.strategy == "DDP"]
     if not of_ddp:
         return {}
-    first = {one.model.workload.name: one for one in reversed(of_ddp)}
+    first = {one.model.workload.name: one.model for one in reversed(of_ddp) if isinstance(one.model, DataParallel)}
     return {
         "counts": COUNTS,
         "sizes": SIZES,
         "knee": of_ddp[0].settings.knee,
         "networks": _networks(of_ddp[0]),
-        "workloads": [_workload(name, one.model) for name, one in reversed(first.items())],
+        "workloads": [_workload(name, model) for name, model in reversed(first.items())],
     }
 
 

@@ -76,10 +76,11 @@ def overlap(seen: Sequence[Seen], *, extra: float, name: str) -> Overlap:
 
 def _weights(tried: Overlap, seen: Sequence[Seen], widening: float) -> Draws:
     """How likely each draw makes what was seen."""
-    logs = np.zeros(TRIED)
+    logs: Draws = np.zeros(TRIED)
     for one in seen:
         computes, exchanges = np.full(TRIED, one.computes), np.full(TRIED, one.exchanges)
         told = one.computes + tried.waits(computes, exchanges)
         logs -= np.square(np.log(told / one.step) / (widening * np.hypot(one.sigma, INACCURACY))) / 2
-    weights: Draws = np.exp(logs - logs.max())
-    return weights / weights.sum()
+    likely = np.exp(logs - logs.max())
+    weights: Draws = likely / likely.sum()
+    return weights
