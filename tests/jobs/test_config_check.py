@@ -118,6 +118,11 @@ def test_bytes_may_be_as_many_as_no_device_has() -> None:
         ("experiments.ddp.measure", {}, "experiments.ddp.measure: not in a block; "),
         ("measure.quick.quick", {}, "measure.quick.quick: unknown key; "),
         ("measure.quick.min_rounds", 500, "measure.quick: measure.max_rounds = 20: must be at least min_rounds = 500"),
+        ("forecast.knee", 80, "forecast.knee: 80 is greater than or equal to the maximum of 1; accepted: "),
+        ("forecast.gbit_per_s", 0, "forecast.gbit_per_s: 0 is less than the minimum of 0.1; accepted: "),
+        ("forecast.devices_per_node", 0, "forecast.devices_per_node: 0 is less than the minimum of 1; accepted: "),
+        ("forecast.latency", 5, "forecast.latency: unknown key; did you mean 'latency_us'?"),
+        ("experiments.allreduce.forecast", {}, "experiments.allreduce.forecast: not in a block; "),
         ("nodes", 2.0, "nodes: 2.0 is not of type 'integer'"),
         ("experiments.allreduce.bytes", [4, 8, 4], "experiments.allreduce.bytes: 4 occurs twice"),
         ("experiments.async_timing.dtypes", ["tf32", "tf32"], 'experiments.async_timing.dtypes: "tf32" occurs twice'),
@@ -146,7 +151,9 @@ def test_what_could_not_be_used_is_named(path: str, value: Any, told: str) -> No
     assert len(said) < 400
 
 
-@pytest.mark.parametrize("path", ["seed", "container.engine", "measure.precision", "experiments.ddp.lr"])
+@pytest.mark.parametrize(
+    "path", ["seed", "container.engine", "measure.precision", "forecast.knee", "experiments.ddp.lr"]
+)
 def test_a_missing_key_is_named(path: str) -> None:
     config = changed(path, None)
     *outer, key = path.split(".")

@@ -18,3 +18,67 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
+
+/* The calculator: the formula of report/forecast (calculator.py has the numbers). */
+const calculator = document.getElementById("calculator");
+if (calculator) {
+  const data = JSON.parse(calculator.querySelector("script").textContent);
+  const form = calculator.querySelector("form");
+  const line = (points, x) => { // through the two points around x, or the two at the nearer end
+    const found = points.findIndex(([at]) => at >= x);
+    const right = points.length < 2 ? 0 : Math.max(1, found < 0 ? points.length - 1 : found);
+    if (right === 0) return points[0][1];
+    const [[a, low], [b, high]] = points.slice(right - 1, right + 1);
+    return low + (high - low) * (x - a) / (b - a);
+  };
+  const local = (workload, batch) => Math.max(line(workload.local, batch), 0.9 * workload.local[0][1]);
+  const median = values => values.sort((a, b) => a - b)[(values.length - 1) / 2];
+  const step = (workload, network, asked, place, batch) => {
+    const bytes = asked.bytes / workload.calls;
+    const times = data.sizes.map((size, k) => [Math.log(size), Math.log(network.times[place][k])]);
+    const exchange = data.counts[place] === 1 ? 0 : workload.calls * Math.exp(line(times, Math.log(bytes)));
+    const alone = asked.seconds * local(workload, batch) / local(workload, asked.batch);
+    const computes = alone * workload.company[place] * workload.slowest[place];
+    if (data.counts[place] === 1) return alone;
+    const waits = workload.overlap.map(([slowed, tail, room, extra, fixed]) => {
+      const beside = slowed * exchange;
+      return Math.max(tail * beside, beside - room * computes) + extra * computes + fixed;
+    });
+    return computes + median(waits);
+  };
+  const show = () => {
+    const value = name => Number(form.elements[name].value);
+    const asked = { bytes: 1e6 * value("megabytes"), seconds: value("milliseconds") / 1e3, batch: value("batch") };
+    const body = calculator.querySelector("tbody");
+    body.replaceChildren();
+    if (!form.checkValidity()) return;
+    const workload = data.workloads[value("workload")], network = data.networks[value("network")];
+    data.counts.forEach((count, place) => {
+      const row = body.insertRow();
+      row.insertCell().textContent = count;
+      const strong = asked.batch / count, each = step(workload, network, asked, place, asked.batch);
+      const cells = [
+        strong < 1 ? null : asked.seconds / count / step(workload, network, asked, place, strong),
+        asked.seconds / each,
+      ];
+      for (const share of cells) {
+        const cell = row.insertCell();
+        cell.textContent = share === null ? "" : `${(100 * share).toFixed(0)} %`;
+        if (share !== null && share < data.knee) cell.className = "low";
+      }
+      row.insertCell().textContent = `${(1e3 * each).toPrecision(3)} ms`;
+    });
+  };
+  const fill = () => {
+    const workload = data.workloads[form.elements.workload.value];
+    form.elements.megabytes.value = (workload.bytes / 1e6).toPrecision(4);
+    form.elements.milliseconds.value = (1e3 * workload.seconds).toPrecision(4);
+    form.elements.batch.value = workload.batch;
+    show();
+  };
+  form.addEventListener("submit", event => event.preventDefault());
+  form.addEventListener("input", show);
+  form.elements.workload.addEventListener("change", fill);
+  for (const part of calculator.querySelectorAll("[hidden]")) part.hidden = false;
+  fill();
+}

@@ -69,6 +69,7 @@ os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 ANSWERS = inputs.answers()
+ANSWER_SETTINGS = {"forecast": config["forecast"]}
 FIGURES = [*SETTINGS.blocks, *ANSWERS]
 HISTORY = inputs.histories(SETTINGS.platform)
 
@@ -123,6 +124,16 @@ def title_of(wildcards):
     """The question that a section or an answer answers, for the captions of `snakemake --report`."""
     room = "answers" if wildcards.name in ANSWERS else "sections"
     return source_code.title(f"report.{room}.{wildcards.name}")
+
+
+def settings_of(wildcards):
+    """The values of config.yaml that an answer's figure needs."""
+    chosen = {
+        name: values
+        for name, values in ANSWER_SETTINGS.items()
+        if name == wildcards.name
+    }
+    return json.dumps(chosen)
 
 
 def code_of_figure(wildcards):

@@ -20,11 +20,12 @@ rule figure:
     params:
         title=title_of,
         show=json.dumps(config.get("show")),
+        answers=settings_of,
     message:
         "draw the figure of {wildcards.name}"
     shell:
         "python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
-        " --show {params.show:q} --output {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"
+        " --show {params.show:q} --answers {params.answers:q} --output {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"
 
 
 # One figure of all kept nights, if any were kept. `figure` could make a file of this name too.

@@ -22,8 +22,10 @@ rule report:
     params:
         figures=folder_of_figures,
         show=json.dumps(config.get("show")),
+        answers=json.dumps(ANSWER_SETTINGS),
     message:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --history {input.history:q} --exports {input.exports:q} --show {params.show:q} --output {output.html:q} 2>&1 | tee {log:q}"
+        " --history {input.history:q} --exports {input.exports:q} --show {params.show:q}"
+        " --answers {params.answers:q} --output {output.html:q} 2>&1 | tee {log:q}"

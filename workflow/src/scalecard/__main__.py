@@ -93,6 +93,7 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     for command in (plot, report):
         command.add_argument("--results", type=Path, nargs="+", required=True, help="the current platform's first")
         command.add_argument("--show", type=json.loads, help="JSON: the platforms to draw beside it, at most five")
+        command.add_argument("--answers", type=json.loads, default={}, help="JSON: the settings of answers, by name")
     report.add_argument("--history", type=Path, nargs="*", default=[], help="the indices of kept nights")
     report.add_argument("--exports", type=Path, nargs="*", default=[], help="files to link, relative to the report")
 
@@ -204,7 +205,7 @@ def _run(args: argparse.Namespace) -> None:
 def _plot(args: argparse.Namespace) -> None:
     from scalecard.report import figures
 
-    for each in figures.draw(args.name, args.results, args.output, args.show):
+    for each in figures.draw(args.name, args.results, args.output, args.show, args.answers):
         print(each)
 
 
@@ -217,7 +218,7 @@ def _export(args: argparse.Namespace) -> None:
 def _report(args: argparse.Namespace) -> None:
     from scalecard.report import render
 
-    render.write(args.results, args.figures, args.output, args.show, args.history, args.exports)
+    render.write(args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers)
 
 
 def _summary(args: argparse.Namespace) -> None:

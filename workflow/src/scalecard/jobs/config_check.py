@@ -17,7 +17,7 @@ from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
-NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "measure", "workloads"}
+NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "measure", "forecast", "workloads"}
 LONGEST_TEXT = 1_000  # letters
 LONGEST_KEY = 100
 INT64 = 2**63

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scalecard.records.record import Result
 from scalecard.report import answers, modules, sections
-from scalecard.report.answers import Measured
+from scalecard.report.answers import Measured, Settings
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -19,6 +20,7 @@ class Answer:
     how_to_read: str
     findings: list[Finding]
     tables: list[Table]
+    calculator: dict[str, Any]
 
     @classmethod
     def of(cls, name: str, measured: Measured) -> "Answer":
@@ -30,6 +32,7 @@ class Answer:
             how_to_read=modules.how_to_read(module),
             findings=module.findings(measured),
             tables=[table for table in module.tables(measured) if table.rows],
+            calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
         )
 
     @property
@@ -38,7 +41,8 @@ class Answer:
         return sections.by_priority(self.findings)
 
 
-def every(results: Sequence[Result]) -> list[Answer]:
+def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
     """The answers that the results of one platform allow."""
-    found = [Answer.of(name, Measured({r.experiment: r for r in results})) for name in answers.names()]
+    measured = Measured({result.experiment: result for result in results}, settings)
+    found = [Answer.of(name, measured) for name in answers.names()]
     return [answer for answer in found if answer.findings or answer.tables]

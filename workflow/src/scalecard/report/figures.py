@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
 from scalecard.report import answers, sections, style
+from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.drawn import drawn
 from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
 
@@ -21,33 +22,40 @@ UNDATED = {  # the same picture has the same bytes whenever it is drawn
 
 
 def draw(
-    name: str, results: Sequence[Path], outputs: Sequence[Path], show: Sequence[str] | None = None
+    name: str,
+    results: Sequence[Path],
+    outputs: Sequence[Path],
+    show: Sequence[str] | None = None,
+    settings: Settings = NO_SETTINGS,
 ) -> list[LeftOut]:
     """Draw an experiment's or an answer's figure from result files, the current platform's first, and save it.
 
-    Of more than six platforms those of `show` are drawn. Returns the files that could not be used.
+    Of more than six platforms those of `show` are drawn. `settings` are those of answers. Returns the files that could
+    not be used.
     """
     found = gather(results)
     platforms = drawn(found.results, show)
     chosen = sorted((r for r in found.results if r.platform in platforms), key=lambda r: platforms.index(r.platform))
+
+    def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
+        figure = _figure(name, subset, settings)
+        return {path: picture(figure, path.suffix) for path in outputs}
+
     try:
-        pictures, unfit = _pictures(name, chosen, outputs), list[LeftOut]()
+        pictures, unfit = drawn_of(chosen), list[LeftOut]()
     except UNFIT:  # one of them lacks what the figure needs: the current one, which is an error, or another
-        fitting, unfit = each_fit(
-            chosen, lambda result: (_pictures(name, [result], outputs), result)[1], here=platforms[0]
-        )
-        pictures = _pictures(name, fitting, outputs)
-    for path, picture in pictures.items():
-        write_atomically(path, picture)
+        fitting, unfit = each_fit(chosen, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
+        pictures = drawn_of(fitting)
+    for path, content in pictures.items():
+        write_atomically(path, content)
     return [*found.left_out, *unfit]
 
 
-def _pictures(name: str, results: Sequence[Result], outputs: Sequence[Path]) -> dict[Path, bytes]:
-    if name in answers.names():
-        figure = answers.load(name).plot(answers.by_platform(results))
-    else:
-        figure = sections.load(name).plot(results)
-    return {path: picture(figure, path.suffix) for path in outputs}
+def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
+    of_answer = name in answers.names()
+    subjects = answers.by_platform(results, settings) if of_answer else results
+    figure: Figure = (answers if of_answer else sections).load(name).plot(subjects)
+    return figure
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -16,6 +16,7 @@ from scalecard.records.files import refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import answered, modules, pages, section, sections, style, tables, units
 from scalecard.report.answered import Answer
+from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import compare, views
 from scalecard.report.drawn import drawn
@@ -54,13 +55,14 @@ def write(
     show: Sequence[str] | None = None,
     history: Sequence[Path] = (),
     exports: Sequence[Path] = (),
+    settings: Settings = NO_SETTINGS,
 ) -> None:
     """Write the report of these result files, the current platform's first; what is left out is printed too."""
     found, links = gather(paths), [Path(os.path.relpath(path, output.parent)).as_posix() for path in exports]
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
     options: dict[str, Any] = {"left_out": found.left_out, "history": history, "traces": linked, "exports": links}
-    write_atomically(output, render(found.results, figures, show=show, **options))
+    write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
 
 
 def render(
@@ -72,12 +74,14 @@ def render(
     history: Sequence[Path] = (),
     traces: Sequence[Path] = (),
     exports: Sequence[str] = (),
+    settings: Settings = NO_SETTINGS,
 ) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
     `figures` is the folder of the SVG files, `show` names the platforms to draw, `left_out` the files that could not be
     used, `history` the indices of kept nights, `traces` those of the current platform, relative to the report, and
-    `exports` links to its tables. ValueError if results of one platform are of different hardware.
+    `exports` links to its tables. `settings` are those of answers. ValueError if results of one platform are of
+    different hardware.
     """
     refuse_mixed_machines(results, "results")
     ours = [result for result in results if result.experiment in sections.names()]
@@ -91,7 +95,7 @@ def render(
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
     current = [s for s in known if s.platform == platforms[0]]
-    replies = answered.every([s.result for s in current])
+    replies = answered.every([s.result for s in current], settings)
     return pages.render(
         "report.html.j2",
         left_out=by_reason(unused),
@@ -179,6 +183,7 @@ def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
         "alt": f"Figure: {answer.title} {answer.findings[0].text if answer.findings else ''}",
         "findings": answer.findings,
         "tables": answer.tables,
+        "calculator": answer.calculator,
     }
 
 

@@ -3,22 +3,31 @@
 A docstring (its first line is the question, the rest says how to read the figure), `plot(platforms) -> Figure` for what
 was measured on each platform, the current one first, and for one platform `findings(measured) -> list[Finding]` and
 `tables(measured) -> list[Table]`. An answer without both is left out of the report: what it needs was not measured.
+A module may also offer `calculator(measured)`, the numbers with which report.js computes for a model of the reader's.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import ModuleType
+from dataclasses import dataclass, field
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 from scalecard.records.record import Result
 from scalecard.report import modules
 
+Settings = Mapping[str, Mapping[str, Any]]
+NO_SETTINGS: Settings = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of one platform, by experiment; any of them may be missing."""
+    """The results of one platform, by experiment; any of them may be missing.
+
+    `settings` are the values of config.yaml that an answer needs, by the answer's name.
+    """
 
     results: Mapping[str, Result]
+    settings: Settings = field(default_factory=dict)
 
     def of(self, experiment: str) -> Result | None:
         """The experiment's result; None if it was not measured."""
@@ -35,10 +44,11 @@ class Measured:
         return any(result.emulated for result in self.results.values())
 
 
-def by_platform(results: Sequence[Result]) -> list[Measured]:
+def by_platform(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> list[Measured]:
     """The platforms in the order of their first results."""
     platforms = dict.fromkeys(result.platform for result in results)
-    return [Measured({r.experiment: r for r in results if r.platform == platform}) for platform in platforms]
+    own = [{r.experiment: r for r in results if r.platform == platform} for platform in platforms]
+    return [Measured(found, settings) for found in own]
 
 
 def names() -> list[str]:

@@ -1,0 +1,229 @@
+"""Forecasts of simulated clusters, whose truth on any number of devices is known."""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from blocks import CONFIG
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval
+from scalecard.report.answers import Measured
+from scalecard.report.answers import forecast as answer
+from scalecard.report.forecast.draws import band, middle
+from scalecard.report.forecast.forecast import Forecast, accuracy, forecasts
+from scalecard.report.forecast.settings import Settings
+from simulated_clusters import WATTS, Cause, drawn, simulated, true_step
+
+Results = Mapping[str, Result]
+DDP = ("DDP", "strong"), ("DDP", "weak")
+
+
+@functools.cache
+def results(cause: Cause | None = None, devices: int = 8, nodes: int = 1, seed: int = 101) -> dict[str, Result]:
+    return simulated(devices, cause=cause, nodes=nodes, seed=seed)
+
+
+def found(of: Results, settings: Settings | None = None) -> dict[tuple[str, str], Forecast]:
+    every = forecasts(of, settings or Settings())
+    return {(one.model.strategy, one.model.scaling): one for one in every}
+
+
+def changed(of: Results, experiment: str, change: "dict[str, float]", **case: object) -> dict[str, Result]:
+    """Records of a metric, at these values of the case, with their samples multiplied; 0 leaves them out."""
+
+    def record(one: Record) -> Record | None:
+        factor = change.get(one.metric, 1.0) if all(one.case.get(k) == v for k, v in case.items()) else 1.0
+        return replace(one, samples=[[factor * s for s in run] for run in one.samples]) if factor else None
+
+    records = [new for one in of[experiment].records if (new := record(one))]
+    return {**of, experiment: replace(of[experiment], records=records)}
+
+
+@pytest.mark.parametrize("cause", [None, "communication", "slow rank"])
+def test_the_most_devices_are_forecast_from_fewer(cause: Cause | None) -> None:
+    known = accuracy(list(found(results(cause)).values()))
+    assert known is not None
+    median, inside, count = known
+    assert count == 10
+    assert median <= 0.05
+    assert inside >= 9
+
+
+@pytest.mark.parametrize(
+    ("experiment", "metric"),
+    [("strategies", "step_time"), ("strategies", "unsynchronised_time"), ("strategies", "rank_time"),
+     ("strategies", "played_time"), ("allreduce", "time"), ("health", "time")],
+)  # fmt: skip
+def test_what_is_measured_on_the_most_devices_moves_no_forecast(experiment: str, metric: str) -> None:
+    before = found(results())
+    after = found(changed(results(), experiment, {metric: 3.0}, devices=8))
+    for case, one in before.items():
+        for count in (8, 64):
+            if count in one.efficiencies:
+                assert middle(after[case].model.seconds(count)) == middle(one.model.seconds(count))
+
+
+def test_of_two_devices_the_step_is_not_used() -> None:
+    """Only the parts are, so what overlaps is not known, and the band says so."""
+    two = results(devices=2, cause="communication")
+    before, after = found(two), found(changed(two, "strategies", {"step_time": 3.0}, devices=2))
+    for case in DDP:
+        held = before[case].held_out
+        assert held is not None
+        assert held.inside
+        assert held.band.half_width > 0.05 * held.forecast
+        assert middle(after[case].model.seconds(2)) == pytest.approx(held.forecast)
+
+
+@pytest.mark.parametrize("count", [16, 32])
+def test_more_devices_than_there_are(count: int) -> None:
+    """With the network that the cluster has between its nodes, within the band that is told."""
+    cluster = replace(drawn(None, 101), per_node=8)
+    settings = Settings(gbit_per_s=cluster.network * 8 / 1e9, latency_us=1e6 * cluster.network_hop)
+    every = found(results(), settings)
+    for strategy, scaling in DDP:
+        limits = band(every[strategy, scaling].model.seconds(count))
+        assert limits.low < true_step(cluster, strategy, count, scaling) < limits.high
+
+
+def test_measured_nodes_are_used_instead_of_an_assumed_network() -> None:
+    four = results(devices=4, nodes=4)
+    slow, fast = (found(four, Settings(gbit_per_s=rate)) for rate in (1, 1000))
+    for case in DDP:
+        held = slow[case].held_out
+        assert held is not None
+        assert (held.layout.devices, held.layout.nodes) == (16, 4)
+        assert abs(held.error) < 0.1
+        assert middle(fast[case].model.seconds(64)) == middle(slow[case].model.seconds(64))
+        assert not slow[case].assumed(64)
+
+
+@pytest.mark.parametrize(
+    ("cause", "scaling", "term"),
+    [("communication", "weak", "exchange"), ("small batch", "strong", "smaller batch"),
+     ("launching", "strong", "smaller batch"), ("slow rank", "weak", "slowest rank")],
+)  # fmt: skip
+def test_the_knee_names_what_was_planted(cause: Cause, scaling: str, term: str) -> None:
+    one = found(results(cause))["DDP", scaling]
+    assert one.knee.devices is not None
+    assert one.knee.dominates == term
+
+
+def test_the_knee_is_where_the_truth_falls_below() -> None:
+    """Within a node, so that no network is assumed."""
+    one = found(results("small batch"), Settings(devices_per_node=64))["DDP", "strong"]
+    cluster = replace(drawn("small batch", 101), per_node=64)
+    alone = true_step(cluster, "DDP", 1, "strong")
+    truth = {n: alone / n / true_step(cluster, "DDP", n, "strong") for n in (2, 4)}
+    assert one.knee.devices is not None
+    assert (one.knee.devices < 2) == (truth[2] < 0.8)
+    later = found(results("small batch"), Settings(knee=truth[4]))["DDP", "strong"].knee
+    assert later.devices == pytest.approx(4, rel=0.1)
+    assert later.between.low < 4.2 < 1.2 * later.between.high
+
+
+def test_a_healthy_cluster_has_no_knee_among_its_devices() -> None:
+    one = found(results())["DDP", "weak"]
+    assert one.knee.devices is None or one.knee.devices > 8
+    assert one.worth_trying[:3] == [2, 4, 8]
+
+
+def test_strong_scaling_ends_where_devices_have_a_sample_each() -> None:
+    every = found(results())
+    assert every["DDP", "strong"].counts[-1] == drawn(None, 101).batch
+    assert every["DDP", "weak"].counts[-1] == 1024
+
+
+def test_a_wide_band_is_not_trusted() -> None:
+    sure = found(results(), Settings(devices_per_node=1024))["DDP", "weak"].trusted[0]
+    doubtful = found(results(), Settings(gbit_per_s=1))["DDP", "weak"]
+    assert doubtful.trusted[0] == 8 < sure
+    assert "band" in doubtful.trusted[1]
+
+
+def test_energy_is_that_of_the_devices_that_train() -> None:
+    one = found(results())["DDP", "weak"]
+    assert one.watts == pytest.approx(WATTS, rel=0.02)
+    hours = middle(one.training_seconds(8)) / 3600
+    assert one.training_joules(8) == pytest.approx(hours * 3600 * 8 * WATTS, rel=0.02)
+    assert middle(one.training_seconds(8)) == pytest.approx(
+        one.settings.samples / (8 * drawn(None, 101).batch) * middle(one.model.seconds(8))
+    )
+
+
+def test_terms_add_up_to_the_step() -> None:
+    for one in found(results()).values():
+        for count in (2, 8):
+            total = sum(middle(values) for values in one.model.terms(count).values())
+            assert total == pytest.approx(middle(one.model.seconds(count)), rel=0.02)
+
+
+def test_without_smaller_batches_there_is_a_reason() -> None:
+    bare = changed(results(), "strategies", {"local_time": 0})
+    assert set(found(bare)) == {("DDP", "weak"), ("FSDP gradients", "weak"), ("FSDP parameters", "weak")}
+    nothing = {"strategies": changed(results(), "strategies", {"local_time": 0, "step_time": 0})["strategies"]}
+    (finding,) = answer.findings(Measured(nothing))
+    assert finding.text.startswith("No forecast: ")
+    alone = {"strategies": results()["strategies"]}
+    assert {strategy for strategy, _ in found(alone)} == {"our gpipe", "our 1f1b"}
+    assert answer.findings(Measured(alone))[-1].text == "DDP is not forecast: no all-reduce was timed."
+
+
+def test_the_sentences_and_tables_of_eight_gpus() -> None:
+    measured = Measured(results("communication"), {"forecast": CONFIG["forecast"]})
+    first, *others = answer.findings(measured)
+    assert "on 8 devices, none of which they had seen" in first.text
+    assert all("16 devices would be" in other.text for other in others)
+    assert {"strong", "weak"} == {row[2][0] for row in answer.tables(measured)[0].rows}
+    assert [len(row) for table in answer.tables(measured) for row in table.rows] == [
+        len(table.head) for table in answer.tables(measured) for _ in table.rows
+    ]
+
+
+def test_emulated_devices_give_no_advice() -> None:
+    environment = results()["strategies"].environment
+    cpu = {**environment, "emulated": True, "machine": {**environment["machine"], "cores": 8}}
+    emulated = {name: replace(result, environment=cpu) for name, result in results().items()}
+    for finding in answer.findings(Measured(emulated)):
+        assert finding.text.startswith("A trial of the method on CPU ranks, not advice: ")
+
+
+def test_the_same_results_give_the_same_forecast() -> None:
+    """Also in another process, and in whatever order they were computed."""
+    before, after = found(results()), found(json_copy(results()))
+    for case in reversed(list(before)):
+        assert band(after[case].model.seconds(8)) == band(before[case].model.seconds(8))
+
+
+def json_copy(of: Results) -> dict[str, Result]:
+    """With cases whose axes are in another order."""
+    again = {}
+    for name, result in of.items():
+        cases = [json.loads(json.dumps(record.case, sort_keys=True)) for record in result.records]
+        again[name] = replace(
+            result, records=[replace(r, case=case) for r, case in zip(result.records, cases, strict=True)]
+        )
+    return again
+
+
+def test_the_defaults_are_those_of_the_configuration() -> None:
+    assert Settings.of(CONFIG["forecast"]) == Settings()
+
+
+def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:
+    figure = answer.plot([Measured(results())])
+    assert [axes.get_title("left") for axes in figure.axes] == [
+        "gpt, one device's batch for all",
+        "gpt, as many samples on each",
+    ]
+    hollow = [line for axes in figure.axes for line in axes.lines if line.get_fillstyle() == "none"]
+    assert {line.get_xdata()[0] for line in hollow} == {8}  # type: ignore[index]
+
+
+def test_a_band_holds_most_draws() -> None:
+    one = found(results())["DDP", "weak"].efficiencies[8]
+    limits = band(one)
+    assert isinstance(limits, Interval)
+    assert sum((limits.low <= one) & (one <= limits.high)) >= 0.94 * len(one)

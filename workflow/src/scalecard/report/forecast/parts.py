@@ -1,0 +1,103 @@
+"""The parts of a step that all forecasts of a workload share, each fitted once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from scalecard.report.forecast.draws import NUM, Draws, line, middle, spread
+from scalecard.report.forecast.local import LocalTime, Ranks
+from scalecard.report.forecast.measured import COLLECTIVES, Workload, batch_of, counted, layout_of
+from scalecard.report.forecast.network import Fitted
+
+SCALINGS = ("strong", "weak")
+COMPANY = ((0.0, 0.05), (0.0, 0.008))  # level and slope per doubling, of a logarithm, before seeing any
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Of one workload; `per_node` devices are on a node, and ranks on a CPU share its `cores`."""
+
+    workload: Workload
+    per_node: int
+    cores: int | None = None
+
+    def crowded(self, devices: int) -> float:
+        """How many times as long ranks take because there are more of them than cores."""
+        return max(1.0, devices / self.cores) if self.cores else 1.0
+
+    @cached_property
+    def local(self) -> LocalTime:
+        """One device by itself; ValueError if it was not timed."""
+        single, found = self.workload.single, list(self.workload.local)
+        sizes = {batch_of(record) for record in found}
+        if single is not None and batch_of(single) not in sizes:
+            found.append(single)
+        return LocalTime.of(found)
+
+    @cached_property
+    def batch(self) -> int:
+        """What one device is timed with."""
+        assert self.workload.single is not None
+        return batch_of(self.workload.single)
+
+    @cached_property
+    def ranks(self) -> dict[str, Ranks]:
+        """By scaling, from DDP's ranks without synchronising, on the most devices that may be used."""
+        made = {}
+        for scaling in SCALINGS:
+            found = self.workload.parts(self.workload.steps("DDP", scaling))
+            made[scaling] = Ranks.of(self.workload.others("rank_time", found[max(found)]) if found else [])
+        return made
+
+    @cached_property
+    def company(self) -> Draws:
+        """(level, slope per doubling) of the logarithm of what a rank takes longer in company, [NUM, 2]."""
+        seen = [one for scaling in SCALINGS for one in self._in_company(scaling)]
+        x, sigma = (np.array([one[place] for one in seen]) for place in (0, 2))
+        y = np.tile([one[1] for one in seen], (NUM, 1))
+        return line(x, y, sigma, COMPANY, "company", self.workload.name)
+
+    def _in_company(self, scaling: str) -> list[tuple[float, float, float]]:
+        """(doublings, logarithm of the ratio, its error) of the steps that may be used."""
+        found = list[tuple[float, float, float]]()
+        for layout, step in self.workload.parts(self.workload.steps("DDP", scaling)).items():
+            for own in self.workload.others("unsynchronised_time", step):
+                alone = self.local.at(batch_of(step) / layout.devices) * self.ranks[scaling].slowest(layout.devices)
+                ratio = own.median / (middle(alone) * self.crowded(layout.devices))
+                if not np.isnan(ratio):  # no smaller batch was timed alone
+                    sigma = float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002
+                    found.append((self._doublings(layout.devices), float(np.log(ratio)), sigma))
+        return found
+
+    def _doublings(self, devices: int) -> float:
+        """From two devices on, and within a node: other nodes are no company."""
+        return max(0.0, float(np.log2(min(devices, self.per_node) / 2)))
+
+    def in_company(self, devices: int) -> Draws:
+        """How many times as long a rank takes as the device alone."""
+        if devices == 1:
+            return np.ones(NUM)
+        found: Draws = np.exp(self.company[:, 0] + self.company[:, 1] * self._doublings(devices))
+        return found * self.crowded(devices)
+
+    @cached_property
+    def fits(self) -> Mapping[str, Mapping[bool, Mapping[int, Fitted]]]:
+        """By collective and whether over nodes: by the number of devices, or of nodes."""
+        return {name: {over: self._fits(name, over) for over in (False, True)} for name in COLLECTIVES}
+
+    def _fits(self, name: str, over: bool) -> dict[int, Fitted]:
+        records = self.workload.exchanges(name, over_nodes=over)
+        places = sorted({layout_of(record) for record in records})
+        made = {at: Fitted.of([r for r in records if layout_of(r) == at], COLLECTIVES[name]) for at in places}
+        return {at.nodes if over else at.devices: fit for at, fit in made.items()}
+
+    @cached_property
+    def volume(self) -> tuple[float, float]:
+        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them."""
+        for record in self.workload.strategies.select("step_time", workload=self.workload.name):
+            size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
+            if size:
+                return size, calls or 1.0
+        return 0.0, 1.0
