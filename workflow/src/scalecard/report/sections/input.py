@@ -13,7 +13,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, feeding, style, units, words
@@ -105,7 +104,7 @@ def _enough(one: Fed) -> str:
         return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
     if one.enough == 0:
         return " For one device no worker is needed: the training's own process reads fast enough."
-    return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
+    return f" For one device {_workers(one.enough)} {'is' if one.enough == 1 else 'are'} enough."
 
 
 def _rate(record: Record) -> str:
@@ -116,7 +115,11 @@ def _rate(record: Record) -> str:
 
 
 def _by(record: Record) -> str:
-    return counted(workers(record), "worker") if workers(record) else "no worker process"
+    return _workers(workers(record)) if workers(record) else "no worker process"
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker{'' if number == 1 else 's'}"
 
 
 def _steps(one: Fed) -> Iterator[Finding]:
@@ -174,11 +177,6 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
     one = str(record.case["unit"]).removesuffix("s")
     return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
-
-
-def published(result: Result) -> dict[str, float]:
-    """No published figure has these workloads at these values."""
-    return {}
 
 
 def nightly(result: Result) -> Iterator[Number]:
