@@ -11,8 +11,10 @@ from scalecard import experiments
 from scalecard.experiments import input as experiment
 from scalecard.experiments.input import workers_for
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Variant
 from scalecard.records import files
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Case, Record, Result
 from scalecard.strategies import fed, load
 
 DIVIDES = """
@@ -55,6 +57,33 @@ def test_loaders_and_steps_are_proven_counted_and_timed_side_by_side(
         assert record.telemetry[0].iterations % int(str(record.case["batches"])) == 0
     skipped = [record for record in records if record.status == "skipped"]
     assert {record.note for record in skipped} == {"pinned memory and copies to a device need a GPU"}
+
+
+def test_times_are_of_one_batch_and_the_workers_that_are_needed_are_timed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes 1 s and, of a loader, 4 s divided by its workers: 4 would do, which nobody asked for."""
+
+    def pretended(variants: list[Variant], **_options: Any) -> list[Timing]:
+        return [Timing(variant=variant, completion=[_pass(variant.case)] * 6, prepared=None) for variant in variants]
+
+    def _pass(case: Case) -> float:
+        each = 1.0 if "data" in case else 4 / max(1, int(str(case["workers"])))
+        return each * int(str(case["batches"]))
+
+    def recorded(timing: Timing, metric: str) -> Record:
+        return Record(case=timing.variant.case, metric=metric, unit="s", samples=[timing.completion])
+
+    monkeypatch.setattr(experiment, "time_rounds", pretended)
+    monkeypatch.setattr(Timing, "record", recorded)
+    records = [record for record in run(machine, workers=[0, 1, 8]) if record.samples]
+    for record in records:
+        expected = 1.0 if record.metric == "step_time" else 4 / max(1, int(str(record.case["workers"])))
+        assert record.median == pytest.approx(expected)
+    settings = [record for record in records if record.case["part"] == "settings"]
+    assert {record.case.get("workers") for record in settings} == {None, 0, 4}
+    fed = {r.case["workers"]: r.case["batches"] for r in settings if r.case.get("data") == "fed"}
+    assert fed == {0: 2, 4: 32}, "four times the eight that are loaded ahead"
 
 
 def test_without_a_data_set_or_with_too_small_a_one_the_reason_is_recorded(machine: Machine) -> None:

@@ -75,6 +75,8 @@ def test_a_loader_alone_is_compared_sample_by_sample(feeding: Feeding, loading: 
     (check,) = timing.prepared.checks
     assert (check.difference, check.tolerance) == (0, 0)
     assert counted(timing) == {"loaded samples": 21}
+    timing.prepared.call()
+    assert feeding.feeds[0].begun is None, "or the next pass would be loaded before it is timed"
 
 
 def _skips_a_sample(walk: Walk) -> Iterator[list[int]]:

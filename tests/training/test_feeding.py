@@ -126,6 +126,14 @@ def test_a_pass_that_was_begun_is_taken_and_one_of_another_length_is_dropped() -
     assert not children()
 
 
+def test_what_the_process_reads_itself_may_be_begun_too() -> None:
+    feed = opened(Numbers())
+    feed.begin()
+    begun = feed.begun
+    assert feed.take() is begun
+    assert feed.take() is not begun
+
+
 def test_workers_that_do_not_persist_are_others_in_each_pass() -> None:
     feed, seen = opened(Numbers(), Loading(workers=1, prefetch=2, persistent=False)), []
     for _ in range(2):
