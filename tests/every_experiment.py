@@ -210,6 +210,20 @@ def _strategies(spec: Settings) -> Iterator[Kind]:
         yield "largest_batch", {"workload": name}
 
 
+def _input(spec: Settings) -> Iterator[Kind]:
+    for name, values in spec["workloads"].items():
+        size = values["batch_size"]
+        shared: Case = {"workload": name, "devices": 1, "batch_size": size, "unit": "samples", "units": size}
+        for part in ("workers", "settings"):
+            yield "step_time", {**shared, "part": part, "data": "resident", "batches": 2}
+        for workers in (0, 1, 2):
+            yield "load_time", {**shared, "part": "workers", "memory": "pageable", "batches": 2, "workers": workers}
+        yield "step_time", {**shared, "part": "settings", "data": "fed", "workers": 2, "batches": 16}
+        usual: Case = {**shared, "part": "settings", "memory": "pageable", "workers": 2, "prefetch": 2, "batches": 4}
+        for persistent in (True, False):
+            yield "load_time", {**usual, "persistent": persistent}
+
+
 def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     whole = spec["batch_size"]
     for model in spec["models"]:
@@ -265,5 +279,6 @@ KINDS = {
     "tensor_parallel": _tensor_parallel,
     "hybrid": _hybrid,
     "strategies": _strategies,
+    "input": _input,
     "heterogeneous": _heterogeneous,
 }

@@ -73,6 +73,45 @@ def test_what_is_wrong_with_a_file_is_one_line_with_its_key(text: str, said: str
     assert said in line
 
 
+ITEMS = """
+class Items(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index): return torch.ones(3), torch.zeros(4)
+def dataset(): return Items()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Items()", "1 / 0", "dataset() raises line 10: ZeroDivisionError"),
+        ("Items()", "iter([])", "returns a list_iterator; it must return a map-style torch.utils.data.Dataset"),
+        ("torch.ones(3),", "{}['x'],", "putting together dataset()[0] and dataset()[1] raises line 9: KeyError: 'x'"),
+        ("return torch.ones(3), torch.zeros(4)", "return torch.ones(3)", "is a Tensor; it must be (inputs, targets)"),
+        (
+            "torch.ones(3),",
+            "torch.ones(5).double(),",
+            "two items of dataset() have inputs float64 (2, 5), and batch(2, seed) has float32 (2, 3)",
+        ),
+        ("zeros(4)", "zeros(4, dtype=int)", "have targets int64 (2, 4), and batch(2, seed) has float32 (2, 4)"),
+        ("def dataset(): return Items()", "dataset = Items()", "dataset is no function; it must be one that returns"),
+    ],
+)
+def test_what_is_wrong_with_a_data_set_is_one_line_too(old: str, new: str, said: str, tmp_path: Path) -> None:
+    check_values(written(tmp_path, GOOD + ITEMS))
+    load = written(tmp_path, GOOD + ITEMS.replace(old, new))
+    with pytest.raises(NotAWorkload) as caught:
+        check_values(load)
+    (line,) = str(caught.value).splitlines()
+    assert said in line
+
+
+def test_values_may_be_the_data_sets_alone(tmp_path: Path) -> None:
+    check_functions(written(tmp_path, GOOD + ITEMS.replace("dataset()", "dataset(many=4)"), many=3))
+    with pytest.raises(NotAWorkload, match=r"neither model.. nor batch.. nor dataset.. takes most; known: .* many"):
+        check_functions(written(tmp_path, GOOD + ITEMS.replace("dataset()", "dataset(many=4)"), most=3))
+
+
 def test_a_value_that_no_function_takes_is_named_with_those_that_are_taken(tmp_path: Path) -> None:
     with pytest.raises(NotAWorkload, match=r"neither model.. nor batch.. takes wdith; known: batch_size, width"):
         check_functions(written(tmp_path, GOOD, wdith=3))

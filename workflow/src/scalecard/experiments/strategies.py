@@ -10,7 +10,6 @@ counted, and operations and bytes where there is a closed form), or if strategie
 of one process take turns on as many devices, and so do those of ranks).
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,8 +30,8 @@ from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, on_ranks
-from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
-from scalecard.strategies.load import Load
+from scalecard.strategies.examine import NotAWorkload, check, examined
+from scalecard.strategies.load import Load, chosen
 from scalecard.strategies.measured import Group
 from scalecard.strategies.plainly import Plainly
 from scalecard.strategies.strategy import Strategy
@@ -54,20 +53,12 @@ class Spec(Common):
     def __post_init__(self) -> None:
         """A file of the user's is looked at before anything is measured; ours are tested."""
         for load in self.loads:
-            check_functions(load)
-            check = check_values if load.file else check_model
             check(load)
 
     @property
     def loads(self) -> list[Load]:
         """The workloads as they are timed on one device."""
-        return [_load(name, dict(values), self.seed) for name, values in self.workloads.items()]
-
-
-def _load(name: str, values: dict[str, Any], seed: int) -> Load:
-    """`source` only says in the result what the file was."""
-    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
-    return Load(name, file, json.dumps(values), batch_size, seed)
+        return chosen(self.workloads, self.seed)
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -12,6 +12,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     received bytes                   handed from one device of this process to another, all devices together
     received by the busiest device   the same, the largest of any device
     forwards, samples                calls of the subject's module, and the rows of their inputs
+    loaded samples                   rows of the batches that a loop takes from a loader (count)
     updates                          in-place changes of every parameter
     parameter bytes                  of all parameters that were changed, replicas and slices included
     test FLOPs                       of scoring the test images once

@@ -5,21 +5,23 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from scalecard import progress
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.strategies.load import HOST, UNITS, Load, accepted, loaded
 from scalecard.strategies.plainly import CHECKED_EACH
 from scalecard.training.reference import trainable
-from scalecard.training.trees import leaves
+from scalecard.training.trees import Tree, leaves
 
+Trained = TypeVar("Trained", bound=Load)
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
 PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
@@ -59,6 +61,13 @@ def _lacks_a_package(load: Load, error: BaseException | None) -> bool:
     return not own.is_dir() and not own.with_suffix(".py").is_file()
 
 
+def check(load: Load) -> None:
+    """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested."""
+    check_functions(load)
+    of_values = check_values if load.file else check_model
+    of_values(load)
+
+
 @_unless_the_image_knows
 def check_functions(load: Load) -> None:
     """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
@@ -74,11 +83,15 @@ def check_functions(load: Load) -> None:
             raise NotAWorkload(load, f"{name} does not take {given} arguments; required: {REQUIRED}")
     if load.unit not in UNITS:
         raise NotAWorkload(load, f"UNIT = {load.unit!r}: must be one of {', '.join(UNITS)}")
-    arguments = [accepted(getattr(module, name)) for name in ("model", "batch")]
+    functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
+    if not callable(getattr(module, functions[-1])):
+        raise NotAWorkload(load, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
+    arguments = [accepted(getattr(module, name)) for name in functions]
     for key in load.given:
         if all(names is not None and key not in names for names in arguments):
             known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
-            raise NotAWorkload(load, f"neither model() nor batch() takes {key}; known: batch_size, {', '.join(known)}")
+            none = " nor ".join(f"{name}()" for name in functions)
+            raise NotAWorkload(load, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -130,6 +143,41 @@ def check_values(load: Load) -> None:
                     load, f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples"
                 )
     _check_step(load, model.to(HOST), *batch)
+    check_dataset(load, batch)
+
+
+def check_dataset(load: Load, batch: Tree) -> None:
+    """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
+    try:
+        dataset = load.dataset()
+    except Exception as error:  # a file of the user's may raise anything
+        raise NotAWorkload(load, f"dataset() raises {_where_it_raised(load, error)}") from error
+    if dataset is None:
+        return
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        what = f"dataset() returns a {type(dataset).__name__}"
+        raise NotAWorkload(load, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
+    try:
+        made = default_collate([dataset[index] for index in range(2)])
+    except Exception as error:  # of the user's code, or of PyTorch with what it returns
+        where = _where_it_raised(load, error)
+        raise NotAWorkload(load, f"putting together dataset()[0] and dataset()[1] raises {where}") from error
+    if not (isinstance(made, list | tuple) and len(made) == 2):
+        raise NotAWorkload(load, f"an item of dataset() is a {type(dataset[0]).__name__}; it must be (inputs, targets)")
+    for part, ours, theirs in zip(("inputs", "targets"), map(_form, made), map(_form, batch), strict=True):
+        if ours != theirs:
+            raise NotAWorkload(load, f"two items of dataset() have {part} {ours}, and batch(2, seed) has {theirs}")
+
+
+def _form(tree: Tree) -> str:
+    """Where its tensors are, with their shapes and types; PyTorch makes lists of tuples."""
+    if isinstance(tree, Tensor):
+        return f"{str(tree.dtype).removeprefix('torch.')} {tuple(tree.shape)}"
+    if isinstance(tree, Mapping):
+        return f"{{{', '.join(f'{key}: {_form(tree[key])}' for key in sorted(tree))}}}"
+    if isinstance(tree, list | tuple):
+        return f"[{', '.join(map(_form, tree))}]"
+    return type(tree).__name__
 
 
 def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None:
@@ -163,7 +211,7 @@ def _called(load: Load, function: str, *args: Any) -> Any:
         raise NotAWorkload(load, f"{function}() raises {_where_it_raised(load, error)}") from error
 
 
-def examined(load: Load, device: torch.device, num_steps: int, num_devices: int) -> Load:
+def examined(load: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     """The load with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
     NotAWorkload if there is no such rate.

@@ -5,7 +5,7 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ class Load:
     def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
         """Inputs of so many samples on a device, and their targets, there or on another one."""
         inputs, targets = self._drawn(size)
-        return mapped(partial(self._placed, device), inputs), mapped(partial(self._placed, last or device), targets)
+        return mapped(partial(self.placed, device), inputs), mapped(partial(self.placed, last or device), targets)
 
     def shared(self, device: torch.device, rank: int, ranks: int) -> tuple[Tree, Tree]:
         """Of the whole batch, the equal share of one of several ranks; the device gets no more than that."""
@@ -92,8 +92,18 @@ class Load:
             inputs, targets = self.call("batch", size * ranks, self.seed)
         return share(inputs, rank, ranks), share(targets, rank, ranks)
 
-    def _placed(self, device: torch.device, tensor: Tensor) -> Tensor:
-        return tensor.to(device, torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype)
+    def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
+        """A tensor of a batch on a device, in the precision in which the model computes."""
+        dtype = torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype
+        return tensor.to(device, dtype, non_blocking=non_blocking)
+
+    def dataset(self) -> Any:
+        """What a DataLoader reads, the same each time; None if the workload says nothing of it."""
+        if not hasattr(self.module, "dataset"):
+            return None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return self.call("dataset")
 
     @property
     def loss(self) -> Callable[[Tree, Tree], Tensor]:
@@ -128,11 +138,32 @@ class Load:
 
     def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
-        parts = reference.split(*self.batch(sum(sizes), device), self._held(model, sizes))
+        steps = self.steps(self._held(model, sizes), num_steps, exactly, device)
+        model = model.double() if exactly and not self.inexact else model
+        return reference.train(model, steps, loss=self.loss, lr=self.lr)
+
+    def steps(
+        self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
+    ) -> Sequence[reference.Step]:
+        """What the plain loop trains on: the same batch in every step."""
+        return [self.parts(self.batch(sum(sizes), device), sizes, exactly)] * num_steps
+
+    def parts(self, batch: tuple[Tree, Tree], sizes: tuple[int, ...], exactly: bool) -> reference.Step:
+        """A batch in parts of these sizes; `exactly` in float64, if the model can, and in the opposite order."""
+        parts = reference.split(*batch, sizes)
         if exactly:
-            parts = [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
-            model = model if self.inexact else model.double()
-        return reference.train(model, [parts] * num_steps, loss=self.loss, lr=self.lr)
+            return [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
+        return parts
+
+
+def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Load]:
+    """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
+    return [_chosen(name, dict(values), seed) for name, values in workloads.items()]
+
+
+def _chosen(name: str, values: dict[str, Any], seed: int) -> Load:
+    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
+    return Load(name, file, json.dumps(values), batch_size, seed)
 
 
 @functools.cache

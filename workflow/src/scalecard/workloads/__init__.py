@@ -5,6 +5,7 @@
     loss(outputs, targets) -> Tensor     the mean over the batch
     blocks(model)                        optional: consecutive pieces, for pipelines and FSDP
     tensor_plan(model)                   optional: names of linear layers to "column" or "row", for tensor parallelism
+    dataset(...)                         optional: a map-style data set of (inputs, targets), for a DataLoader
     UNIT                                 optional: "samples" (of which a batch has `size`) or "tokens"
 
 These files import nothing of ScaleCard but what they share among themselves.

@@ -8,9 +8,11 @@ Source: Radford et al., Language Models are Unsupervised Multitask Learners (GPT
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import Dataset
 
 UNIT = "tokens"
 INIT_STD = 0.02
+TEXT = 2**22  # tokens of the data set
 
 
 class Attention(nn.Module):
@@ -81,6 +83,28 @@ def batch(size: int, seed: int, *, sequence: int = 1024, vocabulary: int = 50304
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(vocabulary, (size, sequence + 1), generator=generator)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+class Text(Dataset[tuple[Tensor, Tensor]]):
+    """Consecutive pieces of one array of tokens, as of a memory-mapped file, and the token that follows each."""
+
+    def __init__(self, tokens: Tensor, sequence: int) -> None:
+        self.tokens, self.sequence = tokens, sequence
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.sequence
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = index * self.sequence
+        piece = self.tokens[start : start + self.sequence + 1].long()
+        return piece[:-1], piece[1:]
+
+
+def dataset(*, sequence: int = 1024, vocabulary: int = 50304) -> Text:
+    """Random tokens, kept in four bytes each."""
+    return Text(torch.randint(vocabulary, (max(TEXT, 64 * sequence) + 1,), dtype=torch.int32), sequence)
 
 
 def loss(scores: Tensor, tokens: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from scalecard.workloads.images import Pictures
+
 SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
 INIT_STD = 0.01
 
@@ -57,6 +59,11 @@ def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     images = torch.rand(size, 1, 28, 28, generator=generator)
     return images, torch.randint(10, (size,), generator=generator)
+
+
+def dataset() -> Pictures:
+    """Grey pictures of ten classes."""
+    return Pictures(channels=1, size=28, classes=10)
 
 
 def loss(scores: Tensor, labels: Tensor) -> Tensor:

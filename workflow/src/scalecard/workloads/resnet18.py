@@ -6,6 +6,7 @@ Source: Dive into Deep Learning, chapter "Concise Implementation for Multiple GP
 from torch import nn
 
 from scalecard.workloads.lenet import batch as batch
+from scalecard.workloads.lenet import dataset as dataset
 from scalecard.workloads.lenet import loss as loss
 from scalecard.workloads.resnets import blocks as blocks
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from scalecard.workloads.images import Pictures
 from scalecard.workloads.resnets import blocks as blocks
 
 
@@ -20,6 +21,11 @@ def batch(size: int, seed: int, *, image_size: int = 224, num_classes: int = 100
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(size, 3, image_size, image_size, generator=generator)
     return images, torch.randint(num_classes, (size,), generator=generator)
+
+
+def dataset(*, image_size: int = 224, num_classes: int = 1000) -> Pictures:
+    """Coloured pictures."""
+    return Pictures(channels=3, size=image_size, classes=num_classes)
 
 
 def loss(scores: Tensor, labels: Tensor) -> Tensor:

@@ -1,0 +1,246 @@
+"""Does a DataLoader keep up with training, how many workers does it take, and which of its settings matter?
+
+The data set of each workload of config.yaml is loaded by more and more worker processes, beside a step of training on
+data that is on the device already. From this follows the number of workers that feeds one device. With it the settings
+of the loader are compared, and steps that it feeds with steps on resident data.
+
+The answer would be wrong if a loader yielded something else (every sample of a pass is compared with the data set
+itself), if fewer were loaded or trained on than counted (samples and updates are counted), if what was loaded while
+others took their turn counted as loaded in no time (a pass of a loader alone begins with nothing), or if starting the
+workers were timed as loading (they live as long as the rounds, but where a new start is what is measured).
+"""
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+from annotated_types import Len
+from pydantic import Field
+
+from scalecard import progress
+from scalecard.hardware import host
+from scalecard.hardware.counts import device_counts
+from scalecard.hardware.devices import copy_engine, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring import decisions
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
+from scalecard.measuring.timing import Timing
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Count, Record, Scalar
+from scalecard.strategies.examine import check, examined
+from scalecard.strategies.fed import COPIES, Feeding, FromDataset, Pass, samples_of
+from scalecard.strategies.load import Load, chosen
+from scalecard.strategies.plainly import CHECKED_EACH, Plainly
+from scalecard.training.feeding import Loading
+
+NO_DATASET = "the workload has no dataset()"
+NO_PINNING = "pinned memory and copies to a device need a GPU"
+LOST = "DataLoader worker"  # in PyTorch's words for one that was killed, of too little shared memory for example
+LONGER = 4  # times as many batches as are loaded ahead has a pass that is fed
+
+Workers = Annotated[int, Field(ge=0, le=1000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+    workers: Annotated[tuple[Workers, ...], Several, EachOnce] | None
+    prefetch: Annotated[tuple[Annotated[int, Field(ge=1, le=100)], ...], Several, EachOnce]
+    batch_sizes: Sweep
+    batches: Annotated[int, Field(ge=2, le=1000)]
+    samples: Positive
+    check_steps: Positive
+
+    def __post_init__(self) -> None:
+        """A file of the user's is looked at before anything is measured; ours are tested."""
+        for load in self.loads:
+            check(load)
+
+    @property
+    def loads(self) -> list[Load]:
+        """The workloads as they are timed on one device."""
+        return chosen(self.workloads, self.seed)
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Every workload that has a data set, on one device; one that is the user's own may fail alone."""
+    for load in progress.cases(spec.loads, label=lambda load: load.name):
+        case: Case = {"workload": load.name, "devices": 1}
+        records = guarded(_of_workload(spec, machine, load, case), case, metric="load_time")
+        try:
+            yield from records
+        except Exception as error:  # of a file of the user's, or of a worker that was killed
+            if not (load.file or LOST in str(error)):
+                raise
+            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            yield Record.failed(case, said, metric="load_time")
+
+
+def _of_workload(spec: Spec, machine: Machine, load: Load, case: Case) -> Iterator[Record]:
+    dataset = samples_of(load.name, load.file, load.values, load.seed)
+    if dataset is None:
+        yield Record.skipped(case, NO_DATASET, metric="load_time")
+        return
+    places = min(len(dataset), max(spec.samples, load.batch_size, *spec.batch_sizes))
+    if places < load.batch_size:
+        few = f"its data set has {places} samples, fewer than a batch of {load.batch_size}"
+        yield Record.skipped(case, few, metric="load_time")
+        return
+    own = FromDataset(load.name, load.file, load.values, load.batch_size, load.seed, places=places)
+    with open_devices(machine, 1) as (device,):
+        own = examined(own, device.torch, spec.check_steps, 1)
+        copier = copy_engine([device])
+        feeding = Feeding(device, Plainly(device.torch, spec.check_steps), copier)
+        try:
+            yield from _Workload(spec, feeding, own, case).records()
+        finally:
+            feeding.close()
+            if copier:
+                copier.close()
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A variant, its metric, and the batches of a pass: a record has the time of each."""
+
+    variant: Variant
+    metric: str
+    num_batches: int
+
+    def record(self, timing: Timing) -> Record:
+        """Per batch; a loop that waits for a loader says nothing of launching."""
+        made, many = timing.record(self.metric), self.num_batches
+        return replace(
+            made,
+            samples=[[seconds / many for seconds in samples] for samples in made.samples],
+            work=[Count(name=c.name, counted=c.counted / many, expected=c.expected / many) for c in made.work],
+            telemetry=[replace(entry, iterations=entry.iterations * many, enqueue=None) for entry in made.telemetry],
+        )
+
+
+@dataclass(frozen=True)
+class _Workload:
+    """The loaders of one workload, and what they feed."""
+
+    spec: Spec
+    feeding: Feeding
+    load: FromDataset
+    case: Case
+
+    def records(self) -> Iterator[Record]:
+        """Over workers; then, with as many as it takes to feed a device, over all else."""
+        counts = self.spec.workers or (0, *device_counts(host.usable_cores()))
+        first = [self._resident("workers"), *(self._alone("workers", self._usual(n)) for n in sorted(counts))]
+        resident, *loaders = yield from self._times(first)
+        alone = {int(str(r.case["workers"])): r.median for r in loaders if r.samples}
+        if not (resident.samples and alone):
+            return
+        needed = decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))
+        progress.doing(f"{self.load.name}: settings, with {progress.counted(needed, 'worker')}")
+        yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed, counts)])
+        if not self._on_gpu:
+            for axes in ({"memory": "pinned"}, {"copy": "overlapped"}):
+                metric = "load_time" if "memory" in axes else "step_time"
+                yield Record.skipped({**self.case, "part": "settings", **axes}, NO_PINNING, metric=metric)
+
+    def _times(self, timed: Sequence[_Timed]) -> Generator[Record, None, list[Record]]:
+        """Their records, in the same rounds; meanwhile their workers live."""
+        timings = time_rounds(
+            [one.variant for one in timed],
+            devices=[self.feeding.device],
+            rule=self.spec.measure,
+            lenient=bool(self.load.file),
+        )
+        self.feeding.close()
+        records = [one.record(timing) for one, timing in zip(timed, timings, strict=True)]
+        yield from records
+        return records
+
+    def _fed(self, workers: int) -> Iterator[_Timed]:
+        """By the training's own process, as PyTorch does unless told otherwise, and by the workers."""
+        for count in dict.fromkeys((0, workers)):
+            usual = self._usual(count)
+            for copy in (COPIES if count == workers else COPIES[1:2]) if self._on_gpu else ("",):
+                loading = replace(usual, pinned=copy in COPIES[1:])
+                ahead = LONGER * loading.workers * loading.prefetch
+                yield self._step(
+                    "settings",
+                    f"fed by {count} {copy}",
+                    partial(self.feeding.fed, loading, copy),
+                    ahead,
+                    data="fed",
+                    workers=count,
+                    **({"copy": copy} if copy else {}),
+                )
+
+    def _settings(self, needed: int, counts: Sequence[int]) -> Iterator[_Timed]:
+        """One setting after another in place of the usual one, where there are workers."""
+        workers = needed or min(filter(None, counts), default=0)
+        if not workers:
+            return
+        usual = self._usual(workers)
+        others = [replace(usual, prefetch=ahead) for ahead in self.spec.prefetch[1:]]
+        others += [replace(usual, persistent=False), *([replace(usual, pinned=False)] if self._on_gpu else [])]
+        yield from (self._alone("settings", loading) for loading in (usual, *others))
+        for size in self.spec.batch_sizes:
+            if size != self.load.batch_size and size <= self.load.places:
+                yield self._alone("settings", usual, size)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.feeding.device.torch.type == "cuda"
+
+    def _usual(self, workers: int) -> Loading:
+        return Loading(workers=workers, prefetch=self.spec.prefetch[0], pinned=self._on_gpu)
+
+    def _alone(self, part: str, loading: Loading, batch_size: int = 0) -> _Timed:
+        load = replace(self.load, batch_size=batch_size or self.load.batch_size)
+        num_batches = self.spec.batches * max(1, loading.workers)
+        axes: Case = {"workers": loading.workers, "memory": "pinned" if loading.pinned else "pageable"}
+        if loading.workers:
+            axes |= {"prefetch": loading.prefetch, "persistent": loading.persistent}
+        variant = Variant(
+            name=f"{loading}, batches of {load.batch_size}",
+            case=self._case(part, load, num_batches, axes),
+            build=partial(self.feeding.alone, loading),
+            timed_at=Pass(load, num_batches),
+        )
+        return _Timed(variant, "load_time", num_batches)
+
+    def _resident(self, part: str) -> _Timed:
+        return self._step(part, "resident data", self.feeding.resident, 0, data="resident")
+
+    def _step(self, part: str, name: str, build: Callable[[Pass], Subject], ahead: int, **axes: str | int) -> _Timed:
+        num_batches = max(self.spec.batches, ahead)
+        small = replace(self.load, batch_size=CHECKED_EACH, exact=True)
+        variant = Variant(
+            name=name,
+            case=self._case(part, self.load, num_batches, axes),
+            build=build,
+            proven_at=[] if self.load.inexact else [Pass(small, self.spec.check_steps)],
+            timed_at=Pass(replace(self.load, each=self.load.batch_size), num_batches),
+        )
+        return _Timed(variant, "step_time", num_batches)
+
+    def _case(self, part: str, load: Load, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
+        size = load.batch_size
+        amount: Case = {"batch_size": size, "unit": load.unit, "units": load.units(size), "batches": num_batches}
+        return {**self.case, "part": part, **axes, **amount}
+
+
+def workers_for(seconds: Mapping[int, float], wanted: float) -> int:
+    """The fewest workers that make a batch in the time wanted, from the seconds per batch of some numbers of them.
+
+    Between two numbers the rate is taken to grow in a straight line. If none is fast enough, the fastest.
+    """
+    before = 0, 0.0
+    for workers, rate in sorted((workers, 1 / each) for workers, each in seconds.items()):
+        if rate * wanted >= 1:
+            missing = (1 / wanted - before[1]) / (rate - before[1])
+            return math.ceil(before[0] + missing * (workers - before[0]))
+        before = workers, rate
+    return min(seconds, key=lambda workers: seconds[workers])

@@ -1,0 +1,92 @@
+"""The experiment `input`, read back: a workload's loaders over workers, its steps, and what was compared with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval, Ratio
+
+AXES = ("prefetch", "persistent", "memory", "batch_size")  # of a loader alone, besides its workers
+
+
+@dataclass(frozen=True)
+class Fed:
+    """One workload: a step on resident data beside loaders over workers; then settings, and steps that are fed."""
+
+    result: Result
+    name: str
+
+    def resident(self, part: str = "workers") -> Record | None:
+        """A step on data that are on the device, from the rounds of this part: `workers` or `settings`."""
+        return self.result.find("step_time", workload=self.name, part=part, data="resident")
+
+    @property
+    def loaders(self) -> list[Record]:
+        """Alone, by the number of workers."""
+        return sorted(self.result.select("load_time", workload=self.name, part="workers"), key=workers)
+
+    @property
+    def fastest(self) -> Record:
+        """The loader that makes the most."""
+        return min(self.loaders, key=lambda record: record.median)
+
+    @property
+    def steps(self) -> list[Record]:
+        """Those that a loader feeds."""
+        return self.result.select("step_time", workload=self.name, part="settings", data="fed")
+
+    @property
+    def settings(self) -> list[Record]:
+        """Of a loader alone, all with as many workers; the usual ones first."""
+        return self.result.select("load_time", workload=self.name, part="settings")
+
+    @property
+    def devices_fed(self) -> Ratio:
+        """How many devices the fastest loader feeds: a step's time on resident data over that of loading its batch."""
+        resident = self.resident()
+        assert resident, "workloads without one are left out"
+        ratio = self.fastest.over(resident)
+        bounds = ratio.interval and Interval(1 / ratio.interval.high, 1 / ratio.interval.low)
+        return Ratio(1 / ratio.value, bounds)
+
+    @property
+    def enough(self) -> int | None:
+        """The fewest workers whose batches take no longer than a step (by 1 %), with the whole interval; or None."""
+        return min((workers(record) for record in self._all_loaders() if self.keeps_up(record)), default=None)
+
+    def keeps_up(self, loader: Record) -> bool:
+        """Whether a batch is surely loaded in the time of a step."""
+        resident = self.resident(str(loader.case["part"]))
+        return bool(resident) and loader.over(resident).verdict in ("faster", "same")
+
+    def _all_loaders(self) -> Iterator[Record]:
+        yield from self.loaders
+        yield from self.settings[:1]
+
+
+def fed(result: Result) -> list[Fed]:
+    """The workloads of which there are a step on resident data and a loader."""
+    names = dict.fromkeys(str(record.case["workload"]) for record in result.records if "workload" in record.case)
+    return [one for one in (Fed(result, name) for name in names) if one.resident() and one.loaders]
+
+
+def workers(record: Record) -> int:
+    """The loader's processes; 0: the training's own reads."""
+    return int(str(record.case["workers"]))
+
+
+def units(record: Record) -> float:
+    """Samples or tokens of a batch."""
+    return float(str(record.case["units"]))
+
+
+def per_unit(record: Record, usual: Record) -> Ratio:
+    """The time of a sample with one loader over that with another, whatever their batches."""
+    ratio, factor = record.over(usual), units(usual) / units(record)
+    bounds = ratio.interval and Interval(ratio.interval.low * factor, ratio.interval.high * factor)
+    return Ratio(ratio.value * factor, bounds)
+
+
+def changed(record: Record, usual: Record) -> str:
+    """The setting in which two loaders differ."""
+    return next(axis for axis in AXES if record.case.get(axis) != usual.case.get(axis))

@@ -1,0 +1,187 @@
+"""Does loading keep up with training, and how many processes does it take?
+
+What a loader alone makes per second over the number of its worker processes, one panel per workload; the band holds the
+middle half of the samples. Dotted: what one device trains on per second if its data are there already. Diamonds: what
+it trains on if a loader feeds it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Ratio
+from scalecard.report import charts, feeding, style, units, words
+from scalecard.report.feeding import Fed, per_unit, workers
+from scalecard.report.sections import Finding, Number
+
+EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
+FAR = 20  # times the smallest rate
+BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock started came for free"
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """The first platform's rates over workers, a panel per workload."""
+    found = feeding.fed(results[0])
+    width = 4.1 * max(2, len(found))
+    figure, panels = plt.subplots(1, max(1, len(found)), squeeze=False, figsize=(width, style.HEIGHT))
+    for one, axes in zip(found, panels[0], strict=True) if found else ():
+        _draw(one, axes)
+    if not found:
+        charts.nothing(panels[0][0])
+    sns.despine(figure)
+    return figure
+
+
+def _draw(one: Fed, axes: Axes) -> None:
+    counts, colour = [workers(record) for record in one.loaders], style.colour("loader alone")
+    axes.plot(
+        counts, _rates(one.loaders), style.marker("loader alone"), linestyle="-", color=colour, label="loader alone"
+    )
+    bounds = [np.quantile(np.concatenate(r.samples), (0.75, 0.25)) for r in one.loaders]
+    low, high = np.transpose([feeding.units(r) / bound for r, bound in zip(one.loaders, bounds, strict=True)])
+    axes.fill_between(counts, low, high, color=colour, alpha=0.2)
+    for resident in filter(None, [one.resident()]):
+        axes.axhline(
+            *_rates([resident]), color=style.colour("ideal"), linestyle=":", label="one device, its data resident"
+        )
+        axes.set(ylabel=f"{resident.case['unit']} per second")
+    if one.steps:
+        places = [workers(record) for record in one.steps]
+        axes.plot(places, _rates(one.steps), "D", color=style.colour("fed"), linestyle="none", label="one device, fed")
+    axes.set(xlabel="worker processes of the loader", title=one.name)
+    axes.set_xscale("symlog", base=2, linthresh=1)
+    charts.ticks(axes, counts)
+    _scale(axes, _rates([*filter(None, [one.resident()]), *one.loaders, *one.steps]))
+    charts.legend(axes)
+
+
+def _scale(axes: Axes, rates: Sequence[float]) -> None:
+    """From zero or, where the smallest would not be seen, in powers of ten."""
+    if max(rates) > FAR * min(rates):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _rates(records: Sequence[Record]) -> list[float]:
+    return [feeding.units(record) / record.median for record in records]
+
+
+def findings(result: Result) -> list[Finding]:
+    """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
+    found = feeding.fed(result)
+    if not found:
+        return [Finding(text=f"Not loaded: {words.reason(result, 'load_time')}.", headline="not loaded", priority=90)]
+    return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
+
+
+def _feeds(one: Fed) -> Finding:
+    fastest, feeds = one.fastest, one.devices_fed
+    made = _rate(fastest)
+    text = f"{one.name}: with {_by(fastest)} the loader makes {made}, the most that was measured"
+    number, bounds = _devices(feeds.value), feeds.interval
+    if bounds:
+        number += f" ({_devices(bounds.low)} to {_devices(bounds.high)})"
+    text += f": as much as {number} devices of this model train on."
+    text += _enough(one)
+    emulated = EMULATED if one.result.emulated else ""
+    return Finding(text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", priority=19)
+
+
+def _devices(number: float) -> str:
+    return f"{number:.2g}" if number < 10 else units.count(round(number))
+
+
+def _enough(one: Fed) -> str:
+    if one.enough is None:
+        bounds = one.devices_fed.interval
+        surely = "No number of workers that was measured keeps up with one device."
+        return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
+    if one.enough == 0:
+        return " For one device no worker is needed: the training's own process reads fast enough."
+    return f" For one device {_workers(one.enough)} {'is' if one.enough == 1 else 'are'} enough."
+
+
+def _rate(record: Record) -> str:
+    """'3,100 (3,050 to 3,150) samples/s'."""
+    amount, bounds = feeding.units(record), record.interval
+    between = f" ({units.count(amount / bounds.high)} to {units.count(amount / bounds.low)})" if bounds else ""
+    return f"{units.count(amount / record.median)}{between} {record.case['unit']}/s"
+
+
+def _by(record: Record) -> str:
+    return _workers(workers(record)) if workers(record) else "no worker process"
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker{'' if number == 1 else 's'}"
+
+
+def _steps(one: Fed) -> Iterator[Finding]:
+    """What a step takes that is fed as PyTorch does unless told otherwise, and with the workers that it takes."""
+    resident, seen = one.resident("settings"), set[int]()
+    for step in one.steps if resident else ():
+        if workers(step) not in seen and resident:
+            seen.add(workers(step))
+            ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
+            text = words.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
+            behind = workers(step) and ratio.verdict == "slower" and one.enough is None
+            yield Finding(text=f"{text}{BEHIND if behind else ''}.", priority=28)
+
+
+def _copies(one: Fed) -> Iterator[Finding]:
+    """Of GPUs: whether copies that wait, or that overlap, matter to a step."""
+    copied = {str(step.case["copy"]): step for step in one.steps if step.case.get("copy") and workers(step)}
+    if "blocking" in copied:
+        names = {
+            "non_blocking": "copied from pinned memory without waiting",
+            "overlapped": "copied beside the step before",
+        }
+        told = [
+            words.versus(f"{said}, a step", copied[copy].over(copied["blocking"]), "with copies that wait")
+            for copy, said in names.items()
+            if copy in copied
+        ]
+        yield Finding(text=f"{one.name}: {'; '.join(told)}.", priority=36)
+
+
+def _settings(one: Fed) -> Iterator[Finding]:
+    """Those that change what a loader makes, and by how much; the others by name."""
+    if len(one.settings) < 2:
+        return
+    usual, *others = one.settings
+    ratios = [(record, per_unit(record, usual)) for record in others]
+    matter = [_setting(record, usual, ratio) for record, ratio in ratios if ratio.verdict in ("faster", "slower")]
+    rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
+    told = [*matter, *([f"what is loaded {' or '.join(rest)} cannot be told from the usual"] if rest else [])]
+    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", priority=37)
+
+
+def _named(record: Record, usual: Record) -> str:
+    return {
+        "prefetch": f"with {record.case.get('prefetch')} batches ahead per worker",
+        "persistent": "with workers that are started for every epoch",
+        "memory": f"in {record.case['memory']} memory",
+        "batch_size": f"in batches of {record.case['batch_size']}",
+    }[feeding.changed(record, usual)]
+
+
+def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
+    if feeding.changed(record, usual) == "persistent" and ratio.value > 1:
+        more = units.seconds(int(str(record.case["batches"])) * (record.median - usual.median))
+        return f"starting its workers for every epoch instead of once takes {more} per epoch"
+    one = str(record.case["unit"]).removesuffix("s")
+    return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """What the loader makes with the most workers, and a step on resident data."""
+    for one in feeding.fed(result):
+        most = one.loaders[-1]
+        rate = f"{most.case['unit']}/s"
+        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=feeding.units(most), unit=rate)
