@@ -10,7 +10,6 @@ counted, and operations and bytes where there is a closed form), or if strategie
 of one process take turns on as many devices, and so do those of ranks).
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +31,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, on_ranks
 from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
-from scalecard.strategies.load import Load
+from scalecard.strategies.load import Load, loads_of
 from scalecard.strategies.measured import Group
 from scalecard.strategies.plainly import Plainly
 from scalecard.strategies.strategy import Strategy
@@ -60,13 +59,7 @@ class Spec(Common):
     @property
     def loads(self) -> list[Load]:
         """The workloads as they are timed on one device."""
-        return [_load(name, dict(values), self.seed) for name, values in self.workloads.items()]
-
-
-def _load(name: str, values: dict[str, Any], seed: int) -> Load:
-    """`source` only says in the result what the file was."""
-    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
-    return Load(name, file, json.dumps(values), batch_size, seed)
+        return loads_of(self.workloads, self.seed)
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

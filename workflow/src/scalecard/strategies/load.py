@@ -150,6 +150,15 @@ def loaded(name: str, file: str) -> ModuleType:
     return module
 
 
+def loads_of(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Load]:
+    """The workloads of config.yaml on one device; `source` only says in the result what a file was."""
+    found = []
+    for name, given in workloads.items():
+        values = {key: value for key, value in given.items() if key not in ("file", "batch_size", "source")}
+        found.append(Load(name, given.get("file", ""), json.dumps(values), given["batch_size"], seed))
+    return found
+
+
 def accepted(function: Callable[..., Any]) -> Mapping[str, Any] | None:
     """The names of a function's arguments; None if it takes any."""
     parameters = inspect.signature(function).parameters
