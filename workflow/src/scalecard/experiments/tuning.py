@@ -1,8 +1,8 @@
 """What makes one device faster before more are bought, and does it still train the same?
 
-TF32, bfloat16, channels-last, a fused optimiser, cuDNN's own choice of kernels, torch.compile, CUDA graphs, more batches
-per update and larger batches: each alone on the plain float32 step, then one on top of the other, on one device and
-under DDP. All of a workload take turns in the same rounds. What compiling costs is a record of its own. Then the
+TF32, bfloat16, channels-last, a fused optimiser, cuDNN's own choice of kernels, torch.compile, CUDA graphs, more
+batches per update and larger batches: each alone on the plain float32 step, then one on top of the other, on one device
+and under DDP. All of a workload take turns in the same rounds. What compiling costs is a record of its own. Then the
 textbook's ResNet-18 is trained for whole epochs in float32 and with the combination whose steps were the fastest.
 
 The answer would be wrong if a faster step computed something else (each is compared with a plain loop in float64; what
