@@ -59,7 +59,7 @@ def test_the_quick_values_replace_the_others_at_the_quick_scale_and_null_leaves_
         ({"gpt": {"batch_size": 1, "source": "x"}}, "workloads.gpt.source: set by the workflow; choose another name"),
         (
             {"gpt": {"batch_size": 1, "quick": None}},
-            "workloads: every one is null at the quick scale; strategies needs one",
+            "workloads: every one is null at the quick scale; what trains them needs one",
         ),
     ],
 )
@@ -105,8 +105,9 @@ def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None
     assert list(workloads.problems(theirs)) == []
 
 
-def test_only_strategies_gets_the_workloads() -> None:
-    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["gpt"]
+def test_only_what_trains_them_gets_the_workloads() -> None:
+    for name in ("strategies", "tuning"):
+        assert list(merged_block(CONFIG, name, "quick")["workloads"]) == ["gpt"]
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")
 
 
@@ -115,5 +116,6 @@ def test_the_configuration_is_checked_for_them_only_if_something_trains_them() -
     config["workloads"]["gtp"] = {"batch_size": 1}
     with pytest.raises(InvalidConfig, match=r"workloads.gtp: no file"):
         resolve(config, check=False)
-    del config["experiments"]["strategies"]
+    for name in ("strategies", "tuning"):
+        del config["experiments"][name]
     assert resolve(config, check=False).workload_files == []

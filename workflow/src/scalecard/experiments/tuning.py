@@ -77,7 +77,8 @@ class Spec(Common):
     def of_epochs(self) -> list[Load]:
         """The model whose epochs are timed as well, unless its steps are timed anyway."""
         named = self.epochs_of
-        return [Load(named, "", "{}", self.epoch_batch_size, self.seed)] if named else []
+        timed_anyway = named in self.workloads
+        return [Load(named, "", "{}", self.epoch_batch_size, self.seed)] if named and not timed_anyway else []
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
     yield from _same_names(chosen)
     for scale in ("full", "quick"):
         if not any(values.get("quick", {}) is not None or scale == "full" for values in chosen.values()):
-            yield f"workloads: every one is null at the {scale} scale; strategies needs one"
+            yield f"workloads: every one is null at the {scale} scale; what trains them needs one"
     for name, values in chosen.items():
         for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick") or {})):
             yield from (f"{part}.{key}: set by the workflow; choose another name" for key in own if key == "source")

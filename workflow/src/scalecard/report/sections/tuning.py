@@ -1,9 +1,9 @@
 """What makes one device faster before more are bought, and does it still train the same?
 
 How many times as many samples or tokens per second as in the plain float32 step (dotted), a row per workload; left on
-one device, right on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs above
-it. Whiskers hold the middle half of the samples. If epochs were timed, the last row has their seconds and the test
-accuracy, in float32 and with the rungs whose steps were the fastest.
+one device, right on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs
+above it. Whiskers hold the middle half of the samples. If epochs were timed, the last row has their seconds and the
+test accuracy, in float32 and with the rungs whose steps were the fastest.
 """
 
 from collections.abc import Iterator, Sequence
