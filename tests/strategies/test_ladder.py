@@ -1,6 +1,5 @@
 """A ladder on the only rank, a CPU: what is tried on what, what of it is proven, and what a wrong step leads to."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,6 @@ from scalecard.training import tuned
 from scalecard.training.tuned import TunedStep
 
 CPU = torch.device("cpu")
-GPT = json.dumps({"layers": 1, "width": 16, "heads": 2, "sequence": 8, "vocabulary": 32})
 
 
 @dataclass
@@ -51,9 +49,9 @@ class Rank:
         return values
 
 
-def run(rule: Rule, *wanted: str, workload: str = "gpt", values: str = GPT, **more: Any) -> list[Record]:
+def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
     rank: Any = Rank()
-    load = examined(Load(workload, "", values, 4, seed=0), CPU, 2, 1)
+    load = examined(Load(workload, "", "{}", 4, seed=0), CPU, 2, 1)
     options: dict[str, Any] = {"counts": (), "factors": (), **more}
     made = Ladder(rank, PlainlyRounded(CPU, 2), load, {"workload": workload, "devices": 1}, rule, wanted, **options)
     return list(made.records())
@@ -92,9 +90,9 @@ def test_each_rung_is_timed_alone_and_on_those_before_it_in_the_same_rounds(shor
     assert len({record.telemetry[0].rounds_id for record in found.values()}) == 1
     sizes = {rung: (record.case["batch_size"], record.case["units"]) for (rung, _), record in found.items()}
     assert sizes == {
-        **dict.fromkeys(("float32", "bf16", "fused"), (4, 32)),
-        "accumulate 2": (8, 64),
-        "batch x3": (12, 96),
+        **dict.fromkeys(("float32", "bf16", "fused"), (4, 4)),
+        "accumulate 2": (8, 8),
+        "batch x3": (12, 12),
     }
     skipped = {record.case["rung"]: record.note for record in records if record.status == "skipped"}
     assert skipped["tf32"] == "TF32 exists on GPUs only"
@@ -117,7 +115,7 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
 
 
 def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:
-    found = timed(run(short, "channels_last", "fused", workload="lenet", values="{}"))
+    found = timed(run(short, "channels_last", "fused", workload="lenet"))
     assert list(found) == [("float32", ""), ("channels_last", ""), ("fused", ""), ("fused", "channels_last")]
 
 
@@ -202,7 +200,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     (stepping,) = [r for r in records if r.metric == "step_time" and r.case["rung"] == "compile" and r.samples]
     assert compiling.case == stepping.case
     assert compiling.median >= 0.3
-    assert max(stepping.samples[0]) < 0.3
+    assert stepping.median < 0.3
 
 
 def test_once_the_time_is_over_the_rest_is_left_out(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
