@@ -224,6 +224,21 @@ def _input(spec: Settings) -> Iterator[Kind]:
             yield "load_time", {**usual, "persistent": persistent}
 
 
+def _tuning(spec: Settings) -> Iterator[Kind]:
+    for name, devices in product(spec["workloads"], (1, 2)):
+        strategy = "DDP" if devices > 1 else "single device"
+        shared: Case = {"workload": name, "devices": devices, "strategy": strategy, "unit": "samples"}
+        for rung, on, size in (("float32", "", 8), ("fused", "", 8), ("compile", "", 8), ("compile", "fused", 8)):
+            yield "step_time", {**shared, "rung": rung, "on": on, "batch_size": size, "units": size}
+        for on in ("", "fused + compile"):
+            yield "step_time", {**shared, "rung": "accumulate 2", "on": on, "batch_size": 16, "units": 16}
+        yield "compile_time", {**shared, "rung": "compile", "on": "", "batch_size": 8, "units": 8}
+        yield "peak_memory", {"workload": name, "devices": devices}
+    for metric, (rung, on) in product(("epoch_time", "accuracy"), (("float32", ""), ("compile", "fused"))):
+        own: Case = {"workload": "resnet18", "devices": 1, "strategy": "single device", "rung": rung, "on": on}
+        yield metric, {**own, "data": "synthetic", "batch_size": spec["epoch_batch_size"], "lr": spec["lr"]}
+
+
 def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     whole = spec["batch_size"]
     for model in spec["models"]:
@@ -281,4 +296,5 @@ KINDS = {
     "strategies": _strategies,
     "input": _input,
     "heterogeneous": _heterogeneous,
+    "tuning": _tuning,
 }

@@ -87,16 +87,18 @@ def test_the_password_of_a_proxy_is_not_shown(fake_engine: Fake, capfd: pytest.C
     assert "secret" not in shown
 
 
-def test_where_no_package_of_the_distribution_can_be_had_the_image_is_built_without_infiniband(
+def test_where_no_package_of_the_distribution_can_be_had_the_image_is_built_without_any(
     fake_engine: Fake,
 ) -> None:
     fake_engine("rm", "exit 0")  # it would empty this machine's own lists
     fake_engine("apt-get", 'echo "$@"; [[ "$*" = *update* ]] || { echo "E: Unable to locate package" >&2; exit 100; }')
-    script = ["bash", str(ROOT / "docker" / "infiniband.sh")]
+    script = ["bash", str(ROOT / "docker" / "distribution.sh")]
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 0
     assert "libibverbs1 ibverbs-providers" in done.stdout
+    assert "install g++ libc6-dev" in done.stdout
     assert "warning: the image has no libibverbs" in done.stderr
+    assert "warning: the image has no compiler" in done.stderr
 
 
 def test_without_an_engine_nothing_is_built() -> None:

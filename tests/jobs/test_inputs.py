@@ -25,7 +25,7 @@ from scalecard.jobs.config import spans_nodes
 from scalecard.records import files
 from scalecard.records.record import Result
 
-IMAGES = {"ddp", "dp_concise", "dp_scratch"}
+IMAGES = {"ddp", "dp_concise", "dp_scratch", "tuning"}
 MEASURE = """
 import json, sys
 from scalecard import experiments, run

@@ -106,7 +106,7 @@ def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None
 
 
 def test_what_trains_the_workloads_gets_them() -> None:
-    for name in ("strategies", "input"):
+    for name in ("strategies", "input", "tuning"):
         assert list(merged_block(CONFIG, name, "quick")["workloads"]) == ["gpt"]
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")
 
@@ -119,5 +119,6 @@ def test_the_configuration_is_checked_for_them_only_if_something_trains_them() -
     del config["experiments"]["strategies"]
     with pytest.raises(InvalidConfig, match=r"workloads.gtp: no file"):
         resolve(config, check=False)
-    del config["experiments"]["input"]
+    for name in ("input", "tuning"):
+        del config["experiments"][name]
     assert resolve(config, check=False).workload_files == []

@@ -12,7 +12,7 @@ rule container:
     input:
         dockerfile="docker/Dockerfile",
         definition="docker/scalecard.def",
-        infiniband="docker/infiniband.sh",
+        distribution="docker/distribution.sh",
         install="docker/install.sh",
         lock="docker/requirements.lock",
         packages=packages.inputs(SETTINGS.container),

@@ -1,4 +1,7 @@
-"""How float32 is computed on GPUs."""
+"""How float32 is computed on GPUs, and how cuDNN chooses its kernels: switches that hold for the whole process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -8,5 +11,22 @@ def float32_is_float32() -> None:
 
     So does cuBLAS with products if TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set. Every result records both settings.
     """
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
+    _allow_tf32(products=False, convolutions=False)
+
+
+@contextmanager
+def switched(*, tf32: bool, benchmark: bool) -> Iterator[None]:
+    """Meanwhile float32 is computed in TF32, and cuDNN tries its kernels for each new shape; then all is as before."""
+    products, convolutions = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    tried = torch.backends.cudnn.benchmark
+    _allow_tf32(products=tf32, convolutions=tf32)
+    torch.backends.cudnn.benchmark = benchmark
+    try:
+        yield
+    finally:
+        _allow_tf32(products=products, convolutions=convolutions)
+        torch.backends.cudnn.benchmark = tried
+
+
+def _allow_tf32(*, products: bool, convolutions: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions

@@ -14,6 +14,8 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     forwards, samples                calls of the subject's module, and the rows of their inputs
     loaded samples                   rows of the batches that a loop takes from a loader (count)
     updates                          in-place changes of every parameter
+    fused updates                    calls of the optimiser's one kernel for all parameters, none of whose in-place
+                                     changes PyTorch counts
     parameter bytes                  of all parameters that were changed, replicas and slices included
     test FLOPs                       of scoring the test images once
 """
@@ -38,6 +40,7 @@ ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
 SENDS = ("c10d.send.",)
 COPIES = ("aten._to_copy.", "aten.copy_.")
 READS, WRITES = ("aten.amax.",), ("aten.fill_.",)
+FUSED = ("aten._fused_sgd_.",)
 
 
 class Tally:
@@ -78,6 +81,8 @@ class _Operations(TorchDispatchMode):
             self.tally.add("sent bytes", _bytes(args[0]))
         elif name.startswith(COPIES):
             self.tally.add("copied bytes", _bytes(out))
+        elif name.startswith(FUSED):
+            self.tally.add("fused updates", 1)
         elif name.startswith(READS):
             self.tally.add("read bytes", _bytes(args[0]))
         elif name.startswith(WRITES):

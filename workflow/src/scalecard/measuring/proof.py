@@ -176,6 +176,23 @@ def same_change(name: str, before: Sequence[Tensor], after: Sequence[Tensor], ex
     return Check(name=name, dtype=_dtype(before[0]), difference=difference, tolerance=expected.tolerance)
 
 
+def same_losses(
+    name: str, dtype: str, ours: float, plain: tuple[float, float], strayed: Sequence[float]
+) -> Iterator[Check]:
+    """Of a step that rounds differently: its loss after some steps against the plain loop's in float32.
+
+    `plain` is that loop's loss before and after them, `strayed` the loss after them of loops with random errors as
+    large as those roundings. Three times the farthest of those is allowed. That must be less than half of what the loss
+    falls by, or it could not tell steps with half of their gradients; so our loss has fallen, too.
+    """
+    before, after = plain
+    allowed, fall = ROUNDING * max(abs(one - after) for one in strayed), before - after
+    void = allowed / fall if fall > 0 else math.inf
+    yield Check(name=f"{name}: loss, against float32's", dtype=dtype, difference=abs(ours - after), tolerance=allowed)
+    what = f"{name}: what rounding may change, over the fall of the loss"
+    yield Check(name=what, dtype=dtype, difference=_number(void), tolerance=VOID)
+
+
 def finite_and_moved(name: str, before: float, now: Sequence[Tensor]) -> str:
     """What is wrong with parameters once timing is over, or ''; `before` is their checksum when it began."""
     if not all(bool(local(tensor).isfinite().all()) for tensor in now):

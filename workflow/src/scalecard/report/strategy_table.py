@@ -66,7 +66,7 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
         _gain(result, record, rate),
         (f"{units.count(rate)} {case['unit']}/s", rate),
         *(_utilisation(result, record, rate), memory(result, record), _largest_batch(result, record)),
-        *(energy(record), _launching(result, record)),
+        *(energy(record), launching(result, record)),
     ]
 
 
@@ -84,12 +84,22 @@ def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:
 
 
 def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, float]:
-    """What counts are the operations that the model needs, however often a strategy does them."""
-    alone, peak = single(result, str(record.case["workload"])), limits.of_products(result, "float32")
-    each = alone and next((count.counted for count in alone.work if count.name == "FLOPs"), None)
-    if not (alone and each and peak):
+    alone = single(result, str(record.case["workload"]))
+    return share_of_peak(result, record, rate, operations_each(alone), "float32")
+
+
+def operations_each(alone: Record | None) -> float:
+    """The operations of one device's plain step per sample or token; 0 if they were not counted."""
+    counted = alone and next((count.counted for count in alone.work if count.name == "FLOPs"), None)
+    return counted / _number(alone, "units") if alone and counted else 0.0
+
+
+def share_of_peak(result: Result, record: Record, rate: float, each: float, dtype: str) -> tuple[str, float]:
+    """What counts are the operations that the model needs, `each` per sample or token, however often they are done."""
+    peak = limits.of_products(result, dtype)
+    if not (each and peak):
         return ("", 0.0)
-    share = each / _number(alone, "units") * rate / (_number(record, "devices") * peak.rate * 1e12)
+    share = each * rate / (_number(record, "devices") * peak.rate * 1e12)
     return (units.percent(share, 1), share)
 
 
@@ -115,7 +125,7 @@ def energy(record: Record) -> tuple[str, float]:
     return (f"{each:.3g} J/{str(record.case['unit'])[:-1]}", each)
 
 
-def _launching(result: Result, record: Record) -> tuple[str, float]:
+def launching(result: Result, record: Record) -> tuple[str, float]:
     """Only of GPUs: a CPU rank does the work in the call that submits it."""
     enqueued = [entry.enqueue for entry in record.telemetry if entry.enqueue]
     if not enqueued or result.emulated:

@@ -85,13 +85,13 @@ def train(
     """
     parameters = trainable(model)
     before = _kept(parameters)
-    first = _loss(model, steps[0], loss)
+    first = loss_of(model, steps[0], loss)
     for parts in steps:
         step = gradient(model, parts, loss)
         with torch.no_grad():
             for parameter, slope in zip(parameters, step, strict=True):
                 parameter.sub_(lr * slope)
-    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, _loss(model, steps[0], loss)))
+    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, loss_of(model, steps[0], loss)))
 
 
 def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:
@@ -120,7 +120,7 @@ def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) 
 
 
 @torch.no_grad()
-def _loss(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> float:
+def loss_of(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> float:
     """The step's loss; the buffers stay as they are."""
     saved = [b.clone() for b in model.buffers()]
     value = sum(part.weight * float(loss(model(part.inputs), part.targets)) for part in parts)

@@ -17,7 +17,7 @@ from scalecard.jobs.containers.passwords import hidden
 
 SIF = CONTEXT / "scalecard.sif"
 DEFINITION = CONTEXT / "scalecard.def"
-COPIED = ("infiniband.sh", "install.sh", "requirements.lock")  # by the definition
+COPIED = ("distribution.sh", "install.sh", "requirements.lock")  # by the definition
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
 ADVICE = (

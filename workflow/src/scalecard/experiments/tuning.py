@@ -1,0 +1,223 @@
+"""What makes one device faster before more are bought, and does it still train the same?
+
+TF32, bfloat16, channels-last, a fused optimiser, cuDNN's own choice of kernels, torch.compile, CUDA graphs, more
+batches per update and larger batches: each alone on the plain float32 step, then one on top of the other, on one device
+and under DDP. All of a workload take turns in the same rounds. What compiling costs is a record of its own. Then the
+textbook's ResNet-18 is trained for whole epochs in float32 and with the combination whose steps were the fastest.
+
+The answer would be wrong if a faster step computed something else (each is compared with a plain loop in float64; what
+rounds to fewer digits must, after some steps, have a loss as close to float32's as random errors of that size leave
+it), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Len
+from pydantic import Field
+
+from scalecard import progress
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch_and_record
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.machine import Machine
+from scalecard.measuring import decisions
+from scalecard.measuring.counting import flops
+from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.proof import Trained, expected
+from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
+from scalecard.measuring.subjects import Precision, training
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Case, Check, Record
+from scalecard.strategies.examine import check, examined
+from scalecard.strategies.ladder import BASELINE, Ladder
+from scalecard.strategies.load import Load, chosen
+from scalecard.strategies.tuned import PlainlyRounded
+from scalecard.training import classifiers, datasets, reference
+from scalecard.training.compiled import empty_cache_of_code
+from scalecard.training.tuned import TunedTrainer
+
+NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
+CHECK_BATCH = 2
+Factor = Annotated[int, Field(ge=2, le=1000)]
+Rung = Literal["tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(Common):
+    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+    rungs: Annotated[tuple[Rung, ...], Len(min_length=1), EachOnce]
+    accumulation: Annotated[tuple[Factor, ...], EachOnce]
+    batches: Annotated[tuple[Factor, ...], EachOnce]
+    check_steps: Positive
+    epochs_of: Literal["lenet", "resnet18"] | None
+    epoch_batch_size: Positive
+    lr: Rate
+    epochs: Positive
+    train_images: Positive | None
+    test_images: Positive | None
+
+    def __post_init__(self) -> None:
+        """A file of the user's is looked at before anything is measured; ours are tested."""
+        for load in self.loads:
+            check(load)
+
+    @property
+    def loads(self) -> list[Load]:
+        """The workloads as they are timed on one device."""
+        return chosen(self.workloads, self.seed)
+
+    @property
+    def of_epochs(self) -> list[Load]:
+        """The model whose epochs are timed as well, unless its steps are timed anyway."""
+        named = self.epochs_of
+        timed_anyway = named in self.workloads
+        return [Load(named, "", "{}", self.epoch_batch_size, self.seed)] if named and not timed_anyway else []
+
+
+@dataclass(frozen=True)
+class Epoch(Precision):
+    """Where an epoch is built: its batch, how many images (None: all), and the precision."""
+
+    batch_size: int
+    num_images: int | None = None
+
+
+def run(spec: Spec, machine: Machine) -> Iterator[Record]:
+    """Every workload on one device, and epochs there; then every workload under DDP on all devices.
+
+    ValueError if a workload turns out not to be trainable.
+    """
+    dataset = None
+    if spec.epochs_of:
+        dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    if machine.kind == "cpu":
+        for load in spec.loads:
+            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
+    for count in dict.fromkeys((1, machine.num_devices)):
+        loads = [*spec.loads, *(spec.of_epochs if count == 1 else [])]
+        cases: list[Case] = [{"workload": load.name, "devices": count} for load in loads]
+        progress.doing(f"tuning on {progress.counted(count, 'device')}")
+        yield from launch_and_record(
+            _rank,
+            spec,
+            loads,
+            dataset if count == 1 else None,
+            layout=Layout(count),
+            machine=machine,
+            cases=cases,
+            metric="step_time",
+            lenient=any(load.file for load in loads),
+        )
+    if machine.num_devices == 1:
+        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
+
+
+def _rank(ctx: RankContext, spec: Spec, loads: list[Load], dataset: datasets.Dataset | None) -> list[Record]:
+    """Batches that do not fit are looked for on one device alone."""
+    records = list[Record]()
+    with empty_cache_of_code():
+        for load in loads:
+            case: Case = {"workload": load.name, "devices": ctx.world_size}
+            records += guarded(_ladder(ctx, spec, load, case), case, metric="step_time")
+        if dataset and spec.epochs_of:
+            case = {"workload": spec.epochs_of, "devices": 1}
+            best = decisions.decided("fastest-rungs", partial(_fastest, records, spec.epochs_of))
+            records += guarded(_epochs(ctx, spec, dataset, [[], best] if best else [[]]), case, metric="epoch_time")
+    return records
+
+
+def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Record]:
+    """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
+    found = examined(load, ctx.device, spec.check_steps, ctx.world_size)
+    everywhere: list[Load] = ctx.all_gather(found)
+    load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
+    whole = load.name in spec.workloads
+    yield from Ladder(
+        ctx,
+        PlainlyRounded(ctx.device, spec.check_steps),
+        load,
+        case,
+        spec.measure,
+        wanted=spec.rungs,
+        counts=spec.accumulation if whole else (),
+        factors=spec.batches if whole and ctx.world_size == 1 else (),
+    ).records()
+
+
+def _fastest(records: list[Record], workload: str) -> list[str]:
+    """The rungs of the fastest combination; none if the plain step is the fastest."""
+    timed = [r for r in records if r.metric == "step_time" and r.status == "ok" and r.matches(workload=workload)]
+    if not timed:
+        return []
+    case = min(timed, key=lambda record: record.median).case
+    return [name for name in (*str(case["on"]).split(" + "), str(case["rung"])) if name not in ("", BASELINE)]
+
+
+def _epochs(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinations: list[list[str]]) -> Iterator[Record]:
+    """Test accuracy after every epoch, and the seconds that each epoch took."""
+    images = dataset.to(ctx.device)
+    variants = [_variant(ctx, spec, images, rungs) for rungs in combinations]
+    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=[ctx]):
+        yield timing.record("epoch_time")
+        yield timing.accuracy_record()
+
+
+def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: list[str]) -> Variant:
+    *on, rung = rungs or [BASELINE]
+    case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": "single device", "rung": rung}
+    case |= {"on": " + ".join(on), "data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
+    small = Epoch(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True)
+    build = partial(_epoch, ctx, spec, dataset, tuple(rungs))
+    return Variant(
+        name=" + ".join(rungs) or BASELINE,
+        case=case,
+        build=build,
+        proven_at=[small],
+        timed_at=Epoch(spec.epoch_batch_size),
+    )
+
+
+def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple[str, ...], at: Epoch) -> Subject:
+    """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
+    images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
+    module = classifiers.network(name, seed=spec.seed, device=ctx.device, exact=at.exact)
+    trainer = TunedTrainer(module, images, at.batch_size, spec.lr, spec.seed, frozen=at.exact, rungs=rungs)
+    steps = len(reference.batches(len(images.train), at.batch_size))
+
+    def wanted() -> Trained:
+        plain = partial(classifiers.plain, name, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=True)
+        split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
+        parts = split(seed=spec.seed, dtype=at.dtype)
+        return expected(name, lambda exactly: plain(parts, exactly=exactly), exact=True)  # type: ignore[return-value]
+
+    forward, whole = map(flops, classifiers.without_data(name))
+    seen = {"compile", "graphs"}.isdisjoint(rungs)
+    subject = training(
+        f"{name}, an epoch with {' + '.join(rungs) or BASELINE}",
+        trainer.epoch,
+        lambda: [*module.parameters(), *module.buffers()],
+        wanted,
+        times=1 if at.exact else 0,
+        steps=steps,
+        devices=[ctx],
+        counts={
+            "fused updates" if "fused" in rungs else "updates": steps,
+            "test FLOPs": len(images.test) * forward,
+            **({"FLOPs": len(images.train) * whole, "samples": len(images.train)} if seen else {}),
+        },
+        module=module,
+        order=trainer.order,
+        test=trainer.accuracy,
+    )
+
+    def warm() -> Iterator[Check]:
+        yield from subject.prove()
+        if not (seen or at.exact):
+            trainer.epoch()
+
+    return replace(subject, prove=warm)

@@ -1,0 +1,233 @@
+"""What makes one device faster before more are bought, and does it still train the same?
+
+How many times as many samples or tokens per second as in the plain float32 step (dotted), a row per workload; left on
+one device, right on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs
+above it. Whiskers hold the middle half of the samples. If epochs were timed, the last row has their seconds and the
+test accuracy, in float32 and with the rungs whose steps were the fastest.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalecard.records.record import Case, Record, Result
+from scalecard.report import charts, strategy_table, style, units, words
+from scalecard.report.rungs import Ladder, dtype_of, is_larger, label, ladders, rate, rungs_of, units_of
+from scalecard.report.sections import Finding, Number
+
+HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
+NOTES = {
+    "Gain": "the rate over that of the plain float32 step",
+    "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
+    "Memory": "of the device that needs the most",
+    "Launching": "the share of a step in which work is still submitted",
+}
+
+
+def plot(results: Sequence[Result]) -> Figure:
+    """The first platform's ladders, and its epochs."""
+    found, epochs = list(ladders(results[0])), results[0].select("epoch_time")
+    workloads = list(dict.fromkeys(ladder.workload for ladder in found))
+    counts = sorted({ladder.devices for ladder in found}) or [1]
+    rows, columns = max(1, len(workloads)) + bool(epochs), max(len(counts), 2 if epochs else 1)
+    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=(8.2, style.HEIGHT * rows))
+    for ladder in found:
+        _draw(ladder, grid[workloads.index(ladder.workload)][counts.index(ladder.devices)])
+    for axes in grid.flat:
+        axes.set_visible(axes.has_data())
+    if not found:
+        grid[0][0].set_visible(True)
+        charts.nothing(grid[0][0])
+    if epochs:
+        _draw_epochs(results, grid[-1])
+    sns.despine(figure)
+    return figure
+
+
+def _draw(ladder: Ladder, axes: Axes) -> None:
+    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if len(rungs_of(r)) == 1)]}
+    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if len(rungs_of(r)) > 1)]
+    rows = [
+        {"rung": str(record.case["rung"]), "kind": kind, "value": units_of(record) / value / rate(ladder.base)}
+        for kind, records in kinds.items()
+        for record in records
+        for samples in record.samples
+        for value in samples
+    ]
+    charts.beside(pd.DataFrame(rows, columns=["rung", "kind", "value"]), y="rung", hue="kind", axes=axes)
+    axes.axvline(1, color=style.colour("ideal"), linestyle=":", label="float32")
+    where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
+    axes.set(xlabel=f"{ladder.base.case['unit']}/s over float32's", ylabel="", title=f"{ladder.workload}, {where}")
+    charts.legend(axes)
+
+
+def _draw_epochs(results: Sequence[Result], row: Sequence[Axes]) -> None:
+    seconds, accuracy = (_by_rungs(results[:1], metric) for metric in ("epoch_time", "accuracy"))
+    for axes in row[:2]:
+        axes.set_visible(True)
+    charts.bars(seconds, y="rungs", axes=row[0])
+    row[0].set(xlabel="time of an epoch (s)", ylabel="", title=f"epochs of {results[0].spec['epochs_of']}")
+    charts.accuracies(accuracy, hue="rungs", axes=row[1])
+
+
+def _by_rungs(results: Sequence[Result], metric: str) -> pd.DataFrame:
+    data = words.frame(results, metric, "rung")
+    return data.assign(rungs=["float32" if rung == "float32" else "fastest rungs" for rung in data["rung"]])
+
+
+def findings(result: Result) -> list[Finding]:
+    """Of every workload what the rungs gain together and alone, what they cost, and what is left of it under DDP."""
+    found = {(ladder.workload, ladder.devices): ladder for ladder in ladders(result)}
+    if not found:
+        return [Finding(text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", priority=90)]
+    made = list(_epochs(result))
+    for (workload, devices), ladder in found.items():
+        if devices == 1:
+            made += [*_together(ladder), *_alone(ladder), *_larger(ladder), *_compiling(result, ladder)]
+            several = [other for (name, count), other in found.items() if name == workload and count > 1]
+            made += [finding for other in several for finding in _efficiency(ladder, other)]
+    return made
+
+
+def _together(ladder: Ladder) -> Iterator[Finding]:
+    """The best of several combinations owes something to chance."""
+    best, count = ladder.best(), len({label(record) for record in [*ladder.alone, *ladder.cumulative]})
+    if best is ladder.base:
+        text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
+        yield Finding(text=text, headline=f"{ladder.workload}: no gain", priority=13)
+        return
+    text = words.versus(f"{ladder.workload}: {label(best)}", best.over(ladder.base), "the plain float32 step")
+    gain = ladder.gain(best)
+    text += f", the best of {count} combinations: {words.factor(gain)} the {ladder.base.case['unit']}/s."
+    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", priority=13)
+
+
+def _alone(ladder: Ladder) -> Iterator[Finding]:
+    """Which rungs help by themselves, which change nothing that can be told, and which cost time."""
+    verdicts = {"faster": "help", "slower": "cost time", "": "make no difference that can be told"}
+    sorted_by: dict[str, list[str]] = {name: [] for name in verdicts}
+    for record in ladder.alone:
+        verdict, gain = record.over(ladder.base).verdict, ladder.gain(record)
+        decided = verdict if verdict in ("faster", "slower") else ""
+        sorted_by[decided].append(f"{record.case['rung']} ({gain.value:.2f}x)")
+    parts = [f"{', '.join(names)} {_verb(verdicts[verdict], names)}" for verdict, names in sorted_by.items() if names]
+    if parts:
+        yield Finding(text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", priority=28)
+
+
+def _verb(plural: str, names: Sequence[str]) -> str:
+    first, _, rest = plural.partition(" ")
+    return plural if len(names) > 1 else f"{first}s {rest}".rstrip()
+
+
+def _larger(ladder: Ladder) -> Iterator[Finding]:
+    """What more samples in a step bring, against the same rungs at the workload's own batch."""
+    batches = [record for record in ladder.larger if str(record.case["rung"]).startswith("batch x")]
+    best = max(batches, key=rate, default=None)
+    before = best and ladder.find(rungs_of(best)[:-1])
+    if best and before:
+        text = (
+            f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with {label(before)} are"
+            f" best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of {before.case['batch_size']}."
+        )
+        yield Finding(text=text, priority=44)
+
+
+def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
+    """How long the first step took, and after how many steps that is repaid."""
+    place: Case = {"workload": ladder.workload, "devices": ladder.devices}
+    for record in result.select("compile_time", **place)[:1]:
+        text = f"{ladder.workload}: with torch.compile, the first step takes {units.seconds(record.median)}"
+        timed = ladder.find(("compile",))
+        saved = ladder.base.median - timed.median if timed else 0.0
+        if timed and timed.over(ladder.base).verdict == "faster":
+            text += f", repaid after {units.count(record.median / saved)} steps"
+        yield Finding(text=f"{text}. It is not part of any other time.", priority=40)
+
+
+def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
+    """A faster device leaves less time to hide the exchange in."""
+    best = single.best(lambda record: not is_larger(record) and several.find(rungs_of(record)) is not None)
+    tuned = several.find(rungs_of(best))
+    if best is single.base or tuned is None:
+        return
+    before, after = (
+        units.percent(rate(many) / (several.devices * rate(one)))
+        for one, many in ((single.base, several.base), (best, tuned))
+    )
+    text = (
+        f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
+        f" float32, {after} with {label(best)}; there it is {words.factor(several.gain(tuned))} as fast as float32."
+    )
+    yield Finding(text=text, priority=29)
+
+
+def _epochs(result: Result) -> Iterator[Finding]:
+    """The epochs of float32 and of the fastest rungs, and what they do to the accuracy."""
+    plain = result.find("epoch_time", rung="float32")
+    tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
+    if not (plain and tuned):
+        return
+    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {label(tuned)}"
+    text += f", and {words.time(plain)} in float32"
+    ours_scored, theirs_scored = (result.find("accuracy", **record.case) for record in (tuned, plain))
+    if ours_scored and theirs_scored:
+        ours, theirs, after = words.final(ours_scored), words.final(theirs_scored), len(ours_scored.samples[0])
+        images = result.spec["test_images"] or 10_000
+        error = 2 * ((ours * (1 - ours) + theirs * (1 - theirs)) / images) ** 0.5
+        text += (
+            f"; after {after} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f} (give or take {error:.3f})"
+        )
+    headline = f"{units.seconds(tuned.median)} an epoch"
+    yield Finding(text=f"{text}.", headline=headline, priority=12)
+
+
+def overview(result: Result) -> strategy_table.Table:
+    """Every combination that was timed."""
+    rows = [_row(result, ladder, record) for ladder in ladders(result) for record in [ladder.base, *ladder.records]]
+    shown = [place for place in range(len(HEAD)) if any(row[place][0] for row in rows)]
+    head = [HEAD[place] for place in shown]
+    note = " ".join(f"{name}: {NOTES[name]}." for name in head if name in NOTES)
+    return strategy_table.Table("Rungs", head, [[row[place] for place in shown] for row in rows], note)
+
+
+def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, float]]:
+    alone = result.find("step_time", workload=ladder.workload, devices=1, rung="float32")
+    each, gain = strategy_table.operations_each(alone), ladder.gain(record).value
+    return [
+        (ladder.workload, 0.0),
+        (str(ladder.devices), ladder.devices),
+        (label(record), 0.0),
+        (units.seconds(record.median), record.median),
+        (f"{gain:.2f}x" if record is not ladder.base else "", gain),
+        (f"{units.count(rate(record))} {record.case['unit']}/s", rate(record)),
+        strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
+        *(strategy_table.memory(result, record), strategy_table.energy(record)),
+        strategy_table.launching(result, record),
+    ]
+
+
+def published(result: Result) -> dict[str, float]:
+    """Our fastest epoch and its accuracy, if they are the textbook's: ResNet-18, batch 256, all 60,000 images."""
+    spec = result.spec
+    textbook = {"epochs_of": "resnet18", "epoch_batch_size": 256, "train_images": None, "test_images": None}
+    records = result.select("epoch_time")
+    if not records or any(spec[key] != value for key, value in textbook.items()):
+        return {}
+    best = min(records, key=lambda record: record.median)
+    accuracy = result.find("accuracy", **best.case)
+    scored = {"test_accuracy@1": words.final(accuracy)} if accuracy else {}
+    return {"sec_per_epoch@1": best.median, **scored}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """The plain step of each workload and the step with all rungs, on one device."""
+    for ladder in ladders(result):
+        if ladder.devices == 1:
+            for record in dict.fromkeys(map(label, [ladder.base, *ladder.cumulative[-1:]])):
+                step = ladder.base if record == "float32" else ladder.cumulative[-1]
+                yield Number(label=f"step of {ladder.workload}, {record}", record=step)

@@ -1,0 +1,141 @@
+"""A workload's step with some rungs of tuning, on one device or under DDP: built, proven and counted."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.proof import same_losses
+from scalecard.measuring.variant import Subject
+from scalecard.records.record import Check
+from scalecard.strategies.load import Load
+from scalecard.strategies.plainly import Plainly, Setting
+from scalecard.strategies.strategy import trained
+from scalecard.training import reference
+from scalecard.training.ddp import wrap
+from scalecard.training.reference import trainable
+from scalecard.training.roundings import Roundings
+from scalecard.training.step import state_of
+from scalecard.training.trees import chunks, rows
+from scalecard.training.tuned import ROUNDING, TunedStep, in_layout
+
+DRAWS = 5  # loops with random errors, the farthest of which says what is allowed
+DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The rungs of a step in their order; `count` batches add up to one update, each `factor` times the workload's."""
+
+    rungs: tuple[str, ...] = ()
+    count: int = 1
+    factor: int = 1
+
+    @property
+    def rounding(self) -> str:
+        """The rung that rounds most, if one rounds at all."""
+        return next((rung for rung in reversed(ROUNDING) if rung in self.rungs), "")
+
+    @property
+    def seen(self) -> bool:
+        """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
+        return not {"compile", "graphs"} & {*self.rungs}
+
+
+class PlainlyRounded(Plainly):
+    """The plain loop, also with random errors as large as a format's roundings; each is computed once."""
+
+    def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
+        super().__init__(device, steps, counting=counting)
+        self.losses = functools.cache(self._losses)
+
+    def _losses(self, load: Load, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
+        """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
+        with Roundings(rung, seed) if rung else nullcontext():
+            return load.plain(self.device, sizes, self.steps, exactly=False).losses
+
+
+def subject(combination: Combination, ctx: RankContext, plainly: PlainlyRounded, at: Setting) -> Subject:
+    """Every rank trains on its equal share of the batch, in parts of which batch normalisation sees one at a time."""
+    load, rungs = at.load, combination.rungs
+    model = in_layout(load.network(ctx.device), rungs)
+    module = wrap(model, ctx) if ctx.world_size > 1 else model
+    inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
+    each = rows(inputs) // combination.count
+    parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
+    step = TunedStep(model, module, parts, rungs, loss=load.loss, lr=load.lr)
+    sizes = (each,) * combination.count
+    whole = sizes * ctx.world_size
+    made = trained(
+        at,
+        step,
+        partial(state_of, model),
+        plainly.at(load, whole),
+        plainly=plainly,
+        modules=[module],
+        devices=[ctx],
+        counts=_counts(combination, ctx, plainly, load, sizes, trainable(model)),
+        agreeing=lambda: trainable(model) if ctx.world_size > 1 else (),
+    )
+    if combination.rounding and not load.exact:
+        made = replace(made, prove=partial(_still_trains, combination, ctx, plainly, load, step, model, whole))
+    return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
+
+
+def _counts(
+    combination: Combination,
+    ctx: RankContext,
+    plainly: Plainly,
+    load: Load,
+    sizes: tuple[int, ...],
+    parameters: Sequence[Tensor],
+) -> dict[str, float]:
+    """What compiled code and graphs compute is not seen; an update by one kernel counts as another thing."""
+    counts: dict[str, float] = {"fused updates" if "fused" in combination.rungs else "updates": 1}
+    if combination.seen:
+        counts |= {"forwards": len(sizes), **({} if load.exact else plainly.counts(load, sizes))}
+    if ctx.world_size > 1 and not load.exact:
+        counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in parameters)
+    return counts
+
+
+def _still_trains(
+    combination: Combination,
+    ctx: RankContext,
+    plainly: PlainlyRounded,
+    load: Load,
+    step: TunedStep,
+    model: nn.Module,
+    sizes: tuple[int, ...],
+) -> Iterator[Check]:
+    """The loss of the whole batch after some steps, computed in float32, against that of plain loops."""
+    rung = combination.rounding
+    for _ in range(plainly.steps):
+        step()
+        ctx.synchronize()
+    inputs, targets = load.batch(load.batch_size, ctx.device)
+    ours = reference.loss_of(model, reference.split(inputs, targets, sizes), load.loss)
+    strayed = [plainly.losses(load, sizes, rung, seed)[1] for seed in range(DRAWS)]
+    name = f"{load.name}, {DTYPES[rung]}, after {plainly.steps} steps"
+    yield from same_losses(name, DTYPES[rung], ours, plainly.losses(load, sizes), strayed)
+    if load.frozen:
+        step.module.train()
+
+
+def _compiled(step: TunedStep, prove: Callable[[], Iterable[Check]]) -> Iterator[Check]:
+    """Besides, that graphs of torch.compile ran: it runs the plain code, and says nothing, where it gives up."""
+    assert step.compiled, "one of its rungs"
+    before, dtype = step.compiled.runs, step.parameters[0].dtype
+    yield from prove()
+    missing = float(step.compiled.runs == before)
+    yield Check(
+        name="steps in which no compiled code ran",
+        dtype=str(dtype).removeprefix("torch."),
+        difference=missing,
+        tolerance=0.0,
+    )
