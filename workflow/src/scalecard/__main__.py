@@ -5,7 +5,6 @@ import io
 import json
 import os
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -222,20 +221,9 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> None:
-    from scalecard.jobs import failed_cases, plan
-    from scalecard.report import summary
+    from scalecard.jobs import closing
 
-    run = plan.take()
-    seconds = time.time() - run.started if run else 0.0
-    if args.failed is None:
-        written = any(job.rule == "report" for job in run.jobs) if run else args.report.exists()
-        report, expected = args.report if written else None, run.expected if run else {}
-        results = summary.readable(args.results)
-        print(summary.success(results, report, seconds, expected))
-        if lost := failed_cases.closing(results):
-            print(lost)
-    else:
-        print(summary.failure(args.failed, seconds))
+    print(closing.text(args.results, args.report, args.failed))
 
 
 def _compare(args: argparse.Namespace) -> int:
