@@ -57,7 +57,7 @@ class Fed:
     def keeps_up(self, loader: Record) -> bool:
         """Whether a batch is surely loaded in the time of a step."""
         resident = self.resident(str(loader.case["part"]))
-        return bool(resident) and loader.over(resident).verdict in ("faster", "same")
+        return resident is not None and loader.over(resident).verdict in ("faster", "same")
 
     def _all_loaders(self) -> Iterator[Record]:
         yield from self.loaders
