@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from blocks import block
 from projects import ROOT
+from scalecard import experiments
 from scalecard.strategies import load as loads
 from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
 from scalecard.strategies.load import BUILT_IN, Load
@@ -84,9 +86,9 @@ def dataset(): return Items()
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("Items()", "1 / 0", "dataset() raises line 10: ZeroDivisionError"),
+        ("Items()", "1 / 0", "dataset() raises line 11: ZeroDivisionError"),
         ("Items()", "iter([])", "returns a list_iterator; it must return a map-style torch.utils.data.Dataset"),
-        ("torch.ones(3),", "{}['x'],", "putting together dataset()[0] and dataset()[1] raises line 9: KeyError: 'x'"),
+        ("torch.ones(3),", "{}['x'],", "putting together dataset()[0] and dataset()[1] raises line 10: KeyError: 'x'"),
         ("return torch.ones(3), torch.zeros(4)", "return torch.ones(3)", "is a Tensor; it must be (inputs, targets)"),
         (
             "torch.ones(3),",
@@ -211,6 +213,14 @@ def test_values_that_a_built_in_model_cannot_have_are_refused() -> None:
     odd = Load("gpt", "", json.dumps({"width": 8, "heads": 3}), 2, seed=0)
     with pytest.raises(NotAWorkload, match=r"workloads.gpt: model.* raises ValueError: heads = 3: must divide"):
         check_model(odd)
+
+
+def test_what_is_wrong_with_one_is_said_once_however_many_experiments_train_it(tmp_path: Path) -> None:
+    path = written(tmp_path, changed("def loss", "def lost")).file
+    values = {"workloads": {"mine": {"file": path, "batch_size": 2}}}
+    blocks = {name: block(name, "full", **values) for name in ("strategies", "input")}
+    (line,) = experiments.problems({"full": blocks, "quick": blocks})
+    assert line.startswith(f"workloads.mine.file = {path}: has no function loss")
 
 
 def test_the_files_of_the_readme_are_workloads(tmp_path: Path) -> None:

@@ -58,5 +58,5 @@ def _problems_of(name: str, block: str) -> Iterator[tuple[str, str]]:
         for line in str(error).splitlines():
             own = f"experiments.{name}"
             rest = line.removeprefix(own)
-            match = re.match(rf"\.({shared})\b", rest)
-            yield (match[1], rest[match.end() :]) if match else (own, rest)
+            match = re.match(rf"\.({shared})\b|: (workloads\.\w+)", rest)
+            yield (match[1] or match[2], rest[match.end() :]) if match else (own, rest)
