@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from builders import gpu_state, hardware_state
 from health_boxes import Box
 from scalecard.hardware.counts import device_counts
 from scalecard.records.record import Case, Count, Record, Result
@@ -127,6 +128,7 @@ class _Run:
         steps = [p * step for p, (step, _) in zip(paces, both, strict=True)]
         own = [p * times for p, (_, times) in zip(paces, both, strict=True)]
         yield self.timed("step_time", case, steps, name, work=work)
+        yield self.timed("exchange_time", case, self.exchanged(ranks), name)
         yield self.timed("unsynchronised_time", case, [times.max(axis=1) for times in own], name)
         for rank in range(ranks):
             yield self.timed("rank_time", {**case, "rank": rank}, [times[:, rank] for times in own], name)
@@ -137,13 +139,30 @@ class _Run:
             case = {**of, "strategy": "FSDP parameters" if freed else "FSDP gradients"}
             yield self.timed("step_time", case, times, name, work=[count("collective bytes", (2 + freed) * size)])
 
+    def exchanged(self, ranks: int) -> list[Times]:
+        """The gradients' buckets, one after another."""
+
+        def once() -> Times:
+            done = np.zeros(STEPS)
+            for _, size in buckets(self.cluster):
+                done = collective(self.cluster, self.draw, done, size, ranks)
+            return done
+
+        return self.repeated(once)
+
     def pipelines(self, of: Case, stages: int, batch: int) -> Iterator[Record]:
         for schedule in ("gpipe", "1f1b"):
             case: Case = {**of, "strategy": f"our {schedule}"}
             sizes = schedule, batch, stages, micro_batches(batch)
-            both = [pipeline(self.cluster, self.draw, STEPS, *sizes) for _ in range(PROCESSES)]
-            yield self.timed("step_time", case, [step for step, _ in both], f"process {of}")
-            yield self.timed("played_time", case, [ideal for _, ideal in both], f"process {of}")
+            runs = [pipeline(self.cluster, self.draw, STEPS, *sizes) for _ in range(PROCESSES)]
+            yield self.timed("step_time", case, [step for step, _, _ in runs], f"process {of}")
+            yield self.timed("played_time", case, [ideal for _, ideal, _ in runs], f"process {of}")
+        where: Case = {key: of[key] for key in ("workload", "devices", "scaling", "batch_size")}
+        for stage in range(stages):
+            own = {**where, "split_size": batch // micro_batches(batch), "stage": stage, "part": "forward and backward"}
+            yield self.timed("stage_time", own, [alone[:, stage] for _, _, alone in runs], f"process {of}")
+            update = [np.full(STEPS, self.cluster.update / stages) for _ in runs]
+            yield self.timed("stage_time", {**where, "stage": stage, "part": "update"}, update, f"process {of}")
 
     def all_reduces(self) -> Iterator[Record]:
         for layout in list(self.layouts())[1:]:
@@ -188,13 +207,17 @@ class _Run:
         busy, seconds = min(self.devices, int(str(case.get("devices", 1)))), float(np.median(times[0]))
         joules = seconds * (WATTS * busy + IDLE_WATTS * (self.devices - busy)) if metric == "step_time" else None
         enqueue = (0.97 if self.cause == "launching" else 0.2) * seconds
+        state = hardware_state(*[gpu_state()] * busy)
         return Record(
             case=case,
             metric=metric,
             unit="s",
             samples=[[float(value) for value in process] for process in times],
             work=work or [],
-            telemetry=[Telemetry(rounds_id=f"{name} {i}", enqueue=enqueue, joules=joules) for i in range(len(times))],
+            telemetry=[
+                Telemetry(rounds_id=f"{name} {i}", enqueue=enqueue, joules=joules, state=state)
+                for i in range(len(times))
+            ],
         )
 
 

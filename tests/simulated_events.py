@@ -147,11 +147,14 @@ def fsdp(cluster: Cluster, draw: np.random.Generator, steps: int, batch: int, ra
 
 def pipeline(
     cluster: Cluster, draw: np.random.Generator, steps: int, schedule: str, batch: int, stages: int, micros: int
-) -> tuple[Times, Times]:
-    """(the step, the schedule played with the stages' own times); stages have as many layers as they can."""
+) -> tuple[Times, Times, Times]:
+    """(the step, the schedule played with the stages' own times, and what each stage computes in a step, by stage).
+
+    Stages have as many layers as they can.
+    """
     layer = cluster.layer_times(batch // micros)
     each = np.array([layer[part].sum() for part in np.array_split(np.arange(cluster.layers), stages)])
-    whole, ideal = list[float](), list[float]()
+    whole, ideal, alone = list[float](), list[float](), list[Times]()
     for pace in cluster.devices(draw, steps, stages):
         own, apart = each * pace, [0.0] * (stages - 1)
         handed = [cluster.hand_over * float(np.exp(0.1 * draw.standard_normal())) for _ in apart]
@@ -160,4 +163,5 @@ def pipeline(
         plan = SCHEDULES[schedule]
         ideal.append(played(plan, [*own], [*(2 * own)], apart, micros, last).makespan)
         whole.append(played(plan, [*own], [*(2 * own)], handed, micros, last).makespan * launched)
-    return np.array(whole), np.array(ideal)
+        alone.append(3 * micros * own)
+    return np.array(whole), np.array(ideal), np.array(alone)

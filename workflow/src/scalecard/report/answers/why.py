@@ -91,15 +91,11 @@ def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
 
 
 def findings(measured: Measured) -> list[Finding]:
-    """Of every workload, the fastest strategy's largest term and, unless devices are emulated, what reduces it."""
-    return [_said(each, advise=not measured.emulated) for each in _fastest(measured)]
-
-
-def _fastest(measured: Measured) -> list[Breakdown]:
-    first: dict[object, Breakdown] = {}
-    for each in _drawn(breakdown.of_strategies(measured)):
-        first.setdefault(each.record.case["workload"], each)
-    return list(first.values())
+    """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
+    found = _drawn(breakdown.of_strategies(measured))
+    fastest = {each.record.case["workload"]: each for each in reversed(found)}.values()
+    told = [each for each in found if each in fastest or each.record.case["strategy"] == "DDP"]
+    return [_said(each, advise=not measured.emulated) for each in told]
 
 
 def _said(found: Breakdown, *, advise: bool) -> Finding:
