@@ -4,6 +4,7 @@ Neither is read from the workflow's messages: the first is Snakemake's `--summar
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,16 @@ def with_profile(profile: str, *args: str) -> tuple[str, ...]:
     configs = [arg for arg in args if arg.endswith(".yaml")]
     options = [arg for arg in args if not arg.endswith(".yaml")]
     return (*options, "--workflow-profile", profile, *SMOKE, *configs)
+
+
+def leave_out(folder: Path, names: Iterable[str]) -> None:
+    """Remove the blocks of these experiments, as a user does."""
+    for path in (folder / "config.yaml", folder / "tests" / "smoke.yaml"):
+        text = path.read_text()
+        for name in names:
+            text, number = re.subn(rf"(?m)^  {name}:\n(?:    .*\n|\n)+", "", text)
+            assert number == 1, f"{path.name}: {name}"
+        path.write_text(text)
 
 
 def set_up_site(folder: Path, profile: str, changes: dict[str, str]) -> None:
