@@ -63,17 +63,23 @@ def test_a_number_that_was_found_between_two_of_them_counts(told: Callable[..., 
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("batch", "fed", "said"),
     [
-        (0.05, "no worker is needed: the training's own process reads fast enough."),
-        (0.1 * 1.6 / 1.6, "no worker is needed"),
-        (8.0, "No number of workers that was measured keeps up with one device."),
+        (0.05, 0.1, "no worker is needed: the training's own process reads fast enough."),
+        (0.05, 0.12, "For one device 1 worker is enough."),
+        (1.6, 0.12, "For one device 16 workers are enough."),
+        (8.0, 0.2, "No number of workers that was measured keeps up with one device."),
     ],
 )
-def test_when_none_is_needed_or_none_is_enough_it_says_so(
-    told: Callable[..., list[str]], batch: float, said: str
+def test_whether_workers_are_needed_is_told_by_a_step_that_is_fed_without(
+    told: Callable[..., list[str]], batch: float, fed: float, said: str
 ) -> None:
-    assert said in told(sweep(batch=batch))[0]
+    assert said in told(sweep(step(fed, data="fed", workers=0), batch=batch))[0]
+
+
+def test_a_loader_that_keeps_up_only_alone_is_not_enough(told: Callable[..., list[str]]) -> None:
+    (feeds, *_) = told([*sweep()[:2], loader(0.05, workers=2), step(0.13, data="fed", workers=2)])
+    assert feeds.endswith("Alone it keeps up with one device, but a step that it feeds takes longer.")
 
 
 def test_what_cannot_be_told_is_not_said(told: Callable[..., list[str]]) -> None:

@@ -141,7 +141,7 @@ class _Workload:
             return
         needed = decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))
         progress.doing(f"{self.load.name}: settings, with {progress.counted(needed, 'worker')}")
-        yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed, counts)])
+        yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed)])
         if not self._on_gpu:
             for axes in ({"memory": "pinned"}, {"copy": "overlapped"}):
                 metric = "load_time" if "memory" in axes else "step_time"
@@ -177,12 +177,11 @@ class _Workload:
                     **({"copy": copy} if copy else {}),
                 )
 
-    def _settings(self, needed: int, counts: Sequence[int]) -> Iterator[_Timed]:
+    def _settings(self, needed: int) -> Iterator[_Timed]:
         """One setting after another in place of the usual one, where there are workers."""
-        workers = needed or min(filter(None, counts), default=0)
-        if not workers:
+        if not needed:
             return
-        usual = self._usual(workers)
+        usual = self._usual(needed)
         others = [replace(usual, prefetch=ahead) for ahead in self.spec.prefetch[1:]]
         others += [replace(usual, persistent=False), *([replace(usual, pinned=False)] if self._on_gpu else [])]
         yield from (self._alone("settings", loading) for loading in (usual, *others))
@@ -235,12 +234,13 @@ class _Workload:
 def workers_for(seconds: Mapping[int, float], wanted: float) -> int:
     """The fewest workers that make a batch in the time wanted, from the seconds per batch of some numbers of them.
 
-    Between two numbers the rate is taken to grow in a straight line. If none is fast enough, the fastest.
+    Between two numbers the rate is taken to grow in a straight line. If none is fast enough, the fastest. Without
+    workers (0) the training's own process reads, which also launches steps: only a fed step tells if that is enough.
     """
-    before = 0, 0.0
-    for workers, rate in sorted((workers, 1 / each) for workers, each in seconds.items()):
+    before, processes = (0, 0.0), {workers: each for workers, each in seconds.items() if workers}
+    for workers, rate in sorted((workers, 1 / each) for workers, each in processes.items()):
         if rate * wanted >= 1:
             missing = (1 / wanted - before[1]) / (rate - before[1])
             return math.ceil(before[0] + missing * (workers - before[0]))
         before = workers, rate
-    return min(seconds, key=lambda workers: seconds[workers])
+    return min(processes, key=lambda workers: processes[workers], default=0)

@@ -1,6 +1,5 @@
 """The experiment `input`, read back: a workload's loaders over workers, its steps, and what was compared with them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scalecard.records.record import Record, Result
@@ -51,17 +50,31 @@ class Fed:
 
     @property
     def enough(self) -> int | None:
-        """The fewest workers whose batches take no longer than a step (by 1 %), with the whole interval; or None."""
-        return min((workers(record) for record in self._all_loaders() if self.keeps_up(record)), default=None)
+        """The fewest workers with which a step takes no longer (by 1 %) than on resident data, surely; or None.
+
+        Of workers that feed no step that was timed, a batch must take no longer than a step.
+        """
+        waiting = {workers(step): self._waits(step) for step in self.steps}
+        if waiting.get(0) is False:
+            return 0
+        several = (r for r in (*self.loaders, *self.settings[:1]) if workers(r) and self.keeps_up(r))
+        return min((workers(r) for r in several if waiting.get(workers(r)) is not True), default=None)
+
+    @property
+    def alone_is_enough(self) -> bool:
+        """Whether some workers keep up with one device as long as nobody trains."""
+        return any(self.keeps_up(record) for record in (*self.loaders, *self.settings[:1]))
+
+    def _waits(self, step: Record) -> bool | None:
+        """Whether a fed step takes longer than one on resident data; None if that cannot be told."""
+        resident = self.resident("settings")
+        verdict = step.over(resident).verdict if resident else "unclear"
+        return None if verdict == "unclear" else verdict == "slower"
 
     def keeps_up(self, loader: Record) -> bool:
         """Whether a batch is surely loaded in the time of a step."""
         resident = self.resident(str(loader.case["part"]))
         return resident is not None and loader.over(resident).verdict in ("faster", "same")
-
-    def _all_loaders(self) -> Iterator[Record]:
-        yield from self.loaders
-        yield from self.settings[:1]
 
 
 def fed(result: Result) -> list[Fed]:

@@ -100,6 +100,8 @@ def _devices(number: float) -> str:
 def _enough(one: Fed) -> str:
     if one.enough is None:
         bounds = one.devices_fed.interval
+        if one.alone_is_enough:
+            return " Alone it keeps up with one device, but a step that it feeds takes longer."
         surely = "No number of workers that was measured keeps up with one device."
         return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
     if one.enough == 0:
@@ -130,7 +132,7 @@ def _steps(one: Fed) -> Iterator[Finding]:
             seen.add(workers(step))
             ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
             text = words.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
-            behind = workers(step) and ratio.verdict == "slower" and one.enough is None
+            behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
             yield Finding(text=f"{text}{BEHIND if behind else ''}.", priority=28)
 
 
