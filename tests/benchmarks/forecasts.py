@@ -7,14 +7,17 @@ ranks with one thread each; more ranks than cores share them, as the forecast is
 """
 
 import itertools
-import os
+import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +34,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 CAUSES: Sequence[Cause | None] = (None, "communication", "slow rank", "small batch", "launching", "unbalanced cut")
 SEEDS = range(1001, 1004)
-BATCH, WIDTH, ROUNDS, MOST = 64, 384, 30, 4
+BATCH, WIDTH, MOST = 64, 512, 4
+ROUNDS, WARM_UP, CALLS = 24, 3, 4
 SIZES = [4096 * 8**k for k in range(4)]
 
 
@@ -79,22 +83,92 @@ def results(records: Sequence[Record]) -> Mapping[str, Result]:
 
 
 def measured() -> Iterator[Record]:
-    """Steps and parts on 1 to 4 ranks, all of one number in the same rounds."""
-    for ranks in range(1, MOST + 1):
-        with TemporaryDirectory() as folder:
-            mp.spawn(_rank, (ranks, folder), nprocs=ranks)
-            yield from torch.load(Path(folder, "records"), weights_only=False)
+    """Steps and parts on 1 to 4 ranks, all in the same rounds, so that another load on the machine is that of all."""
+    with TemporaryDirectory() as folder:
+        mp.spawn(_rank, (folder,), nprocs=MOST)
+        yield from torch.load(Path(folder, "records"), weights_only=False)
 
 
-def _rank(rank: int, ranks: int, folder: str) -> None:
+def _rank(rank: int, folder: str) -> None:
+    """Ranks that a case does not need wait at the next barrier."""
     torch.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"
     meet = f"file://{folder}/meet"
-    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=ranks, timeout=timedelta(seconds=60))
-    found = [*_steps(rank, ranks), *_all_reduces(ranks)]
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=MOST, timeout=timedelta(seconds=120))
+    cases = [case for ranks in range(1, MOST + 1) for case in _cases(rank, ranks, dist.new_group(list(range(ranks))))]
+    taken: list[list[list[float]]] = [[] for _ in cases]
+    for turn in range(ROUNDS + WARM_UP):
+        order = random.Random(turn).sample(range(len(cases)), len(cases))
+        for place in order:
+            dist.barrier()
+            own = torch.tensor([cases[place].seconds() if rank < cases[place].ranks else 0.0], dtype=torch.float64)
+            everyone = [torch.zeros_like(own) for _ in range(MOST)]
+            dist.all_gather(everyone, own)
+            if turn >= WARM_UP:
+                taken[place].append([float(each) for each in everyone[: cases[place].ranks]])
     if rank == 0:
+        found = [record for case, times in zip(cases, taken, strict=True) for record in case.records(times)]
         torch.save(found, Path(folder, "records"))
     dist.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Work of the first `ranks` ranks, and the records that the slowest one's times become."""
+
+    ranks: int
+    metric: str
+    case: Case
+    work: Callable[[], object]
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+    def seconds(self) -> float:
+        """The mean of some calls, on this rank."""
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            self.work()
+        return (time.perf_counter() - start) / CALLS
+
+    def records(self, times: Sequence[Sequence[float]]) -> Iterator[Record]:
+        yield self.record(self.metric, self.case, [max(each) for each in times])
+        if self.metric == "unsynchronised_time":
+            for rank in range(self.ranks):
+                yield self.record("rank_time", {**self.case, "rank": rank}, [each[rank] for each in times])
+        if self.case.get("batch_size") == BATCH and self.metric == "local_time":
+            whole: Case = {**self.case, "strategy": "single device", "scaling": "strong"}
+            yield self.record("step_time", whole, [max(each) for each in times])
+
+    def record(self, metric: str, case: Case, times: list[float]) -> Record:
+        work = [Count(name=name, counted=value, expected=value) for name, value in self.counts.items()]
+        telemetry = [Telemetry(rounds_id="all")]
+        return Record(case=case, metric=metric, unit="s", samples=[times], work=work, telemetry=telemetry)
+
+
+def _cases(rank: int, ranks: int, group: Any) -> Iterator[Timed]:
+    """A step of one rank at every batch; of more a step by DDP with either scaling, and all-reduces."""
+    if ranks == 1:
+        for size in sorted({*(BATCH >> k for k in range(7)), *(BATCH // n for n in range(2, MOST + 1))}):
+            case: Case = {"workload": "mlp", "devices": 1, **_amount(size)}
+            yield Timed(1, "local_time", case, partial(_step, _network(), _data(size)))
+        return
+    model = DistributedDataParallel(_network(), process_group=group) if rank < ranks else _network()
+    size = 4 * sum(value.numel() for value in model.parameters())
+    counts = {"all-reduced bytes": size, "all-reduces": 2.0}  # DDP's first bucket, and the rest
+    for scaling, each in (("strong", BATCH // ranks), ("weak", BATCH)):
+        case = {"workload": "mlp", "devices": ranks, "strategy": "DDP", "scaling": scaling, **_amount(each * ranks)}
+        for metric in ("step_time", "unsynchronised_time"):
+            exchange = metric == "step_time"
+            yield Timed(ranks, metric, case, partial(_step, model, _data(each), exchange=exchange), counts)
+    for size in SIZES:
+        case = {"algorithm": "torch.distributed", "devices": ranks, "bytes": size}
+        yield Timed(ranks, "time", case, partial(dist.all_reduce, torch.zeros(size // 4), group=group))
+
+
+def _amount(batch: int) -> Case:
+    return {"batch_size": batch, "unit": "samples", "units": batch}
+
+
+def _data(batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ones(batch, WIDTH), torch.zeros(batch, dtype=torch.long)
 
 
 def _network() -> nn.Module:
@@ -103,90 +177,16 @@ def _network() -> nn.Module:
     return nn.Sequential(*hidden, nn.Linear(WIDTH, 10))
 
 
-def _steps(rank: int, ranks: int) -> Iterator[Record]:
-    model: nn.Module = _network()
-    size = 4 * sum(value.numel() for value in model.parameters())
-    wrapped = DistributedDataParallel(model) if ranks > 1 else model
-    batches = {"strong": BATCH // ranks * ranks, "weak": BATCH * ranks}
-    if ranks == 1:
-        yield from _alone(model)
-        return
-    kinds = list(itertools.product(batches, (True, False)))
-    taken: dict[tuple[str, bool], list[list[float]]] = {kind: [] for kind in kinds}
-    for turn in range(ROUNDS + 3):
-        for scaling, sync in kinds if turn % 2 else kinds[::-1]:
-            own = torch.tensor([_timed(wrapped, batches[scaling] // ranks, sync=sync)], dtype=torch.float64)
-            everyone = [torch.zeros_like(own) for _ in range(ranks)]
-            dist.all_gather(everyone, own)
-            if turn >= 3:
-                taken[scaling, sync].append([float(each) for each in everyone])
-    for scaling, batch in batches.items():
-        case: Case = {"workload": "mlp", "devices": ranks, "strategy": "DDP", "scaling": scaling}
-        case |= {"batch_size": batch, "unit": "samples", "units": batch}
-        work = [Count(name=name, counted=value, expected=value) for name, value in _work(size).items()]
-        yield _record("step_time", case, [max(each) for each in taken[scaling, True]], work=work)
-        yield _record("unsynchronised_time", case, [max(each) for each in taken[scaling, False]])
-        for other in range(ranks):
-            yield _record("rank_time", {**case, "rank": other}, [each[other] for each in taken[scaling, False]])
-
-
-def _work(size: float) -> dict[str, float]:
-    return {"all-reduced bytes": size, "all-reduces": 2.0}  # DDP's first bucket, and the rest
-
-
-def _alone(model: nn.Module) -> Iterator[Record]:
-    sizes = sorted({*(BATCH >> k for k in range(7)), *(BATCH // n for n in range(1, MOST + 1))})
-    taken: dict[int, list[float]] = {size: [] for size in sizes}
-    for turn in range(ROUNDS + 3):
-        for size in sizes if turn % 2 else sizes[::-1]:
-            seconds = _timed(model, size, sync=True)
-            if turn >= 3:
-                taken[size].append(seconds)
-    for size, times in taken.items():
-        case: Case = {"workload": "mlp", "devices": 1, "batch_size": size, "unit": "samples", "units": size}
-        yield _record("local_time", case, times)
-        if size == BATCH:
-            yield _record("step_time", {**case, "strategy": "single device", "scaling": "strong"}, times)
-
-
-def _timed(model: nn.Module, batch: int, *, sync: bool, calls: int = 4) -> float:
-    """Seconds of a step, the mean of some."""
-    inputs, targets = torch.ones(batch, WIDTH), torch.zeros(batch, dtype=torch.long)
-    if dist.get_world_size() > 1:
-        dist.barrier()
-    start = time.perf_counter()
-    for _ in range(calls):
-        if sync or not isinstance(model, DistributedDataParallel):
-            nn.functional.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
-        else:
-            with model.no_sync():
-                nn.functional.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
-        with torch.no_grad():
-            for value in model.parameters():
-                value -= 1e-3 * (value.grad if value.grad is not None else 0)
-                value.grad = None
-    return (time.perf_counter() - start) / calls
-
-
-def _all_reduces(ranks: int) -> Iterator[Record]:
-    if ranks == 1:
-        return
-    for size in SIZES:
-        bucket, times = torch.zeros(size // 4), list[float]()
-        for turn in range(ROUNDS + 3):
-            dist.barrier()
-            start = time.perf_counter()
-            for _ in range(4):
-                dist.all_reduce(bucket)
-            if turn >= 3:
-                times.append((time.perf_counter() - start) / 4)
-        yield _record("time", {"algorithm": "torch.distributed", "devices": ranks, "bytes": size}, times)
-
-
-def _record(metric: str, case: Case, times: list[float], *, work: list[Count] | None = None) -> Record:
-    rounds = f"{case['devices']} {metric == 'time'}"
-    telemetry = [Telemetry(rounds_id=rounds)]
-    return Record(case=case, metric=metric, unit="s", samples=[times], work=work or [], telemetry=telemetry)
+def _step(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor], *, exchange: bool = True) -> None:
+    """SGD on the same batch, with or without exchanging gradients."""
+    kept = nullcontext() if exchange or not isinstance(model, DistributedDataParallel) else model.no_sync()
+    with kept:
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.grad is not None:
+                value -= 1e-3 * value.grad
+            value.grad = None
 
 
 if __name__ == "__main__":

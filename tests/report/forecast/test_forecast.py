@@ -5,14 +5,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from blocks import CONFIG
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
-from scalecard.report.forecast.draws import band, middle
+from scalecard.report.forecast.draws import NUM, band, middle
 from scalecard.report.forecast.forecast import Forecast, accuracy, forecasts
+from scalecard.report.forecast.model import Pipeline
 from scalecard.report.forecast.settings import Settings
 from simulated_clusters import WATTS, Cause, drawn, simulated, true_step
 
@@ -153,6 +155,16 @@ def test_energy_is_that_of_the_devices_that_train() -> None:
     )
 
 
+def test_a_slow_stage_keeps_a_pipeline_waiting() -> None:
+    """Two stages that take 1.5 and 0.5 times the mean, eight micro-batches: 2 + 7 x 1.5 of them, and not 9."""
+    model = found(results())["our gpipe", "strong"].model
+    assert isinstance(model, Pipeline)
+    assert middle(model.stretched(np.full(NUM, 1.5), 2)) == pytest.approx(12.5 / 9)
+    planted, healthy = (found(results(c))["our gpipe", "weak"].model for c in ("unbalanced cut", None))  # type: ignore[arg-type]
+    waiting = [middle(m.terms(8)["unequal stages"] / m.seconds(8)) for m in (planted, healthy)]
+    assert waiting[0] > 0.15 > waiting[1]
+
+
 def test_terms_add_up_to_the_step() -> None:
     for one in found(results()).values():
         for count in (2, 8):
@@ -214,7 +226,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 
 def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:
     figure = answer.plot([Measured(results())])
-    assert [axes.get_title("left") for axes in figure.axes] == [
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "gpt, one device's batch for all",
         "gpt, as many samples on each",
     ]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from builders import timed
 from scalecard.records.record import Record
-from scalecard.report.forecast.draws import NUM, middle
+from scalecard.report.forecast.draws import NUM, line, middle
 from scalecard.report.forecast.local import LocalTime, Ranks
 from scalecard.report.forecast.measured import Layout
 from scalecard.report.forecast.network import Exchange, Fitted, Network
@@ -113,6 +113,15 @@ def test_what_was_seen_to_overlap_overlaps_elsewhere() -> None:
     assert middle(hidden.waits(ones, 0.2 * ones)) < 0.02
     assert middle(exposed.waits(ones, 0.2 * ones)) > 0.2
     assert middle(hidden.waits(0.01 * ones, 0.2 * ones)) > 0.15
+
+
+def test_a_line_follows_what_was_seen_and_its_prior_where_nothing_was() -> None:
+    x, prior = np.array([0.0, 1.0, 2.0]), ((0.0, 1.0), (5.0, 1.0))
+    seen = line(x, 3 + 2 * x, np.full(3, 1e-3), prior, "seen")
+    assert seen.mean(axis=0) == pytest.approx([3, 2], abs=0.01)
+    unseen = line(np.zeros(0), np.zeros(0), np.zeros(0), prior, "unseen")
+    assert unseen.mean(axis=0) == pytest.approx([0, 5], abs=0.2)
+    assert unseen.std(axis=0) == pytest.approx([1, 1], abs=0.1)
 
 
 def test_what_was_not_seen_is_not_known() -> None:

@@ -68,19 +68,19 @@ def band(values: Draws) -> Interval:
     return Interval(float(low), float(high))
 
 
-def line(
-    x: Draws, y: Draws, sigma: Draws, prior: tuple[tuple[float, float], tuple[float, float]], *name: object
-) -> Draws:
-    """Draws [NUM, 2] of (level, slope) of y = level + slope x, after seeing y [NUM, points] at x with errors `sigma`.
+Prior = tuple[tuple[float, float], ...]  # (mean, standard deviation) of each coefficient
 
-    `prior` has (mean, standard deviation) of each. With no points it is the prior. Source: Gelman et al., Bayesian Data
-    Analysis (3rd ed., 2013), section 14.2, with known variances.
+
+def line(x: Draws, y: Draws, sigma: Draws, prior: Prior, *name: object) -> Draws:
+    """Draws [NUM, coefficients] of y = level + sum of slopes x, after seeing y [points] with errors `sigma`.
+
+    `x` is [points, slopes], or [points] of one slope; `prior` begins with that of the level. With no points it is the
+    prior. Source: Gelman et al., Bayesian Data Analysis (3rd ed., 2013), section 14.2, with known variances.
     """
     means, deviations = (np.array(values) for values in zip(*prior, strict=True))
-    design = np.stack([np.ones_like(x), x], axis=1) if len(x) else np.zeros((0, 2))
+    design = np.column_stack([np.ones(len(y)), x.reshape(len(y), len(prior) - 1)])
     precision = np.diag(deviations**-2.0) + design.T @ (design / np.square(sigma)[:, None])
     covariance = np.linalg.inv(precision)
-    seen = np.median(y, axis=0) if len(x) else np.zeros(0)
-    centre = covariance @ (means / np.square(deviations) + design.T @ (seen / np.square(sigma)))
+    centre = covariance @ (means / np.square(deviations) + design.T @ (y / np.square(sigma)))
     drawn: Draws = generator("line", *name).multivariate_normal(centre, covariance, NUM)
     return drawn

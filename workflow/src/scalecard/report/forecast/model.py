@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from scalecard.records.record import Record
-from scalecard.report.forecast.draws import NUM, Draws, generator, line, log_normal, middle, of_ratio, spread
+from scalecard.report.forecast.draws import NUM, Draws, Prior, generator, line, log_normal, middle, of_ratio, spread
 from scalecard.report.forecast.measured import COLLECTIVES, Layout, Workload
 from scalecard.report.forecast.network import Exchange, Network
 from scalecard.report.forecast.overlap import Overlap, Seen, overlap
@@ -202,16 +202,14 @@ class Pipeline(Model):
         micros = self.micro_batches(devices)
         return self.computes(devices) * (micros + devices - 1) / micros
 
-    def _line(
-        self, found: list[tuple[int, float, float]], prior: tuple[tuple[float, float], tuple[float, float]]
-    ) -> Draws:
+    def _line(self, found: list[tuple[int, float, float]], prior: Prior) -> Draws:
         found = [one for one in found if not np.isnan(one[1])]
         x = np.array([np.log2(devices / 2) for devices, _, _ in found])
-        y = np.tile(np.log([value for _, value, _ in found]), (NUM, 1)) if found else np.zeros((NUM, 0))
+        y = np.log([value for _, value, _ in found])
         sigma = np.array([sigma + 0.005 for _, _, sigma in found])
         return line(x, y, sigma, prior, self.workload.name, self.strategy, self.scaling)
 
-    def _stretched(self, slowest: Draws, devices: int) -> Draws:
+    def stretched(self, slowest: Draws, devices: int) -> Draws:
         """A step over one of equal stages, if the slowest stage takes `slowest` times the mean.
 
         Each micro-batch passes all stages once, and the slowest one computes the others meanwhile:
@@ -238,7 +236,7 @@ class Pipeline(Model):
 
     def staged(self, devices: int) -> Draws:
         """A step of the stages as they are, that hand over in no time."""
-        return self.played(devices) * self._stretched(self._at(self.unequal, devices), devices)
+        return self.played(devices) * self.stretched(self._at(self.unequal, devices), devices)
 
     @cached_property
     def handed(self) -> Draws:

@@ -163,6 +163,6 @@ def _rates(fits: Mapping[int, Fitted], count: int, name: str) -> Draws:
     x = np.log2(np.array(ordered, dtype=float) / ordered[-1])
     logs = np.log(np.stack([fits[each].rate for each in ordered], axis=1))
     level = float(np.median(logs[:, -1]))
-    trend = line(x, logs - level, np.full(len(x), 0.03), ((0.0, 0.1), TREND), "rate", name)
+    trend = line(x, np.median(logs, axis=0) - level, np.full(len(x), 0.03), ((0.0, 0.1), TREND), "rate", name)
     found: Draws = fits[ordered[-1]].rate * np.exp(trend[:, 1] * np.log2(count / ordered[-1]))
     return found * log_normal(1.0, 0.01, "rate", name, count)

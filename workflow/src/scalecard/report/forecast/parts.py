@@ -12,7 +12,8 @@ from scalecard.report.forecast.measured import COLLECTIVES, Workload, batch_of, 
 from scalecard.report.forecast.network import Fitted
 
 SCALINGS = ("strong", "weak")
-COMPANY = ((0.0, 0.05), (0.0, 0.008))  # level and slope per doubling, of a logarithm, before seeing any
+# Before seeing any: level, slope per doubling, and the power of ranks per core: 1 if nothing else uses the cores.
+COMPANY = ((0.0, 0.05), (0.0, 0.008), (0.8, 0.4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +23,6 @@ class Parts:
     workload: Workload
     per_node: int
     cores: int | None = None
-
-    def crowded(self, devices: int) -> float:
-        """How many times as long ranks take because there are more of them than cores."""
-        return max(1.0, devices / self.cores) if self.cores else 1.0
 
     @cached_property
     def local(self) -> LocalTime:
@@ -53,34 +50,38 @@ class Parts:
 
     @cached_property
     def company(self) -> Draws:
-        """(level, slope per doubling) of the logarithm of what a rank takes longer in company, [NUM, 2]."""
-        seen = [one for scaling in SCALINGS for one in self._in_company(scaling)]
-        x, sigma = (np.array([one[place] for one in seen]) for place in (0, 2))
-        y = np.tile([one[1] for one in seen], (NUM, 1))
-        return line(x, y, sigma, COMPANY, "company", self.workload.name)
+        """Of the logarithm of what a rank takes longer in company: level, slope per doubling, crowding; [NUM, 3]."""
+        seen = [one for scaling in SCALINGS for one in self._seen_in_company(scaling)]
+        devices, ratios, sigma = np.array(seen).reshape(-1, 3).T
+        x = np.array([self._company_of(int(count)) for count in devices]).reshape(-1, 2)
+        return line(x, np.log(ratios), sigma, COMPANY, "company", self.workload.name)
 
-    def _in_company(self, scaling: str) -> list[tuple[float, float, float]]:
-        """(doublings, logarithm of the ratio, its error) of the steps that may be used."""
-        found = list[tuple[float, float, float]]()
+    def _seen_in_company(self, scaling: str) -> list[tuple[int, float, float]]:
+        """(devices, ratio, its relative error) of the steps that may be used."""
+        found = list[tuple[int, float, float]]()
         for layout, step in self.workload.parts(self.workload.steps("DDP", scaling)).items():
             for own in self.workload.others("unsynchronised_time", step):
                 alone = self.local.at(batch_of(step) / layout.devices) * self.ranks[scaling].slowest(layout.devices)
-                ratio = own.median / (middle(alone) * self.crowded(layout.devices))
+                ratio = own.median / middle(alone)
                 if not np.isnan(ratio):  # no smaller batch was timed alone
                     sigma = float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002
-                    found.append((self._doublings(layout.devices), float(np.log(ratio)), sigma))
+                    found.append((layout.devices, ratio, sigma))
         return found
 
-    def _doublings(self, devices: int) -> float:
-        """From two devices on, and within a node: other nodes are no company."""
-        return max(0.0, float(np.log2(min(devices, self.per_node) / 2)))
+    def _company_of(self, devices: int) -> tuple[float, float]:
+        """(doublings from two devices on, within a node: other nodes are no company; log of ranks per core)."""
+        crowd = max(1.0, devices / self.cores) if self.cores else 1.0
+        return max(0.0, float(np.log2(min(devices, self.per_node) / 2))), float(np.log(crowd))
 
     def in_company(self, devices: int) -> Draws:
         """How many times as long a rank takes as the device alone."""
         if devices == 1:
             return np.ones(NUM)
-        found: Draws = np.exp(self.company[:, 0] + self.company[:, 1] * self._doublings(devices))
-        return found * self.crowded(devices)
+        return np.asarray(np.exp(self.company @ (1.0, *self._company_of(devices))))
+
+    def crowded(self, devices: int) -> Draws:
+        """The part of it that is due to more ranks than cores."""
+        return np.asarray(np.exp(self.company[:, 2] * self._company_of(devices)[1]))
 
     @cached_property
     def fits(self) -> Mapping[str, Mapping[bool, Mapping[int, Fitted]]]:
