@@ -14,6 +14,7 @@ from scalecard.records.record import Record
 OTHERS = "tests/strategies/of_others"
 DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
 IN_STAGES = {"model parallel", "our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b", "torch interleaved 1f1b"}
+PLAYED = {"model parallel", "our gpipe", "our 1f1b"}
 TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
 
 
@@ -39,12 +40,23 @@ def trained(records: list[Record], workload: str, devices: int) -> set[str]:
     """The strategies that were timed, each proven in float64 and as timed, with an update counted."""
     found = set()
     for record in records:
-        if record.status == "ok" and record.matches(workload=workload, devices=devices):
+        if (
+            record.metric == "step_time"
+            and record.status == "ok"
+            and record.matches(workload=workload, devices=devices)
+        ):
             assert {check.dtype for check in record.checks} == {"float64", "float32"}
             assert all(check.passed for check in record.checks)
             assert next(count.counted for count in record.work if count.name == "updates") == 1
             found.add(str(record.case["strategy"]))
     return found
+
+
+def played(records: list[Record], devices: int) -> dict[str, float]:
+    """The strategies whose schedules were played with their stages' own times, and the share in which devices idle."""
+    found = [r for r in records if r.metric == "played_bubble" and r.status == "ok" and r.matches(devices=devices)]
+    assert all(0 <= value < 1 for record in found for value in record.samples[0])
+    return {str(record.case["strategy"]): record.median for record in found}
 
 
 def notes(records: list[Record], strategy: str) -> set[str]:
@@ -72,6 +84,8 @@ def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
         (note,) = notes(records, strategy)
         assert note.startswith(why)
     assert notes(records, "tensor parallel") == {"the workload has no tensor_plan(model)"}
+    (alone,) = [record for record in records if record.metric == "stage_time"]
+    assert (alone.status, alone.note) == ("skipped", note)
 
 
 @pytest.mark.workflow
@@ -81,6 +95,7 @@ def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_wit
     records = measured(monkeypatch, 2, encoder={"file": f"{OTHERS}/encoder.py", "batch_size": 4})
     assert trained(records, "encoder", 1) == {"single device"}
     assert trained(records, "encoder", 2) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
+    assert set(played(records, 2)) == PLAYED
 
 
 @pytest.mark.workflow
@@ -89,6 +104,12 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
     several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
     assert trained(records, "gpt", 2) == several
     assert trained(records, "gpt", 4) == several | {"data x tensor", "data x pipeline"}
+    for devices in (2, 4):
+        idle = played(records, devices)
+        assert set(idle) == PLAYED
+        assert idle["model parallel"] >= 1 - 1 / devices - 0.01, "one device computes at a time"
+    steps = {json.dumps(record.case) for record in records if record.metric == "step_time"}
+    assert {json.dumps(record.case) for record in records if record.metric == "played_time"} <= steps
     assert notes(records, "DataParallel") == {
         "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
     }

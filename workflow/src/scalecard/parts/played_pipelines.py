@@ -59,7 +59,7 @@ def alone(
 
 def _variant(case: Case, build: Any, proven_at: Sequence[Staged], timed_at: Staged) -> Variant:
     name = " ".join(f"{axis} {value}" for axis, value in case.items())
-    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at)
+    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
 
 
 def records(found: Sequence[Record], load: Staged, sizes: Sequence[int], case: Case) -> Iterator[Record]:

@@ -94,8 +94,8 @@ def forwards(stage: int, device: Device, load: Staged, *, num_micro: int) -> Sub
         yield same_gradients("output of the stage", [ours], plain, exact)
 
     each = {"forwards": 1}
-    if isinstance(alone.given.inputs, Tensor):  # the samples of a dict are not seen
-        each["samples"] = load.batch_size
+    if isinstance(alone.given.inputs, Tensor):  # the rows of a dict are not seen
+        each["samples"] = rows(alone.given.inputs)
     counts = {} if load.exact else {name: num_micro * value for name, value in each.items()}
     return Subject(work=partial(alone.forward, num_micro), prove=prove, expected=counts, module=alone.stage)
 
@@ -130,14 +130,15 @@ def _flops(stage: int, device: Device, load: Staged) -> dict[str, float]:
 
 
 class _Plain:
-    """A plain stage with what a stage alone is given and, `exactly`, in float64 with the samples in the opposite order.
+    """A plain stage with what a stage alone is given, as it is or `exactly`: in float64.
 
-    The order stays if the output does not have a row for each sample. The host computes what the device cannot hold.
+    A model that cannot be in float64 gets its samples in the opposite order, if what it makes has a row for each.
     """
 
     def __init__(self, stage: int, load: Staged, alone: StageAlone) -> None:
         self.stage, self.load, self.given, self.gradient = stage, load, alone.given, alone.gradient
-        self.by_row = self.gradient.dim() > 0 and len(self.gradient) == rows(self.given.inputs)
+        made = self.given.targets if self.given.loss else self.gradient
+        self.by_row = rows(self.given.inputs) == rows(made)
 
     def slopes(self, exactly: bool, place: torch.device) -> list[Tensor]:
         """The gradients of its parameters."""
@@ -149,17 +150,21 @@ class _Plain:
         """The output, in the order in which the samples were given."""
         module, values, _ = self._on(place, exactly=exactly)
         found = values.through(module)
-        return [flipped(found) if exactly and self.by_row else found]
+        return [self._turned(found) if exactly and self.load.inexact else found]
 
     def _on(self, place: torch.device, *, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
         module, values, gradient = self.load.stage(self.stage), self.given, self.gradient
-        if exactly and not self.load.inexact:
+        if exactly and self.load.inexact:
+            values, gradient = values.mapped(flipped) if self.by_row else values, self._turned(gradient)
+        elif exactly:
             module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)
-        if exactly and (self.by_row or values.loss):
-            values, gradient = values.mapped(flipped), flipped(gradient) if self.by_row else gradient
         return module.to(place), values.to(place), gradient.to(place)
+
+    def _turned(self, output: Tensor) -> Tensor:
+        """An output, or its gradient, in the opposite order; a loss has none."""
+        return flipped(output) if self.by_row and not self.given.loss else output
 
 
 def _both(plain: Callable[[bool, torch.device], list[Tensor]], device: Device) -> list[list[Tensor]]:
-    """As it is timed, and exactly."""
+    """As it is timed, and exactly; the host computes what the device cannot hold."""
     return [or_on_host(partial(plain, exactly), device.torch) for exactly in (False, True)]

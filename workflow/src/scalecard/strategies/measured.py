@@ -129,6 +129,7 @@ class Group:
             build=partial(strategy.build, self.plainly),
             proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
             timed_at=at,
+            metered=strategy.metric != STAGE,
         )
         return Fitting(strategy, variant, trial, proof)
 
