@@ -111,8 +111,7 @@ class StageAlone:
         self.given = given.to(device.torch)
         with torch.no_grad():
             output = self.given.through(self.stage)
-        drawn = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-        self.gradient = drawn.mul_(1e-3).to(output)
+        self.gradient = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
 
     def run(self, count: int, *, num_micro: int = 1) -> None:
         """`count` batches of so many micro-batches, forward and backward; the gradients of the last batch stay."""
