@@ -122,6 +122,37 @@ def test_a_proof_that_does_not_fit_is_left_out_and_the_record_says_so(
     assert (memory.metric, memory.samples) == ("peak_memory", [[104 * MIB]])
 
 
+def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever strategies share an update, it is the same."""
+
+    def refused(plainly: Plainly, at: Setting) -> Subject:
+        raise CannotBe("it has one block")
+
+    monkeypatch.setattr(measured, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])
+    build, update = Gpu(monkeypatch).build, {"stage": 0, "part": "update"}
+    forward = {"stage": 0, "part": "forward"}
+    strategies = [
+        Strategy("no", refused),
+        Strategy("yes", build),
+        *(Strategy(name, build, metric="stage_time", axes=forward) for name in ("no", "yes")),
+        *(Strategy(name, build, metric="stage_time", axes=update, of_batch=False) for name in ("no", "yes", "yes")),
+    ]
+    found = [record for record in group(rule).times(strategies) if record.metric != "peak_memory"]
+    assert [(record.metric, record.status) for record in found] == [
+        ("step_time", "skipped"),
+        ("step_time", "ok"),
+        ("stage_time", "ok"),
+        ("stage_time", "ok"),
+    ]
+    batch = {"scaling": "strong", "batch_size": 4, "split_size": 4}
+    assert [record.case for record in found[2:]] == [
+        {"workload": "toy", **batch, **forward},
+        {"workload": "toy", **update},
+    ]
+
+
 @dataclass
 class Timed:
     """What time_rounds would have found."""

@@ -14,6 +14,7 @@ from scalecard.records.record import Record
 OTHERS = "tests/strategies/of_others"
 DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
 IN_STAGES = {"model parallel", "our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b", "torch interleaved 1f1b"}
+PLAYED = {"model parallel", "our gpipe", "our 1f1b"}
 TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
 
 
@@ -38,13 +39,20 @@ def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[st
 def trained(records: list[Record], workload: str, devices: int) -> set[str]:
     """The strategies that were timed, each proven in float64 and as timed, with an update counted."""
     found = set()
-    for record in records:
+    for record in (record for record in records if record.metric == "step_time"):
         if record.status == "ok" and record.matches(workload=workload, devices=devices):
             assert {check.dtype for check in record.checks} == {"float64", "float32"}
             assert all(check.passed for check in record.checks)
             assert next(count.counted for count in record.work if count.name == "updates") == 1
             found.add(str(record.case["strategy"]))
     return found
+
+
+def played(records: list[Record], devices: int) -> set[str]:
+    """The strategies whose schedules were played with their stages' own times."""
+    found = [r for r in records if r.metric == "played_bubble" and r.status == "ok" and r.matches(devices=devices)]
+    assert all(0 <= value < 1 for record in found for value in record.samples[0])
+    return {str(record.case["strategy"]) for record in found}
 
 
 def notes(records: list[Record], strategy: str) -> set[str]:
@@ -72,6 +80,8 @@ def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
         (note,) = notes(records, strategy)
         assert note.startswith(why)
     assert notes(records, "tensor parallel") == {"the workload has no tensor_plan(model)"}
+    (alone,) = [record for record in records if record.metric == "stage_time"]
+    assert (alone.status, alone.note) == ("skipped", note)
 
 
 @pytest.mark.workflow
@@ -81,6 +91,7 @@ def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_wit
     records = measured(monkeypatch, 2, encoder={"file": f"{OTHERS}/encoder.py", "batch_size": 4})
     assert trained(records, "encoder", 1) == {"single device"}
     assert trained(records, "encoder", 2) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
+    assert played(records, 2) == PLAYED
 
 
 @pytest.mark.workflow
@@ -89,6 +100,9 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
     several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
     assert trained(records, "gpt", 2) == several
     assert trained(records, "gpt", 4) == several | {"data x tensor", "data x pipeline"}
+    assert played(records, 2) == played(records, 4) == PLAYED
+    steps = {json.dumps(record.case) for record in records if record.metric == "step_time"}
+    assert {json.dumps(record.case) for record in records if record.metric == "played_time"} <= steps
     assert notes(records, "DataParallel") == {
         "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
     }
@@ -103,10 +117,12 @@ def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch
 def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four samples are too many for one device; their halves and their quarters are not."""
     records = measured(monkeypatch, 2, small_device={"file": f"{OTHERS}/small_device.py", "batch_size": 4})
-    failed = {str(record.case["strategy"]): record.note for record in records if record.status == "failed"}
+    steps = [record for record in records if record.metric == "step_time"]
+    failed = {str(record.case["strategy"]): record.note for record in steps if record.status == "failed"}
     assert set(failed) == {"single device", "model parallel"}
     assert all("out of memory" in note for note in failed.values())
     assert trained(records, "small_device", 2) >= {"DDP", "FSDP parameters", "our gpipe", "torch gpipe"}
+    assert played(records, 2) == {"our gpipe", "our 1f1b"}
 
 
 @pytest.mark.workflow
@@ -116,7 +132,7 @@ def test_what_is_not_proven_of_a_users_model_has_failed_and_the_next_workload_is
     wrong = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}
     records = measured(monkeypatch, 2, no_mean=wrong, toy={"batch_size": 4})
     assert trained(records, "no_mean", 1) == {"single device"}
-    (record,) = [r for r in records if r.matches(workload="no_mean", strategy="DDP")]
+    (record,) = [r for r in records if r.metric == "step_time" and r.matches(workload="no_mean", strategy="DDP")]
     assert record.status == "failed"
     assert record.note.startswith("not proven: no_mean, 2 devices: parameters after 2 steps (float64): differs by")
     assert trained(records, "toy", 2) >= DATA_PARALLEL

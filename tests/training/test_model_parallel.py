@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from scalecard.hardware.devices import CpuDevice
-from scalecard.training.model_parallel import StageAlone, UpdateAlone
+from scalecard.training.model_parallel import Given, StageAlone, UpdateAlone
 from torch import nn
 
 
@@ -18,7 +18,7 @@ def device() -> Iterator[CpuDevice]:
 
 def test_a_stage_alone_runs_as_often_as_it_is_told(device: CpuDevice) -> None:
     calls, stage = list[int](), nn.Linear(2, 2)
-    alone = StageAlone(stage, torch.ones(3, 2), device)
+    alone = StageAlone(stage, Given(torch.ones(3, 2)), device)
     stage.register_forward_hook(lambda *_: calls.append(1))
     alone.run(3)
     alone.run(1, num_micro=2)
@@ -30,7 +30,7 @@ def test_a_stage_alone_runs_as_often_as_it_is_told(device: CpuDevice) -> None:
 
 
 def test_the_gradients_of_micro_batches_add_up_and_those_of_batches_do_not(device: CpuDevice) -> None:
-    alone = StageAlone(nn.Linear(2, 2), torch.ones(3, 2), device, needs_gradient=True)
+    alone = StageAlone(nn.Linear(2, 2), Given(torch.ones(3, 2)), device, needs_gradient=True)
     alone.run(2)
     device.synchronize()
     one = [gradient.clone() for gradient in alone.gradients()]
@@ -44,7 +44,7 @@ def test_the_gradients_of_micro_batches_add_up_and_those_of_batches_do_not(devic
 def test_the_forwards_keep_what_their_backwards_would_need(device: CpuDevice) -> None:
     """Without it they would take less time than in a pipeline."""
     stage, needed = nn.Linear(2, 2), list[bool]()
-    alone = StageAlone(stage, torch.ones(3, 2), device)
+    alone = StageAlone(stage, Given(torch.ones(3, 2)), device)
     stage.register_forward_hook(lambda _, inputs, output: needed.append(output.requires_grad))
     alone.forward(2)
     device.synchronize()

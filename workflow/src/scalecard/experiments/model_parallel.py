@@ -30,8 +30,9 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.parts.cuts import chosen_cuts, not_cut, noted, time_blocks
 from scalecard.parts.plain_steps import Plainly
-from scalecard.parts.stages import chosen_cuts, gradients, not_cut, noted, time_blocks
+from scalecard.parts.stages import gradients
 from scalecard.records.record import Case, Record
 from scalecard.training import reference
 from scalecard.training.model_parallel import ModelParallel

@@ -31,9 +31,10 @@ from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 from scalecard.parts import library_pipelines, pipelines, played_pipelines
+from scalecard.parts.cuts import TEXTBOOK, chosen_cuts, not_cut, noted, time_blocks
 from scalecard.parts.library_pipelines import library_case, unsuited
 from scalecard.parts.plain_steps import Plainly
-from scalecard.parts.stages import TEXTBOOK, chosen_cuts, not_cut, noted, time_blocks
+from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.record import Case, Record
 from scalecard.training.resnet50 import Workload
 from scalecard.training.schedules import SCHEDULES
@@ -108,12 +109,11 @@ def _on_devices(
     variants = [v for name, load in cuts for v in _variants(spec, devices, load, plainly, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
-    for timing in timings:
-        record, cut = timing.record("stage_time" if "part" in timing.variant.case else "time"), timing.variant.case
-        yield next((noted(record, load) for name, load in cuts if name == cut.get("cut")), record)
+    records = [timing.record(STAGE if "part" in timing.variant.case else "time") for timing in timings]
     for name, load in cuts:
-        for record in played_pipelines.records(timings, load, spec.balanced_sizes, cases[name]):
-            yield noted(record, load)
+        records += played_pipelines.records(records, load, spec.balanced_sizes, cases[name])
+    for record in records:
+        yield next((noted(record, load) for name, load in cuts if name == record.case.get("cut")), record)
     yield from peak_memory(timings, model="resnet50")
 
 
@@ -130,7 +130,8 @@ def _variants(spec: Spec, devices: list[Device], load: Workload, plainly: Plainl
     else:
         for one in pipelines.ours():
             yield from pipelines.variants(spec, devices, one, load, spec.balanced_sizes, plainly, case)
-    yield from played_pipelines.alone(load, Workload.of_check(spec), devices, spec.balanced_sizes, case)
+    check = Workload.of_check(spec).cut(load.cuts)
+    yield from played_pipelines.alone(load, check, devices, spec.balanced_sizes, case)
 
 
 def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:

@@ -34,6 +34,7 @@ from scalecard.strategies.examine import NotAWorkload, check, examined
 from scalecard.strategies.load import Load, chosen
 from scalecard.strategies.measured import Group
 from scalecard.strategies.plainly import Plainly
+from scalecard.strategies.stages_alone import played
 from scalecard.strategies.strategy import Strategy
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
@@ -126,7 +127,8 @@ def _in_process(
     """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, load, case)
-        return [*measure(group, in_process.strategies(devices))]
+        found = [*measure(group, in_process.strategies(devices))]
+        return [*found, *played(found)]
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, measure: Measure) -> list[Record]:

@@ -41,7 +41,7 @@ def time_rounds(
     rank sees the same samples, so all stop in the same round. If only one rank runs out of memory, the others wait for
     it in vain, and it counts as lost, like a killed one. If heat
     or the power supply slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With
-    `energy`, every variant then runs for another second in which nothing but the GPUs' energy is measured. With
+    `energy`, every one that is metered runs for another second in which nothing but the GPUs' energy is measured. With
     `at_once`, all variants of a round, each of a device of its own, run side by side, and each takes its device's own
     time.
     """
@@ -108,7 +108,7 @@ def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once:
 
 
 def _meter(timings: Sequence[Timing], meter: Meter) -> None:
-    for timing in timings:
+    for timing in (timing for timing in timings if timing.variant.metered):
         progress.detail(f"energy of {timing.variant.name}")
         meter.pass_over(timing)
 

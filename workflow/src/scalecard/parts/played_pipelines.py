@@ -5,93 +5,113 @@ something to copy, also the activations' way to the next stage. All in the pipel
 by itself, so that drift of the machine does not come between what is played and what is measured.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
-from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts import links, stages
+from scalecard.parts.stages import Staged
 from scalecard.records.record import Case, Record
 from scalecard.records.telemetry import Telemetry
 from scalecard.training.play import Played, played
-from scalecard.training.resnet50 import Workload, activations
 from scalecard.training.schedules import SCHEDULES, Schedule
 
 FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"
+STAGE = "stage_time"
+APART = "the devices' memory is too small to time all of its stages in the same rounds"
+Parts = Sequence[Mapping[str, Record]]  # of each stage, by their names
+
+
+def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, load: Staged) -> Subject:
+    """One part of a stage, of so many micro-batches like the load's batch; of a copy, of one."""
+    if part == COPY:
+        return links.subject(Link(devices[stage], devices[stage + 1]), load.seed, load.crossing()[stage])
+    if part == UPDATE:
+        return stages.update(stage, devices[stage], load)
+    work = stages.forwards if part == FORWARD else stages.gradients
+    return work(stage, devices[stage], load, num_micro=num_micro)
+
+
+def of_batches(stage: int, devices: Sequence[Device]) -> list[str]:
+    """The parts that depend on the batch; CPU workers share their memory, so nothing is copied."""
+    copied = stage < len(devices) - 1 and devices[stage].torch.type == "cuda"
+    return [FORWARD, BOTH, *([COPY] if copied else [])]
 
 
 def alone(
-    load: Workload, small: Workload, devices: Sequence[Device], sizes: Sequence[int], case: Case
-) -> list[Variant]:
-    """What is played, at each of these split sizes, which divide the batch."""
-    check = small.cut(load.cuts)
-    found = []
-    for stage, device in enumerate(devices[: load.num_stages]):
+    load: Staged, check: Staged, devices: Sequence[Device], sizes: Sequence[int], case: Case
+) -> Iterator[Variant]:
+    """What is played, at each of these split sizes, which divide the batch; proven in float64 with `check`."""
+    used = devices[: load.num_stages]
+    for stage in range(load.num_stages):
         own: Case = {"stage": stage, "batch_size": load.batch_size, **case}
-        found.append(_variant({**own, "part": UPDATE}, partial(stages.update, stage, device), [], load))
+        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], load)
         for size in sizes:
-            micro, num_micro, at = replace(load, batch_size=size), load.batch_size // size, {"split_size": size}
-            work = {FORWARD: stages.forwards, BOTH: stages.gradients}
-            for part, subject in work.items():
-                build = partial(subject, stage, device, num_micro=num_micro)
-                found.append(_variant({**own, **at, "part": part}, build, [check], micro))
-            if stage < load.num_stages - 1 and device.torch.type == "cuda":
-                link, crossing = Link(device, devices[stage + 1]), activations(micro)[stage + 1].nbytes
-                copy = partial(links.subject, link, load.seed)
-                found.append(_variant({**own, **at, "part": COPY}, copy, [], crossing))
-    return found
+            for part in of_batches(stage, used):
+                build = partial(subject, part, stage, used, load.batch_size // size)
+                proven_at = [check] if part != COPY else []
+                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, load.of_size(size))
 
 
-def _variant(case: Case, build: Callable[[Any], Subject], proven_at: Sequence[Any], timed_at: Any) -> Variant:
+def _variant(case: Case, build: Any, proven_at: Sequence[Staged], timed_at: Staged) -> Variant:
     name = " ".join(f"{axis} {value}" for axis, value in case.items())
-    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at)
+    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
 
 
-def records(timings: Sequence[Timing], load: Workload, sizes: Sequence[int], case: Case) -> Iterator[Record]:
-    """`played_time` and `played_bubble` (the share of it in which devices idle) of every schedule at every split size.
-
-    One sample per round, from the times that `alone` had in it.
-    """
-    found = {tuple(timing.variant.case.items()): timing for timing in timings}
+def records(found: Sequence[Record], load: Staged, sizes: Sequence[int], case: Case) -> Iterator[Record]:
+    """`played_time` and `played_bubble` of every schedule at every split size."""
     for size in sizes:
-        parts = [_of_stage(found, load, stage, size, case) for stage in range(load.num_stages)]
+        own: Case = {"split_size": size, "batch_size": load.batch_size, **case}
+        parts = of_stages(found, load.num_stages, own)
         for name, schedule in SCHEDULES.items():
-            own: Case = {"implementation": name, "split_size": size, "batch_size": load.batch_size, **case}
-            missing = next((t.record() for part in parts for t in part.values() if not t.completion), None)
-            if missing:
-                yield replace(missing, case=own, metric="played_time")
-                continue
-            rounds = [_play(schedule, parts, load.batch_size // size, number) for number in _rounds(parts)]
-            computed = [Telemetry(rounds_id=parts[0][BOTH].rounds_id, no_joules="computed, not measured")]
-            of = partial(Record, case=own, telemetry=computed)
-            yield of(metric="played_time", unit="s", samples=[[one.makespan for one in rounds]])
-            yield of(metric="played_bubble", unit="fraction", samples=[[one.bubble for one in rounds]])
+            yield from play(schedule, parts, load.batch_size // size, {"implementation": name, **own})
 
 
-def _of_stage(
-    found: Mapping[tuple[Any, ...], Timing], load: Workload, stage: int, size: int, case: Case
-) -> dict[str, Timing]:
-    """The timings of a stage's parts; where nothing is copied, there is none of the copy."""
-    own: Case = {"stage": stage, "batch_size": load.batch_size, **case}
-    cases = {part: {**own, "split_size": size, "part": part} for part in (FORWARD, BOTH, COPY)}
-    keys = {part: tuple(one.items()) for part, one in {**cases, UPDATE: {**own, "part": UPDATE}}.items()}
-    return {part: found[key] for part, key in keys.items() if key in found}
+def of_stages(found: Iterable[Record], num_stages: int, case: Case) -> Parts:
+    """The parts of each stage among these records; an update does not depend on the split size, and has fewer axes."""
+
+    def parts(stage: int) -> Mapping[str, Record]:
+        alone = (record for record in found if record.metric == STAGE and record.matches(stage=stage))
+        own = {*case.items(), ("stage", stage)}
+        return {str(one.case["part"]): one for one in alone if {axis for axis, _ in one.case.items() - own} == {"part"}}
+
+    return [parts(stage) for stage in range(num_stages)]
 
 
-def _rounds(parts: Sequence[Mapping[str, Timing]]) -> range:
-    return range(len(parts[0][BOTH].completion))
+def play(schedule: Schedule, parts: Parts, num_micro: int, case: Case) -> Iterator[Record]:
+    """`played_time` and `played_bubble` (the share of it in which devices idle) of a schedule.
+
+    One sample per round, from the times that the parts had in it.
+    """
+    every = [part for stage in parts for part in stage.values()]
+    missing = next((part for part in every if part.status != "ok"), None)
+    rounds = {part.telemetry[0].rounds_id for part in every if part.status == "ok"}
+    if missing:
+        yield replace(missing, case=case, metric="played_time")
+    elif len(rounds) > 1:
+        yield Record.skipped(case, APART, metric="played_time")
+    else:
+        one_by_one = [_round(schedule, parts, num_micro, number) for number in range(len(every[0].samples[0]))]
+        computed = [Telemetry(rounds_id=rounds.pop(), no_joules="computed, not measured")]
+        of = partial(Record, case=case, telemetry=computed)
+        yield of(metric="played_time", unit="s", samples=[[one.makespan for one in one_by_one]])
+        yield of(metric="played_bubble", unit="fraction", samples=[[one.bubble for one in one_by_one]])
 
 
-def _play(schedule: Schedule, parts: Sequence[Mapping[str, Timing]], num_micro: int, number: int) -> Played:
-    """One round, played; a stage's backward is what its forwards and backwards take more than its forwards."""
+def _round(schedule: Schedule, parts: Parts, num_micro: int, number: int) -> Played:
+    """One round, played; a stage's backward is what its forwards and backwards take more than its forwards.
+
+    A batch that is not cut goes to and fro without anything beside it, so the two together are enough.
+    """
 
     def seconds(part: str) -> list[float]:
-        return [stage[part].completion[number] if part in stage else 0.0 for stage in parts]
+        return [stage[part].samples[0][number] if part in stage else 0.0 for stage in parts]
 
-    forward, both = ([value / num_micro for value in seconds(part)] for part in (FORWARD, BOTH))
+    both = [value / num_micro for value in seconds(BOTH)]
+    forward = [value / num_micro for value in seconds(FORWARD)] if FORWARD in parts[0] else both
     backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
     return played(schedule, forward, backward, seconds(COPY)[:-1], num_micro, seconds(UPDATE))

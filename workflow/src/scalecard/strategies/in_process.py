@@ -9,11 +9,12 @@ from scalecard.hardware.devices import Device
 from scalecard.measuring.variant import Subject
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
-from scalecard.strategies.strategy import LOCAL, CannotBe, Strategy, trained
+from scalecard.strategies.stages_alone import PIPELINES, parts
+from scalecard.strategies.strategy import LOCAL, MODEL_PARALLEL, CannotBe, Strategy, trained
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.reference import trainable
-from scalecard.training.schedules import SCHEDULES
+from scalecard.training.schedules import Schedule
 from scalecard.training.step import Step, state_of
 from scalecard.training.trees import leaves
 
@@ -21,15 +22,16 @@ ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single d
 
 
 def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
-    """Those that use all of these devices; of one device also its steps over smaller batches."""
+    """Those that use all of these devices, with the stages alone; of one device also its steps over smaller batches."""
     if len(devices) == 1:
         yield Strategy("single device", partial(_whole, devices))
         yield Strategy("single device", partial(_whole, devices), metric=LOCAL)
         return
     yield Strategy("DataParallel", partial(_data_parallel, devices), shared=True)
-    yield Strategy("model parallel", partial(_model_parallel, devices))
-    for schedule in SCHEDULES:
-        yield Strategy(f"our {schedule}", partial(_pipeline, schedule, devices), pipelined=True)
+    yield Strategy(MODEL_PARALLEL, partial(_model_parallel, devices))
+    for name, schedule in PIPELINES.items():
+        yield Strategy(name, partial(_pipeline, schedule, devices), pipelined=True)
+    yield from parts(devices)
 
 
 def _whole(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
@@ -42,8 +44,8 @@ def _model_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) ->
     return _subject(ModelParallel, *cut(at.load, at.devices), devices, ModelParallel.step, plainly, at, crossings=1)
 
 
-def _pipeline(schedule: str, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    step = partial(ScheduledPipeline.pipelined_step, split_size=at.split_size, schedule=SCHEDULES[schedule])
+def _pipeline(schedule: Schedule, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    step = partial(ScheduledPipeline.pipelined_step, split_size=at.split_size, schedule=schedule)
     return _subject(ScheduledPipeline, *cut(at.load, at.devices), devices, step, plainly, at, crossings=2)
 
 

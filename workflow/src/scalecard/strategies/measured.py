@@ -13,6 +13,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
+from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Case, Record
 from scalecard.strategies.largest import largest
@@ -68,19 +69,31 @@ class Group:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
         fitting = list[Fitting]()
         self.trials.warm_up()
-        for strategy in strategies:
-            for case, at in self._settings(strategy):
-                found = self._fitting(strategy, case, at)
-                if isinstance(found, Record):
-                    yield found
-                else:
-                    fitting.append(found)
+        for found in self._tried(strategies):
+            if isinstance(found, Record):
+                yield found
+            else:
+                fitting.append(found)
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
         progress.doing(f"{self.load.name}: {variants} on {where}")
         for together in side_by_side(fitting, self.trials.free()):
             yield from self._timed(together)
         for one in (one for one in fitting if self.trials.gpus and not one.strategy.is_part):
             yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
+
+    def _tried(self, strategies: Iterable[Strategy]) -> Iterator[Fitting | Record]:
+        """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""
+        refused, alone = list[tuple[str, Setting]](), list[Case]()
+        for strategy in strategies:
+            for case, at in self._settings(strategy):
+                if strategy.metric == STAGE and (case in alone or (strategy.name, at) in refused):
+                    continue
+                found = self._fitting(strategy, case, at)
+                if strategy.metric == STAGE:
+                    alone.append(case)
+                elif isinstance(found, Record):
+                    refused.append((strategy.name, at))
+                yield found
 
     def _settings(self, strategy: Strategy) -> Iterator[tuple[Case, Setting]]:
         """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
@@ -90,8 +103,13 @@ class Group:
             return
         for scaling in self.scalings:
             at = self._setting(self.load.batch_size, scaling, strategy)
-            case: Case = {**self.case, "strategy": strategy.name, "scaling": scaling}
-            yield {**case, **self._counted(at.load.batch_size)}, at
+            yield {**self.case, **self._axes(strategy, scaling, at)}, at
+
+    def _axes(self, strategy: Strategy, scaling: str, at: Setting) -> Case:
+        batch: Case = {"scaling": scaling, "batch_size": at.load.batch_size}
+        if strategy.metric == STAGE:
+            return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
+        return {"strategy": strategy.name, **batch, **self._counted(at.load.batch_size)}
 
     def _counted(self, size: int) -> Case:
         return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
@@ -107,11 +125,12 @@ class Group:
         if not proof.out_of_memory and (refused := proof.record(case)):
             return refused
         variant = Variant(
-            name=f"{strategy.metric} of {strategy.name}, {case.get('scaling', 'no')} scaling, {at.load.batch_size}",
+            name=f"{strategy.metric} of {strategy.name}, {', '.join(map(str, case.values()))}",
             case=case,
             build=partial(strategy.build, self.plainly),
             proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
             timed_at=at,
+            metered=not strategy.is_part,
         )
         return Fitting(strategy, variant, trial, proof)
 

@@ -104,12 +104,16 @@ class _Kept:
         return self.output
 
 
-@functools.cache
 def crossing(load: Load, num_stages: int, sizes: tuple[int, ...]) -> int:
     """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes."""
+    return sum(handed_over(load, num_stages)) * sum(sizes)
+
+
+@functools.cache
+def handed_over(load: Load, num_stages: int) -> tuple[int, ...]:
+    """Bytes of one sample that each stage but the last hands to the next one in a forward."""
     _, modules = cut(load, num_stages)
-    one = sum(leaf.nbytes for leaf in _handed_over(modules, load.batch(1, HOST)[0]))
-    return one * sum(sizes)
+    return tuple(leaf.nbytes for leaf in _handed_over(modules, load.batch(1, HOST)[0]))
 
 
 def _handed_over(modules: Sequence[nn.Module], value: Tree) -> Iterator[Tensor]:

@@ -1,7 +1,7 @@
 """One way to train a workload: its name, how a subject of it is built, and what all of them have in common."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,10 +11,12 @@ from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.proof import Change, Trained
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Work
-from scalecard.records.record import Check
+from scalecard.records.record import Case, Check
+from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
 
 STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
+MODEL_PARALLEL = "model parallel"
 
 
 class CannotBe(ValueError):
@@ -27,7 +29,8 @@ class Strategy:
 
     `pipelined` if it takes micro-batches; `replicas` of the model share the batch, or every device has a share of its
     own (`shared`). `suits` raises CannotBe for a setting at which it cannot be timed. With another `metric`, it is no
-    strategy, but a part of one that explains its time, and is proven as it is timed only.
+    strategy, but a part of one that explains its time, and is proven as it is timed only; `axes` say which part, and
+    whether it depends on the batch (`of_batch`).
     """
 
     name: str
@@ -37,6 +40,8 @@ class Strategy:
     replicas: int = 1
     suits: Callable[[Setting], object] = bool
     metric: str = STEP
+    axes: Case = field(default_factory=dict)
+    of_batch: bool = True
 
     @property
     def is_part(self) -> bool:
@@ -80,9 +85,15 @@ def trained(
         **more,
     )
 
+    return in_train_mode(subject, at.load, modules)
+
+
+def in_train_mode(subject: Subject, load: Load, modules: Sequence[nn.Module]) -> Subject:
+    """A subject of these modules as it is trained: if the model draws random numbers, once it is proven without."""
+
     def prove() -> Iterator[Check]:
         yield from subject.prove()
         for module in modules:
             module.train()
 
-    return replace(subject, prove=prove) if at.load.frozen and not at.load.exact else subject
+    return replace(subject, prove=prove) if load.frozen and not load.exact else subject

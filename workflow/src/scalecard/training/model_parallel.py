@@ -5,6 +5,8 @@ device 1   |    F1      B1    |      one device computes while the other waits
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
+from scalecard.training.reference import trainable
 from scalecard.training.trees import Tree, mapped
 
 Loss = Callable[[Any, Any], Tensor]
@@ -73,17 +76,42 @@ def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
     optimizer.zero_grad(set_to_none=True)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a stage gets in a step: its inputs and, if its loss counts as its work, the targets."""
+
+    inputs: Tree
+    targets: Tree = None
+    loss: Loss | None = None
+
+    def through(self, stage: nn.Module) -> Tensor:
+        """What the stage makes of it: its output, or the loss."""
+        output = stage(self.inputs)
+        return output if self.loss is None else self.loss(output, self.targets)
+
+    def mapped(self, function: Callable[[Tree], Tree]) -> "Given":
+        """With function(tree) in the place of the inputs and of the targets."""
+        return replace(self, inputs=function(self.inputs), targets=function(self.targets))
+
+    def to(self, device: torch.device) -> "Given":
+        """The same on a device, without what computed it."""
+        return self.mapped(partial(mapped, lambda tensor: tensor.detach().to(device)))
+
+
 class StageAlone:
     """One stage's forward and backward on fixed tensors, which takes as long as its device is busy in a step.
 
-    As in a pipeline, the gradients of consecutive micro-batches, each like `inputs`, add up.
+    As in a pipeline, the gradients of consecutive micro-batches, each like what is given, add up. What comes back from
+    the next stage is normal: the gradient of a sum would vanish in a stage that ends with a normalisation.
     """
 
-    def __init__(self, stage: nn.Module, inputs: Tensor, device: Device, *, needs_gradient: bool = False) -> None:
+    def __init__(self, stage: nn.Module, given: Given, device: Device, *, needs_gradient: bool = False) -> None:
         self.device, self.needs_gradient = device, needs_gradient
         self.stage = stage.to(device.torch)
-        self.inputs = inputs.detach().to(device.torch)
-        self.gradient = torch.ones_like(self.stage(self.inputs)).mul_(1e-3)
+        self.given = given.to(device.torch)
+        with torch.no_grad():
+            output = self.given.through(self.stage)
+        self.gradient = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
 
     def run(self, count: int, *, num_micro: int = 1) -> None:
         """`count` batches of so many micro-batches, forward and backward; the gradients of the last batch stay."""
@@ -95,8 +123,11 @@ class StageAlone:
         return self.device.submit(lambda: self._forwards(num_micro)[-1].detach())
 
     def _forwards(self, num_micro: int) -> list[Tensor]:
-        inputs = [self.inputs.detach().requires_grad_(self.needs_gradient) for _ in range(num_micro)]
-        return [self.stage(micro) for micro in inputs]
+        return [self._micro().through(self.stage) for _ in range(num_micro)]
+
+    def _micro(self) -> Given:
+        leaf = partial(mapped, lambda tensor: tensor.detach().requires_grad_(self.needs_gradient))
+        return replace(self.given, inputs=leaf(self.given.inputs))
 
     def _batch(self, num_micro: int) -> None:
         self.stage.zero_grad(set_to_none=True)
@@ -113,7 +144,7 @@ class UpdateAlone:
     """The update of one stage's parameters by SGD, with gradients that are all one."""
 
     def __init__(self, stage: nn.Module, device: Device, *, lr: float) -> None:
-        self.device, self.parameters = device, list(stage.to(device.torch).parameters())
+        self.device, self.parameters = device, trainable(stage.to(device.torch))
         self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
         self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalecard.training.trees import Tree, mapped, rows
+from scalecard.training.trees import Tree, doubled, flipped, mapped, rows
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,11 @@ class Part:
     def exactly(self) -> "Part":
         """The same samples in float64, in the opposite order."""
         backwards = self.backwards()
-        return Part(self.weight, mapped(_double, backwards.inputs), mapped(_double, backwards.targets))
+        return Part(self.weight, doubled(backwards.inputs), doubled(backwards.targets))
 
     def backwards(self) -> "Part":
         """The same samples in the opposite order."""
-        return Part(self.weight, mapped(_flipped, self.inputs), mapped(_flipped, self.targets))
-
-
-def _double(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _flipped(tensor: Tensor) -> Tensor:
-    return tensor.flip(0)
+        return Part(self.weight, flipped(self.inputs), flipped(self.targets))
 
 
 Step = Sequence[Part]

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.training import reference
+from scalecard.training.model_parallel import Given
 from scalecard.training.models import AFTER_LAYER2, NUM_BLOCKS, freeze_batch_norm, resnet50_stages
 from scalecard.training.partition import Cuts, described
 
@@ -34,6 +35,7 @@ class Workload:
     exact: bool = False
     rank: int = 0
     cuts: Cuts = AFTER_LAYER2
+    inexact: ClassVar[bool] = False  # it computes in float64, too
 
     @classmethod
     def of(cls, spec: Any) -> "Workload":
@@ -72,6 +74,22 @@ class Workload:
         """One of them."""
         (stage,) = self._stages(index)
         return stage
+
+    def of_size(self, batch_size: int) -> "Workload":
+        """The same with another batch."""
+        return replace(self, batch_size=batch_size)
+
+    def given(self, device: torch.device) -> list[Given]:
+        """What each stage gets; the loss, which is next to nothing, counts as nobody's work."""
+        return [Given(inputs) for inputs in stage_inputs(self, device)]
+
+    def plain_step(self, stage: int, _device: torch.device) -> Callable[[], object]:
+        """A forward and backward of one stage, on tensors without data."""
+        return step_without_data(self, stage)
+
+    def crossing(self) -> list[int]:
+        """Bytes that each stage but the last hands over in one forward."""
+        return [activation.nbytes for activation in activations(self)[1:]]
 
     def _stages(self, only: int | None) -> list[nn.Module]:
         stages = resnet50_stages(seed=self.seed, num_classes=self.num_classes, cuts=self.cuts, only=only)
@@ -141,5 +159,4 @@ def step_without_data(load: Workload, stage: int | None = None) -> Callable[[], 
 
 def bytes_handed_over(load: Workload) -> tuple[int, int]:
     """Bytes of a batch of images, and of all the activations that cross from stage to stage in one forward."""
-    images, *crossing = activations(load)
-    return images.nbytes, sum(activation.nbytes for activation in crossing)
+    return activations(load)[0].nbytes, sum(load.crossing())

@@ -31,6 +31,16 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
         yield from (leaf for value in tree for leaf in leaves(value))
 
 
+def doubled(tree: Tree) -> Tree:
+    """The same numbers in float64; whole numbers, such as tokens, stay what they are."""
+    return mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, tree)
+
+
+def flipped(tree: Tree) -> Tree:
+    """The same samples in the opposite order."""
+    return mapped(lambda tensor: tensor.flip(0), tree)
+
+
 def rows(tree: Tree) -> int:
     """The number of samples: the length of the first tensor."""
     return len(next(leaves(tree)))
