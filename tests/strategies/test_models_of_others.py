@@ -31,6 +31,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[st
         "scaling": ["strong"],
         "micro_batches": 4,
         "check_steps": 2,
+        "trace": False,
     }
     spec = experiments.build("strategies", json.dumps(block))
     return run.measure("strategies", spec, replace(probe(), num_devices=devices)).records

@@ -6,6 +6,7 @@ from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.strategies.largest import largest
 from scalecard.strategies.measured import Fitting, side_by_side
+from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial
 
 GPU, HOST = torch.device("cuda"), torch.device("cpu")
@@ -73,7 +74,7 @@ def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fittin
         raise AssertionError("nothing is built")
 
     variant = Variant(name=name, case={}, build=build)
-    return Fitting(variant, Trial(resident, peak), Trial(peak=proof))
+    return Fitting(Strategy(name, lambda plainly, at: build(at)), variant, Trial(resident, peak), Trial(peak=proof))
 
 
 def groups(*all_of_them: Fitting, memory: float) -> list[list[str]]:

@@ -52,7 +52,7 @@ class Spec(Common):
     workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
     rungs: Annotated[tuple[Rung, ...], Len(min_length=1), EachOnce]
     accumulation: Annotated[tuple[Factor, ...], EachOnce]
-    batches: Annotated[tuple[Factor, ...], EachOnce]
+    larger_batches: Annotated[tuple[Factor, ...], EachOnce]
     check_steps: Positive
     epochs_of: Literal["lenet", "resnet18"] | None
     epoch_batch_size: Positive
@@ -145,7 +145,7 @@ def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Re
         spec.measure,
         wanted=spec.rungs,
         counts=spec.accumulation if whole else (),
-        factors=spec.batches if whole and ctx.world_size == 1 else (),
+        factors=spec.larger_batches if whole and ctx.world_size == 1 else (),
     ).records()
 
 

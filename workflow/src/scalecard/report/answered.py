@@ -42,7 +42,9 @@ class Answer:
 
 
 def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
-    """The answers that the results of one platform allow."""
+    """The answers that the results of one platform allow; all of them rest on the strategies."""
     measured = Measured({result.experiment: result for result in results}, settings)
+    if measured.of("strategies") is None:
+        return []
     found = [Answer.of(name, measured) for name in answers.names()]
     return [answer for answer in found if answer.findings or answer.tables]
