@@ -132,11 +132,11 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
 
     monkeypatch.setattr(measured, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])
     build, update = Gpu(monkeypatch).build, {"stage": 0, "part": "update"}
-    forward = {"stage": 0, "part": "forward"}
+    forward, other = ({"stage": stage, "part": "forward"} for stage in range(2))
     strategies = [
         Strategy("no", refused),
         Strategy("yes", build),
-        *(Strategy(name, build, metric="stage_time", axes=forward) for name in ("no", "yes")),
+        *(Strategy(name, build, metric="stage_time", axes=axes) for name, axes in (("no", other), ("yes", forward))),
         *(Strategy(name, build, metric="stage_time", axes=update, of_batch=False) for name in ("no", "yes", "yes")),
     ]
     found = [record for record in group(rule).times(strategies) if record.metric != "peak_memory"]
