@@ -1,9 +1,11 @@
 """Tuning as an experiment: what of the ladders is chosen for epochs, how those are proven, and what is refused."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from blocks import block, smoke_block
 from lone_rank import LoneRank
 from scalecard import experiments
@@ -71,3 +73,29 @@ def test_the_model_of_the_epochs_is_no_second_workload_of_its_name() -> None:
 def test_what_is_no_rung_is_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         experiments.build("tuning", block("tuning", **changes))
+
+
+def test_if_the_fastest_rungs_fail_on_a_gpu_float32_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU is made up: nothing is trained, and recording a graph fails."""
+    tried = list[int]()
+
+    def time_epochs(variants: list[Any], **options: Any) -> list[Any]:
+        tried.append(len(variants))
+        if len(variants) > 1:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        return []
+
+    monkeypatch.setattr(tuning, "time_epochs", time_epochs)
+    images = datasets.Dataset("synthetic", *[datasets.Split(torch.zeros(2, 1, 28, 28), torch.zeros(2))] * 2)
+    for device, tries in (("cuda", [2, 1]), ("cpu", [2])):
+        tried.clear()
+        rank: Any = SimpleNamespace(device=torch.device(device))
+        monkeypatch.setattr(datasets.Dataset, "to", lambda self, device: self)
+        made = tuning._epochs(rank, spec(**IMAGES), images, [[], ["graphs"]])
+        if device == "cpu":
+            with pytest.raises(RuntimeError, match="capturing"):
+                list(made)
+        else:
+            (failed,) = made
+            assert (failed.status, failed.case["rung"], failed.metric) == ("failed", "graphs", "epoch_time")
+        assert tried == tries
