@@ -1,10 +1,10 @@
 """A ladder on the only rank, a CPU: what is tried on what, what of it is proven, and what a wrong step leads to."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from lone_rank import LoneRank
 from scalecard.measuring import rounds
 from scalecard.measuring.proof import ProofFailed
 from scalecard.measuring.rule import Rule
@@ -20,37 +20,8 @@ from scalecard.training.tuned import TunedStep
 CPU = torch.device("cpu")
 
 
-@dataclass
-class Rank:
-    """The only one."""
-
-    device: torch.device = CPU
-    world_size: int = 1
-    rank: int = 0
-    leads: bool = True
-    spans_nodes: bool = False
-
-    def synchronize(self) -> None:
-        pass
-
-    def barrier(self) -> None:
-        pass
-
-    def mark(self, clock: Any) -> Any:
-        from scalecard.hardware.marks import ClockMark
-
-        now = clock()
-        return ClockMark(lambda: now)
-
-    def all_gather(self, value: Any) -> list[Any]:
-        return [value]
-
-    def maximum(self, values: list[float]) -> list[float]:
-        return values
-
-
 def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
-    rank: Any = Rank()
+    rank: Any = LoneRank()
     load = examined(Load(workload, "", "{}", 4, seed=0), CPU, 2, 1)
     options: dict[str, Any] = {"counts": (), "factors": (), **more}
     made = Ladder(rank, PlainlyRounded(CPU, 2), load, {"workload": workload, "devices": 1}, rule, wanted, **options)

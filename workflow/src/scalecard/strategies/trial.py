@@ -53,7 +53,7 @@ class Trials:
             strategy.suits(at)
             needs = self._needs(lambda: strategy.build(self.plainly, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
-            reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+            reason, refuse = in_one_line(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
             with suppress(Exception):  # what else its work has left, or the next one would be blamed for it
                 Bench(self.devices, self.ctx).synchronize()
         empty_cache()
@@ -111,7 +111,7 @@ def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
     return float(max(now - then for now, then in zip(after, before, strict=True)))
 
 
-def _said(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """The first line of an error; our own explain themselves."""
     text = (str(error).splitlines() or [""])[0][:200]
     return text if isinstance(error, CannotBe) else f"{type(error).__name__}: {text}"

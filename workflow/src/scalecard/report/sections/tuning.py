@@ -14,7 +14,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.record import Record, Result
 from scalecard.report import charts, strategy_table, style, units, words
 from scalecard.report.rungs import Ladder, dtype_of, is_larger, label, ladders, rate, rungs_of, units_of
 from scalecard.report.sections import Finding, Number
@@ -139,8 +139,7 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
     """How long the first step took, and after how many steps that is repaid."""
-    place: Case = {"workload": ladder.workload, "devices": ladder.devices}
-    for record in result.select("compile_time", **place)[:1]:
+    for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {units.seconds(record.median)}"
         timed = ladder.find(("compile",))
         saved = ladder.base.median - timed.median if timed else 0.0

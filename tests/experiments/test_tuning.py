@@ -1,0 +1,101 @@
+"""Tuning as an experiment: what of the ladders is chosen for epochs, how those are proven, and what is refused."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from blocks import block, smoke_block
+from lone_rank import LoneRank
+from scalecard import experiments
+from scalecard.experiments import tuning
+from scalecard.records import files
+from scalecard.records.record import Record, Result
+from scalecard.training import datasets
+
+IMAGES = {"epochs_of": "lenet", "epoch_batch_size": 8, "lr": 0.2, "epochs": 2, "train_images": 20, "test_images": 16}
+
+
+def spec(**changes: Any) -> tuning.Spec:
+    made: tuning.Spec = experiments.build("tuning", smoke_block("tuning", rungs=["fused"], **changes))
+    return made
+
+
+def timed(rung: str, on: str, seconds: float) -> Record:
+    case: Any = {"workload": "lenet", "rung": rung, "on": on}
+    return Record(case=case, metric="step_time", unit="s", samples=[[seconds]])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fastest"),
+    [((3.0, 2.0, 2.5, 1.0), ["bf16", "fused"]), ((3.0, 2.0, 1.0, 1.5), ["fused"]), ((1.0, 2.0, 2.0, 2.0), [])],
+)
+def test_epochs_have_the_rungs_of_the_fastest_step(seconds: tuple[float, ...], fastest: list[str]) -> None:
+    kinds = (("float32", ""), ("bf16", ""), ("fused", ""), ("fused", "bf16"))
+    records = [timed(*kind, taken) for kind, taken in zip(kinds, seconds, strict=True)]
+    failed = Record.failed({"workload": "lenet", "rung": "compile", "on": ""}, "why", metric="step_time")
+    assert tuning._fastest([failed, *records], "lenet") == fastest
+    assert tuning._fastest([failed], "lenet") == []
+
+
+@pytest.mark.usefixtures("few_images")
+def test_epochs_are_proven_and_counted_and_their_accuracy_is_taken(make_result: Callable[..., Result]) -> None:
+    """20 images make three batches of 8, the last one smaller."""
+    rank: Any = LoneRank()
+    images = datasets.synthetic().limited(20, 16)
+    records = list(tuning._epochs(rank, spec(**IMAGES), images, [[], ["channels_last", "fused"]]))
+    files.parse(files.as_json(make_result(records, experiment="tuning")), "of the schema")
+    assert [record.metric for record in records] == ["epoch_time", "accuracy"] * 2
+    plain, _, tuned, accuracy = records
+    assert (plain.case["rung"], tuned.case["rung"], tuned.case["on"]) == ("float32", "fused", "channels_last")
+    assert [check.dtype for check in tuned.checks] == ["float64"]
+    work = {count.name: count.counted for count in tuned.work}
+    assert (work["fused updates"], work["samples"]) == (3, 20)
+    assert len(tuned.samples[0]) == len(accuracy.samples[0]) == 2
+
+
+def test_the_model_of_the_epochs_is_no_second_workload_of_its_name() -> None:
+    assert [load.name for load in spec(**IMAGES).of_epochs] == ["lenet"]
+    assert spec(**IMAGES, workloads={"lenet": {"batch_size": 4}}).of_epochs == []
+    assert spec(epochs_of=None).of_epochs == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rungs": ["bf16", "bf16"]}, '"bf16" occurs twice'),
+        ({"rungs": ["fp8"]}, "experiments.tuning.rungs"),
+        ({"accumulation": [1]}, "experiments.tuning.accumulation"),
+        ({"batches": [0]}, "experiments.tuning.batches"),
+    ],
+)
+def test_what_is_no_rung_is_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        experiments.build("tuning", block("tuning", **changes))
+
+
+def test_if_the_fastest_rungs_fail_on_a_gpu_float32_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU is made up: nothing is trained, and recording a graph fails."""
+    tried = list[int]()
+
+    def time_epochs(variants: list[Any], **options: Any) -> list[Any]:
+        tried.append(len(variants))
+        if len(variants) > 1:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        return []
+
+    monkeypatch.setattr(tuning, "time_epochs", time_epochs)
+    images = datasets.Dataset("synthetic", *[datasets.Split(torch.zeros(2, 1, 28, 28), torch.zeros(2))] * 2)
+    for device, tries in (("cuda", [2, 1]), ("cpu", [2])):
+        tried.clear()
+        rank: Any = SimpleNamespace(device=torch.device(device))
+        monkeypatch.setattr(datasets.Dataset, "to", lambda self, device: self)
+        made = tuning._epochs(rank, spec(**IMAGES), images, [[], ["graphs"]])
+        if device == "cpu":
+            with pytest.raises(RuntimeError, match="capturing"):
+                list(made)
+        else:
+            (failed,) = made
+            assert (failed.status, failed.case["rung"], failed.metric) == ("failed", "graphs", "epoch_time")
+        assert tried == tries
