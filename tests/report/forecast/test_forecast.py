@@ -79,6 +79,14 @@ def test_of_two_devices_the_step_is_not_used() -> None:
         assert middle(after[case].model.seconds(2)) == pytest.approx(held.forecast)
 
 
+def test_of_two_devices_the_stages_are_known() -> None:
+    """Played schedules are parts: they tell how unequal stages are, though not what handing over costs."""
+    for cause in (None, "unbalanced cut"):
+        held = found(results(cause, devices=2))["our gpipe", "weak"].held_out  # type: ignore[arg-type]
+        assert held is not None
+        assert abs(held.error) < 0.1
+
+
 @pytest.mark.parametrize("count", [16, 32])
 def test_more_devices_than_there_are(count: int) -> None:
     """With the network that the cluster has between its nodes, within the band that is told."""

@@ -224,9 +224,9 @@ class Pipeline(Model):
 
         GPipe's are asked where there are any: in 1F1B a slow stage also fills the time in which others begin.
         """
-        gpipe = self.workload.fitted(self.workload.steps("our gpipe", self.scaling))
+        gpipe = self.workload.parts(self.workload.steps("our gpipe", self.scaling))
         found = list[tuple[int, float, float]]()
-        for at, step in (gpipe or self.known).items():
+        for at, step in (gpipe or self.workload.parts(self.steps)).items():
             micros = self.micro_batches(at.devices)
             for record in self.workload.others("played_time", step) if micros > 1 else ():
                 stretched = record.median / middle(self.played(at.devices))
@@ -251,10 +251,11 @@ class Pipeline(Model):
 
         Source: Gardner and McKenzie, Forecasting trends in time series (1985), damped trends.
         """
-        within, beyond = np.log2(min(devices, self.most) / 2), np.log2(max(1, devices / self.most))
+        last = max(2, self.most)
+        within, beyond = np.log2(min(devices, last) / 2), np.log2(max(1, devices / last))
         damping = generator("damping", self.strategy, self.scaling).uniform(*DAMPED, NUM)
         missed = UNEVEN * beyond * generator("blocks", devices).standard_normal(NUM)
-        return np.asarray(np.exp(trend[:, 0] + trend[:, 1] * (max(0, within) + damping * beyond) + missed))
+        return np.asarray(np.exp(trend[:, 0] + trend[:, 1] * (within + damping * beyond) + missed))
 
     def terms(self, devices: int) -> Terms:
         ideal = self.ideal(devices)

@@ -48,9 +48,13 @@ def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
                 yield _sentence(max(own, key=_reach))
 
 
-def _reach(one: Forecast) -> tuple[float, float]:
-    """Where its knee is and, of those that have none, how efficient the next number of devices is."""
-    return one.knee.devices or math.inf, middle(one.efficiencies[next_count(one)])
+def _reach(one: Forecast) -> tuple[bool, float, float]:
+    """Whether it can be trusted as far as was measured, where its knee is, how efficient the next count is."""
+    return (
+        one.trusted[0] >= one.model.workload.largest.devices,
+        one.knee.devices or math.inf,
+        middle(one.efficiencies[next_count(one)]),
+    )
 
 
 def next_count(one: Forecast) -> int:
@@ -80,12 +84,12 @@ def _knee(one: Forecast) -> str:
         if knee.devices > 2
         else "with 2 devices already"
     )
-    return f"efficiency falls below {level} {where}, where {dominates} costs most"
+    return f"efficiency falls below {level} {where}; what costs most there is {dominates}"
 
 
 def _until(one: Forecast) -> str:
     count, why = one.trusted
-    return f"Trust it up to {count} devices: {why}."
+    return f"Trust it up to {count} devices: {why}." if count > 1 else f"Do not rely on it: {why}."
 
 
 def knee_words(knee: Knee) -> str:
@@ -96,8 +100,8 @@ def knee_words(knee: Knee) -> str:
 
 
 def _between(limits: Interval) -> str:
-    high = f"{limits.high:.0f}" if math.isfinite(limits.high) else "never"
-    return f"({limits.low:.0f} to {high})"
+    low = f"{limits.low:.0f}" if math.isfinite(limits.low) else "beyond"
+    return f"({low} to {limits.high:.0f})" if math.isfinite(limits.high) else f"({low} or more)"
 
 
 def _network(settings: Settings) -> str:
