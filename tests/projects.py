@@ -14,6 +14,7 @@ from pathlib import Path
 from scalecard.hardware.machine import probe
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Result
+from scalecard.report import answers
 from scalecard.report.exports import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -82,9 +83,12 @@ def made_since(folder: Path, before: dict[str, int]) -> set[str]:
 
 
 def outputs(experiments: Iterable[str] = (), *, figures: Iterable[str] = (), exported: bool = False) -> set[str]:
-    """What a run makes that measures these experiments here, and draws these figures (and the exports) besides."""
+    """What a run makes that measures these experiments here, and draws these figures (and the exports) besides.
+
+    Answers rest on every experiment.
+    """
     experiments = list(experiments)
-    drawn = {*experiments, *figures}
+    drawn = {*experiments, *figures, *(answers.names() if experiments else ())}
     images = {f"figures/{name}.{suffix}" for name in drawn for suffix in ("svg", "png")}
     tables = exports() if exported or set(experiments) & set(EXPERIMENTS) else set()
     made = {f"{probe().slug}/{name}.json" for name in experiments} | images | tables

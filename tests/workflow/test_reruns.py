@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from projects import SMOKE, completed, made_at, made_since, outputs, planned
 from scalecard import experiments
+from scalecard.report import answers
 
 pytestmark = pytest.mark.workflow
 
@@ -14,12 +15,13 @@ PACKAGE = Path("workflow", "src", "scalecard")
 # An edited module, the experiments that import it, and the figures that are drawn by it besides.
 REACHED = {
     "training/pipeline.py": (["pipeline", "strategies"], []),
-    "training/ddp.py": (["ddp", "strategies"], []),
+    "training/ddp.py": (["ddp", "strategies", "tuning"], []),
     "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
-    "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies"], []),
+    "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
-    "report/style.py": ([], experiments.names()),
+    "report/style.py": ([], [*experiments.names(), *answers.names()]),
+    "report/breakdown.py": ([], ["why"]),
     "report/exports/formats.py": ([], []),
 }
 REACH_NOTHING = ("__init__.py", "__main__.py", "progress.py", "jobs/config.py")
