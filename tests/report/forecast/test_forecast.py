@@ -202,14 +202,6 @@ def test_the_sentences_and_tables_of_eight_gpus() -> None:
     ]
 
 
-def test_emulated_devices_give_no_advice() -> None:
-    environment = results()["strategies"].environment
-    cpu = {**environment, "emulated": True, "machine": {**environment["machine"], "cores": 8}}
-    emulated = {name: replace(result, environment=cpu) for name, result in results().items()}
-    for finding in answer.findings(Measured(emulated)):
-        assert finding.text.startswith("A trial of the method on CPU ranks, not advice: ")
-
-
 def test_the_same_results_give_the_same_forecast() -> None:
     """Also in another process, and in whatever order they were computed."""
     before, after = found(results()), found(json_copy(results()))

@@ -1,7 +1,7 @@
 """The answers to questions that several experiments answer together, on one platform."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalecard.records.record import Result
@@ -31,7 +31,7 @@ class Answer:
             title=modules.title(module),
             how_to_read=modules.how_to_read(module),
             findings=module.findings(measured),
-            tables=[table for table in module.tables(measured) if table.rows],
+            tables=[_without_empty_columns(table) for table in module.tables(measured) if table.rows],
             calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
         )
 
@@ -39,6 +39,12 @@ class Answer:
     def by_priority(self) -> list[Finding]:
         """The findings, those to act on first."""
         return sections.by_priority(self.findings)
+
+
+def _without_empty_columns(table: Table) -> Table:
+    shown = [place for place in range(len(table.head)) if any(row[place][0] for row in table.rows)]
+    rows = [[row[place] for place in shown] for row in table.rows]
+    return replace(table, head=[table.head[place] for place in shown], rows=rows)
 
 
 def every(results: Sequence[Result], settings: Settings) -> list[Answer]:

@@ -111,7 +111,8 @@ def on_defaults(found: list[Change]) -> list[str]:
         if paying:
             said.append(f"{what}: {'; '.join(paying)}.")
         else:
-            said.append(f"{what}: keep the defaults; of {len(own)} other settings none is surely faster.")
+            others = f"of {len(own)} other settings none is" if len(own) > 1 else "the other setting is not"
+            said.append(f"{what}: keep the defaults; {others} surely faster.")
     return said
 
 

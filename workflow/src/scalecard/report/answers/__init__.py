@@ -16,6 +16,7 @@ from scalecard.records.record import Result
 from scalecard.report import modules
 
 Settings = Mapping[str, Mapping[str, Any]]
+ORDER = ("why", "use", "forecast")
 NO_SETTINGS: Settings = MappingProxyType({})
 
 
@@ -52,8 +53,8 @@ def by_platform(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> 
 
 
 def names() -> list[str]:
-    """Every answer, in alphabetical order."""
-    return modules.names(sys.modules[__name__])
+    """Every answer, in the order in which they are asked; a new one comes last."""
+    return sorted(modules.names(sys.modules[__name__]), key=lambda name: (*ORDER, name).index(name))
 
 
 def load(name: str) -> ModuleType:

@@ -88,9 +88,6 @@ def findings(measured: Measured) -> list[Finding]:
     sentences = [told.error(found), *told.of_workloads(found)]
     if why:
         sentences.append((f"DDP is not forecast: {why}.", ""))
-    if measured.emulated:
-        trial = "A trial of the method on CPU ranks, not advice"
-        return [Finding(text=f"{trial}: {text}", headline=headline, priority=80) for text, headline in sentences]
     return [Finding(text=text, headline=headline, priority=28) for text, headline in sentences]
 
 

@@ -151,7 +151,7 @@ def how_far(found: Sequence[Forecast]) -> Table:
     head = ["Workload", "Strategy", "Scaling", f"Below {level} from", "Because of", "Worth trying", "Trusted to"]
     note = (
         f"Efficiency on more devices, with its band. Between nodes {_network(settings)} and {settings.latency_us:g} µs"
-        " are assumed, if no nodes were measured: `forecast` in config.yaml."
+        " are assumed, if no nodes were measured: forecast in config.yaml."
     )
     return Table("How far each strategy goes", [*head, *(f"On {count}" for count in SHOWN)], rows, note)
 
@@ -195,11 +195,11 @@ def training(found: Sequence[Forecast]) -> Iterator[Table]:
             rows.append([(name, 0.0), (str(count), count), *_training(best, count)])
     samples = units.count(found[0].settings.samples)
     head = ["Workload", "Devices", "Strategy", "Scaling", "Time", "Band (95 %)", "Energy"]
-    note = f"For {samples} samples (`forecast.samples` in config.yaml). Energy is that of the devices that train."
+    note = f"For {samples} samples (forecast.samples in config.yaml). Energy is that of the devices that train."
     if any(row[-1][0] for row in rows):
         yield Table("Time and energy to train", head, rows, note)
     elif rows:
-        note = f"For {samples} samples (`forecast.samples` in config.yaml). No energy was measured."
+        note = f"For {samples} samples (forecast.samples in config.yaml). No energy was measured."
         yield Table("Time to train", head[:-1], [row[:-1] for row in rows], note)
 
 

@@ -1,0 +1,59 @@
+"""The group of answers on the page: in which order, when it is left out, and how a trial is told from advice."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from every_experiment import every_result
+from scalecard.records.record import Result
+from scalecard.report import answers, modules
+from scalecard.report.answered import every
+from scalecard.report.render import render
+from simulated_clusters import simulated
+
+
+@pytest.fixture
+def figures(tmp_path: Path) -> Path:
+    for name in ("strategies", "allreduce", "health", "input", *answers.names()):
+        (tmp_path / f"{name}.svg").write_text("<svg></svg>")
+    return tmp_path
+
+
+def test_answers_are_asked_in_the_order_of_a_reader() -> None:
+    assert answers.names() == ["why", "use", "forecast"]
+    assert sorted(answers.names()) == modules.names(answers)
+    with pytest.raises(ValueError, match=r"no answer named 'how' \(known: forecast, use, why\)"):
+        answers.load("how")
+
+
+def of(results: list[Result], *, emulated: bool) -> list[Result]:
+    return [replace(result, environment={**result.environment, "emulated": emulated}) for result in results]
+
+
+def leading(page: str) -> str:
+    """The findings that the page begins with."""
+    return page[page.index('<ol class="findings">') : page.index('<section id="overview"')]
+
+
+def test_of_gpus_the_advice_is_among_the_first_findings(figures: Path) -> None:
+    page = render(of([*simulated(8, seed=1).values()], emulated=False), figures)
+    assert '<a href="#use">' in leading(page)
+    assert 'class="answer trial"' not in page
+    assert 'id="calculator"' in page
+
+
+def test_of_emulated_devices_all_is_a_trial_and_no_advice_leads(figures: Path) -> None:
+    page = render(of([*simulated(8, seed=1).values()], emulated=True), figures)
+    assert not {name for name in answers.names() if f'href="#{name}"' in leading(page)}
+    assert page.count('class="answer trial"') == len(answers.names())
+    assert page.count("A trial of the method, no advice:") == len(answers.names())
+    assert 'id="calculator"' not in page
+
+
+def test_without_strategies_nothing_is_answered_and_empty_columns_are_left_out() -> None:
+    results = every_result("box")
+    assert every([result for result in results if result.experiment != "strategies"], {}) == []
+    tables = [table for answer in every([*simulated(8, seed=1).values()], {}) for table in answer.tables]
+    assert tables
+    for table in tables:
+        assert all(any(row[place][0] for row in table.rows) for place in range(len(table.head))), table.label
