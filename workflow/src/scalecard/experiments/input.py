@@ -14,9 +14,8 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
-from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
@@ -31,9 +30,10 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Count, Record, Scalar
-from scalecard.strategies.examine import check, examined
+from scalecard.strategies.examine import examined
 from scalecard.strategies.fed import COPIES, Feeding, FromDataset, Pass, samples_of
-from scalecard.strategies.load import Load, chosen
+from scalecard.strategies.load import Load
+from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.plainly import CHECKED_EACH, Plainly
 from scalecard.training.feeding import Loading
 
@@ -46,24 +46,14 @@ Workers = Annotated[int, Field(ge=0, le=1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
-    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+class Spec(OfWorkloads, Common):
+    workloads: Workloads
     workers: Annotated[tuple[Workers, ...], Several, EachOnce] | None
     prefetch: Annotated[tuple[Annotated[int, Field(ge=1, le=100)], ...], Several, EachOnce]
     batch_sizes: Sweep
     batches: Annotated[int, Field(ge=2, le=1000)]
     samples: Positive
     check_steps: Positive
-
-    def __post_init__(self) -> None:
-        """A file of the user's is looked at before anything is measured; ours are tested."""
-        for load in self.loads:
-            check(load)
-
-    @property
-    def loads(self) -> list[Load]:
-        """The workloads as they are timed on one device."""
-        return chosen(self.workloads, self.seed)
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -10,7 +10,7 @@ counted, and operations and bytes where there is a closed form), or if strategie
 of one process take turns on as many devices, and so do those of ranks).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -30,9 +30,10 @@ from scalecard.measuring.bench import Synchronised
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.records.record import Case, Record
 from scalecard.strategies import in_process, on_ranks
-from scalecard.strategies.examine import NotAWorkload, check, examined
-from scalecard.strategies.load import Load, chosen
+from scalecard.strategies.examine import NotAWorkload, examined
+from scalecard.strategies.load import Load
 from scalecard.strategies.measured import Group
+from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.plainly import Plainly
 from scalecard.strategies.stages_alone import played
 from scalecard.strategies.strategy import Strategy
@@ -43,23 +44,13 @@ Measure = Callable[[Group, Iterable[Strategy]], Iterator[Record]]  # a method of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(OfWorkloads, Common):
     nodes: Positive
-    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+    workloads: Workloads
     scaling: Annotated[tuple[Literal["strong", "weak"], ...], Len(min_length=1), EachOnce]
     micro_batches: Annotated[int, Field(ge=2, le=1000)]
     check_steps: Positive
     trace: bool
-
-    def __post_init__(self) -> None:
-        """A file of the user's is looked at before anything is measured; ours are tested."""
-        for load in self.loads:
-            check(load)
-
-    @property
-    def loads(self) -> list[Load]:
-        """The workloads as they are timed on one device."""
-        return chosen(self.workloads, self.seed)
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -10,11 +10,11 @@ rounds to fewer digits must, after some steps, have a loss as close to float32's
 it), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Len
 from pydantic import Field
@@ -33,9 +33,10 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Check, Record
-from scalecard.strategies.examine import check, examined
+from scalecard.strategies.examine import examined
 from scalecard.strategies.ladder import BASELINE, Ladder
-from scalecard.strategies.load import Load, chosen
+from scalecard.strategies.load import Load
+from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.trial import in_one_line
 from scalecard.strategies.tuned import PlainlyRounded
 from scalecard.training import classifiers, datasets, reference
@@ -49,8 +50,8 @@ Rung = Literal["tf32", "bf16", "channels_last", "fused", "benchmark", "compile",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
-    workloads: Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+class Spec(OfWorkloads, Common):
+    workloads: Workloads
     rungs: Annotated[tuple[Rung, ...], Len(min_length=1), EachOnce]
     accumulation: Annotated[tuple[Factor, ...], EachOnce]
     larger_batches: Annotated[tuple[Factor, ...], EachOnce]
@@ -61,16 +62,6 @@ class Spec(Common):
     epochs: Positive
     train_images: Positive | None
     test_images: Positive | None
-
-    def __post_init__(self) -> None:
-        """A file of the user's is looked at before anything is measured; ours are tested."""
-        for load in self.loads:
-            check(load)
-
-    @property
-    def loads(self) -> list[Load]:
-        """The workloads as they are timed on one device."""
-        return chosen(self.workloads, self.seed)
 
     @property
     def of_epochs(self) -> list[Load]:
