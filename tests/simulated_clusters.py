@@ -162,7 +162,8 @@ class _Run:
             own = {**where, "split_size": batch // micro_batches(batch), "stage": stage, "part": "forward and backward"}
             yield self.timed("stage_time", own, [alone[:, stage] for _, _, alone in runs], f"process {of}")
             update = [np.full(STEPS, self.cluster.update / stages) for _ in runs]
-            yield self.timed("stage_time", {**where, "stage": stage, "part": "update"}, update, f"process {of}")
+            own = {"workload": WORKLOAD, "devices": stages, "stage": stage, "part": "update"}
+            yield self.timed("stage_time", own, update, f"process {of}")
 
     def all_reduces(self) -> Iterator[Record]:
         for layout in list(self.layouts())[1:]:

@@ -61,7 +61,7 @@ def of_pipeline(*stages: float, bubble: float, step: float | None = None) -> lis
     for number, stage in enumerate(stages):
         own = {**STAGES, "stage": number, "split_size": 8}
         alone.append(steady(0.9 * stage, metric="stage_time", **own, part="forward and backward"))
-        alone.append(steady(0.1 * stage, metric="stage_time", **STAGES, stage=number, part="update"))
+        alone.append(steady(0.1 * stage, metric="stage_time", workload="gpt", devices=4, stage=number, part="update"))
         alone.append(steady(5 * stage, metric="stage_time", **{**own, "split_size": 64}, part="forward and backward"))
     played = max(stages) + bubble
     return [

@@ -156,8 +156,9 @@ def _of_cut(step: Record, result: Result, compute: Term) -> list[Term]:
 
 def _busy(step: Record, result: Result) -> list[float]:
     """How long every stage computes in a step: its forwards and backwards at the step's micro-batch, and its update."""
-    place = {axis: step.case.get(axis) for axis in ("workload", "devices", "scaling", "batch_size")}
-    both = result.select("stage_time", **place, part="forward and backward")
+    place = {axis: step.case.get(axis) for axis in ("workload", "devices")}
+    batch = {axis: step.case.get(axis) for axis in ("scaling", "batch_size")}  # of which an update knows nothing
+    both = result.select("stage_time", **place, **batch, part="forward and backward")
     sizes = sorted({_number(record, "split_size") for record in both})
     if not sizes:
         return []
