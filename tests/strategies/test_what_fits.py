@@ -4,8 +4,8 @@ import pytest
 import torch
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.strategies.fitting import Fitting, side_by_side
 from scalecard.strategies.largest import largest
-from scalecard.strategies.measured import Fitting, side_by_side
 from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial
 

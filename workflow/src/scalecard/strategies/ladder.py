@@ -15,8 +15,8 @@ from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.again import LEFT_OUT as LATE
 from scalecard.records.record import Case, Record
+from scalecard.strategies.fitting import AS_TIMED, Fitting, side_by_side
 from scalecard.strategies.load import HOST, Load
-from scalecard.strategies.measured import AS_TIMED, Fitting, side_by_side
 from scalecard.strategies.plainly import CHECKED_EACH, Setting
 from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial, Trials

@@ -16,25 +16,15 @@ from scalecard.measuring.variant import Variant
 from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Case, Record
+from scalecard.strategies.fitting import AS_TIMED, Fitting, side_by_side
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
 from scalecard.strategies.strategy import LOCAL, UNSYNCHRONISED, Strategy
 from scalecard.strategies.trial import Trial, Trials
 
-AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
 MOST = 64  # times the batch that is timed: the largest that is looked for
 MORE = f"the largest that is tried: {MOST} times what is timed"
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
-
-    strategy: Strategy
-    variant: Variant
-    trial: Trial
-    proof: Trial
 
 
 @dataclass(frozen=True)
@@ -220,24 +210,3 @@ class Group:
 def halves(batch: int) -> list[int]:
     """The batch, half of it, and so on to one sample."""
     return [batch, *halves(batch // 2)] if batch > 1 else [batch]
-
-
-def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fitting]]:
-    """Those that the GPUs hold at the same time, in as few groups as their order allows."""
-    group = list[Fitting]()
-    for one in fitting:
-        if group and _needed([*group, one]) > memory:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
-
-
-def _needed(group: Sequence[Fitting]) -> float:
-    """Everything that is resident, and the most that any of them takes beside it, timed or proven."""
-    return sum(one.trial.resident for one in group) + max(max(_beside(one), one.proof.peak) for one in group)
-
-
-def _beside(one: Fitting) -> float:
-    return one.trial.peak - one.trial.resident
