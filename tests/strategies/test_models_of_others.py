@@ -8,6 +8,7 @@ import pytest
 from blocks import SHORTEST
 from projects import ROOT
 from scalecard import experiments, run
+from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record
 
@@ -112,6 +113,16 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
 def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"workloads.unet.file = .*unet.py: neither model.* takes deep;"):
         measured(monkeypatch, 2, unet={"file": f"{OTHERS}/unet.py", "batch_size": 4, "deep": 3})
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize("first", [True, False])
+def test_stages_alone_are_for_the_first_process_of_a_run(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategies.decisions, "first", lambda name: first)
+    records = measured(monkeypatch, 2, toy={"batch_size": 4})
+    assert {"step_time", "local_time", "rank_time"} < {record.metric for record in records if record.status == "ok"}
+    metrics = {"stage_time", "played_time", "played_bubble"}
+    assert ({record.metric for record in records} & metrics) == (metrics if first else set())
 
 
 @pytest.mark.workflow

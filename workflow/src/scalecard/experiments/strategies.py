@@ -92,9 +92,10 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Load] | str
 
 
 def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> Iterator[Record]:
-    """Times, then in the run's first process the largest batches, so that a rank that is lost then costs no times.
+    """Times, then the largest batches, so that a rank that is lost then costs no times.
 
-    Each in processes of their own, so that the devices' memory is free afterwards.
+    Each in processes of their own, so that the devices' memory is free afterwards. Stages alone, which are many, and
+    the largest batches are for the run's first process.
     """
     case: Case = {"workload": load.name, **replace(layout, ranks=devices).case}
     launched = partial(
@@ -105,24 +106,26 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
         devices_each=1 if layout.ranks > 1 else devices,
         lenient=bool(load.file),
     )
-    yield from launched(work, spec, machine, load, case, Group.times, metric="step_time")
-    place = "-".join(map(str, [*case.values(), layout.ranks]))
-    if machine.kind != "cpu" and decisions.first(f"largest-{place}"):
+    first = decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
+    yield from launched(work, spec, machine, load, case, first, Group.times, metric="step_time")
+    if machine.kind != "cpu" and first:
         found = Group.largest_batches
-        yield from launched(work, spec, machine, load, case, found, metric="largest_batch", unit="samples")
+        yield from launched(work, spec, machine, load, case, first, found, metric="largest_batch", unit="samples")
 
 
 def _in_process(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, first: bool, measure: Measure
 ) -> list[Record]:
     """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, load, case)
-        found = [*measure(group, in_process.strategies(devices))]
-        return [*found, *played(found)]
+        found = [*measure(group, in_process.strategies(devices, stages=first))]
+        return [*found, *(played(found) if first else ())]
 
 
-def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, measure: Measure) -> list[Record]:
+def _on_ranks(
+    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, _first: bool, measure: Measure
+) -> list[Record]:
     group = _group(ctx, [ctx], ctx.device, spec, load, case)
     return [*measure(group, on_ranks.strategies(ctx))]
 

@@ -21,8 +21,8 @@ from scalecard.training.trees import leaves
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
-def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
-    """Those that use all of these devices, with the stages alone; of one device also its steps over smaller batches."""
+def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[Strategy]:
+    """Those that use all of these devices, and their `stages` alone; of one device also steps over smaller batches."""
     if len(devices) == 1:
         yield Strategy("single device", partial(_whole, devices))
         yield Strategy("single device", partial(_whole, devices), metric=LOCAL)
@@ -31,7 +31,7 @@ def strategies(devices: Sequence[Device]) -> Iterator[Strategy]:
     yield Strategy(MODEL_PARALLEL, partial(_model_parallel, devices))
     for name, schedule in PIPELINES.items():
         yield Strategy(name, partial(_pipeline, schedule, devices), pipelined=True)
-    yield from parts(devices)
+    yield from parts(devices) if stages else ()
 
 
 def _whole(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
