@@ -72,8 +72,8 @@ def planned(folder: Path, *args: str) -> set[str]:
 
 
 def made_at(folder: Path) -> dict[str, int]:
-    """When each file under results was written, logs apart."""
-    paths = [path for path in (folder / "results").rglob("*") if path.is_file() and path.suffix != ".log"]
+    """When each file under results was written, logs and traces apart."""
+    paths = [path for path in (folder / "results").rglob("*") if path.is_file() and path.suffix not in (".log", ".gz")]
     return {str(path.relative_to(folder / "results")): path.stat().st_mtime_ns for path in paths}
 
 
