@@ -1,4 +1,4 @@
-# One figure per experiment, and one per question that several of them answer, with every platform that has a result of it.
+# One figure per experiment, with every platform that has a result of it, and one per question about this platform.
 rule figure:
     input:
         results=results_of,
