@@ -46,7 +46,7 @@ def write_report(results: Sequence[Result], folder: Path) -> Path:
         figure = sections.load(name).plot([r for r in results if r.experiment == name])
         figures.save(figure, folder / "figures" / f"{name}.svg")
     for name in answers.names():
-        figures.save(answers.load(name).plot(answers.by_platform(results)), folder / "figures" / f"{name}.svg")
+        figures.save(answers.load(name).plot(answers.measured(results)), folder / "figures" / f"{name}.svg")
     path = folder / "report.html"
     path.write_text(render(results, folder / "figures"))
     return path

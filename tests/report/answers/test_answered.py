@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from every_experiment import every_result
+from scalecard.records.files import InvalidResult
 from scalecard.records.record import Result
 from scalecard.report import answers, modules
 from scalecard.report.answered import every
@@ -57,3 +58,11 @@ def test_without_strategies_nothing_is_answered_and_empty_columns_are_left_out()
     assert tables
     for table in tables:
         assert all(any(row[place][0] for row in table.rows) for place in range(len(table.head))), table.label
+
+
+def test_a_result_that_no_answer_can_be_computed_from_is_named() -> None:
+    results = simulated(8, seed=1)
+    strategies = results["strategies"]
+    without = replace(strategies, records=[replace(record, case={}) for record in strategies.records])
+    with pytest.raises(InvalidResult, match=rf"^{strategies.platform}/strategies\.json: cannot be shown \(it has no "):
+        every([*(results | {"strategies": without}).values()], {})

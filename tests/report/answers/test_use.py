@@ -85,12 +85,12 @@ def test_without_strategies_it_says_so(make_result: Make) -> None:
     (finding,) = use.findings(measured(make_result, allreduce=[]))
     assert finding.text == "Nothing to choose from: strategies was not measured."
     assert use.tables(measured(make_result, allreduce=[])) == []
-    plt.close(use.plot([measured(make_result, allreduce=[])]))
+    plt.close(use.plot(measured(make_result, allreduce=[])))
 
 
 def test_the_figure_emphasises_the_fastest_and_names_all(real: Measured, emulated: Measured) -> None:
     for measured_, colour in ((real, style.colour("DDP")), (emulated, style.INK)):
-        figure = use.plot([measured_])
+        figure = use.plot(measured_)
         (axes,) = figure.axes
         thick = {line.get_color() for line in axes.lines if line.get_linewidth() > 2}
         assert thick == {colour}

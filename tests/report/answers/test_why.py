@@ -195,10 +195,10 @@ def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Callabl
 
 def test_the_figure_has_a_bar_for_every_strategy(measured: Callable[..., Measured]) -> None:
     records = [*of_ddp(), *of_pipeline(26, 26, 26, 26, bubble=9)[1:]]
-    figure = why.plot([measured(records)])
+    figure = why.plot(measured(records))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["DDP", "our gpipe"]
     plt.close(figure)
     (table,) = why.tables(measured(records))
     assert [row[1][0] for row in table.rows] == ["DDP", "our gpipe"]
     assert dict(zip(table.head, (text for text, _ in table.rows[1]), strict=True))["Bubble"] == "9.00 ms (26 %)"
-    plt.close(why.plot([measured([])]))
+    plt.close(why.plot(measured([])))

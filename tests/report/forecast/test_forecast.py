@@ -225,7 +225,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 
 
 def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:
-    figure = answer.plot([Measured(results())])
+    figure = answer.plot(Measured(results()))
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "gpt, one device's batch for all",
         "gpt, as many samples on each",

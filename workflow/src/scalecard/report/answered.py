@@ -7,6 +7,7 @@ from typing import Any
 from scalecard.records.record import Result
 from scalecard.report import answers, modules, sections
 from scalecard.report.answers import Measured, Settings
+from scalecard.report.gather import fit
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -48,9 +49,13 @@ def _without_empty_columns(table: Table) -> Table:
 
 
 def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
-    """The answers that the results of one platform allow; all of them rest on the strategies."""
-    measured = Measured({result.experiment: result for result in results}, settings)
+    """The answers that the results of one platform allow; all of them rest on the strategies.
+
+    InvalidResult names the strategies' file if one of them cannot be computed.
+    """
+    measured = answers.measured(results, settings)
     if measured.of("strategies") is None:
         return []
-    found = [Answer.of(name, measured) for name in answers.names()]
+    strategies = measured.results["strategies"]
+    found = [fit(strategies, lambda name=name: Answer.of(name, measured)) for name in answers.names()]  # type: ignore[misc]
     return [answer for answer in found if answer.findings or answer.tables]

@@ -52,10 +52,11 @@ def draw(
 
 
 def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
-    of_answer = name in answers.names()
-    subjects = answers.by_platform(results, settings) if of_answer else results
-    figure: Figure = (answers if of_answer else sections).load(name).plot(subjects)
-    return figure
+    if name in answers.names():
+        answer: Figure = answers.load(name).plot(answers.measured(results, settings))
+        return answer
+    section: Figure = sections.load(name).plot(results)
+    return section
 
 
 def save(figure: Figure, path: Path) -> None:

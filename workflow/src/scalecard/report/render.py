@@ -91,28 +91,38 @@ def render(
     brief, unfit_too = each_fit((r for r in ours if r.platform not in platforms), Brief.of, here=platforms[0])
     unused = [*left_out, *unfit, *unfit_too]
     _tell(unused)
-    results = [s.result for s in known]
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
     current = [s for s in known if s.platform == platforms[0]]
-    replies = answered.every([s.result for s in current], settings)
     return pages.render(
         "report.html.j2",
         left_out=by_reason(unused),
         unknown=sorted(set(show or ()) - {r.platform for r in ours}),
         masthead=_masthead([s.result for s in current]),
-        leading=leading([*current, *(() if results[0].emulated else replies)]),  # which advise nothing then
         health=[judgement for s in current for judgement in s.judgements],
-        changes=[_changes(platform, results) for platform in platforms[1:]],
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
         others=others_table(brief, list(by_name)),
         trend=_trend(history, figures, platforms[0]) if history else None,
-        answers=[_answer(answer, figures) for answer in replies],
         sections=[_page(name, own, figures, platforms[0], traces) for name, own in by_name.items()],
         exports=exports,
-        provenance=[_provenance(platform, results) for platform in platforms],
+        **_said_of_all(known, platforms, figures, settings),
     )
+
+
+def _said_of_all(
+    known: Sequence[Section], platforms: Sequence[str], figures: Path, settings: Settings
+) -> dict[str, Any]:
+    """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
+    results, current = [s.result for s in known], [s for s in known if s.platform == platforms[0]]
+    replies = answered.every([s.result for s in current], settings)
+    advised = [] if results[0].emulated else replies
+    return {
+        "leading": leading([*current, *advised]),
+        "answers": [_answer(answer, figures) for answer in replies],
+        "changes": [_changes(platform, results) for platform in platforms[1:]],
+        "provenance": [_provenance(platform, results) for platform in platforms],
+    }
 
 
 def _tell(unused: Sequence[LeftOut]) -> None:
@@ -174,7 +184,7 @@ def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, A
 
 
 def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
-    """What is said on the current platform; other platforms are in the figure."""
+    """What is said of the current platform."""
     return {
         "name": answer.name,
         "title": answer.title,

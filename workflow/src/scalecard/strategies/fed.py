@@ -185,38 +185,23 @@ class Feeding:
         load, first = at.load, self._place(at.load, at.load.batch(at.load.batch_size, self.device.torch))
         model = load.network(self.device.torch)
         step = Step(model, trainable(model), *first, loss=load.loss, lr=load.lr)
-
-        def work() -> None:
-            under_way = deque[Task]()
-            for batch in feed.take():
-                count("loaded samples", rows(batch))
-                brought = copier.submit(place, batch) if copier else partial(place, batch)
-                under_way.append(self.device.submit(_train, step, brought))
-                if len(under_way) > AHEAD:
-                    _wait(under_way.popleft())
-            feed.begin()
-
-        steps, sizes = self.plainly.times(load), (load.batch_size,)
+        num_steps, sizes = self.plainly.times(load), (load.batch_size,)
+        each = dict.fromkeys(("updates", "forwards"), at.num_batches)
         subject = training(
             f"{load.name}, 1 device",
-            work,
+            partial(self._pass, step, feed, place, copier),
             partial(state_of, model),
             self.plainly.at(load, sizes),
             times=1,
-            steps=steps,
+            steps=num_steps,
             devices=[self.device],
-            counts={
-                "updates": at.num_batches,
-                "forwards": at.num_batches,
-                **self.plainly.counts(load, sizes * at.num_batches),
-                **counts,
-            },
+            counts={**each, **self.plainly.counts(load, sizes * at.num_batches), **counts},
             module=model,
         )
 
         def prove() -> Iterator[Check]:
             """Of a pass as it is timed, the first step: a whole one would take as long in float64 as all the rest."""
-            feed.resize(steps)
+            feed.resize(num_steps)
             yield from subject.prove()
             if load.exact:
                 feed.close()
@@ -225,6 +210,17 @@ class Feeding:
                 model.train()
 
         return replace(subject, prove=prove)
+
+    def _pass(self, step: Step, feed: Feed | Resident, place: Callable[[Tree], Tree], copier: Device | None) -> None:
+        """A step on every batch of the feed, few of them under way at the same time."""
+        under_way = deque[Task]()
+        for batch in feed.take():
+            count("loaded samples", rows(batch))
+            brought = copier.submit(place, batch) if copier else partial(place, batch)
+            under_way.append(self.device.submit(_train, step, brought))
+            if len(under_way) > AHEAD:
+                _wait(under_way.popleft())
+        feed.begin()
 
 
 def _as_it_is(batch: Tree) -> Tree:

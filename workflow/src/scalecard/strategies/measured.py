@@ -149,20 +149,21 @@ class Group:
             if one.strategy.metric == UNSYNCHRONISED
             for record in self._of_each_rank(timing)
         ]
-        for one, timing in zip(fitting, timings, strict=True):
-            self._trace(one, timing)
-        del timings, timing  # with what was timed
+        self._trace(fitting, timings)
+        del timings  # with what was timed
         empty_cache()
         for one, record in zip(fitting, records, strict=True):
             yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
         yield from of_ranks
 
-    def _trace(self, one: Fitting, timing: Timing) -> None:
-        if self.trace and timing.prepared and not timing.failure and not one.strategy.is_part:
-            case = timing.variant.case
-            name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
-            name += f" {case['nodes']} nodes" if "nodes" in case else ""
-            tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
+    def _trace(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> None:
+        """One more step of every strategy that was timed, if asked for."""
+        for one, timing in zip(fitting, timings, strict=True) if self.trace else ():
+            if timing.prepared and not timing.failure and not one.strategy.is_part:
+                case = timing.variant.case
+                name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
+                name += f" {case['nodes']} nodes" if "nodes" in case else ""
+                tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
 
     def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
         """How long each rank took by itself, in the same rounds."""

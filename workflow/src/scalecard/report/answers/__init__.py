@@ -1,9 +1,9 @@
 """One module per question that is answered from several experiments of one platform, always of the same shape.
 
-A docstring (its first line is the question, the rest says how to read the figure), `plot(platforms) -> Figure` for what
-was measured on each platform, the current one first, and for one platform `findings(measured) -> list[Finding]` and
-`tables(measured) -> list[Table]`. An answer without both is left out of the report: what it needs was not measured.
-A module may also offer `calculator(measured)`, the numbers with which report.js computes for a model of the reader's.
+A docstring (its first line is the question, the rest says how to read the figure), `plot(measured) -> Figure`,
+`findings(measured) -> list[Finding]` and `tables(measured) -> list[Table]`. An answer without findings and tables is
+left out of the report: what it needs was not measured. A module may also offer `calculator(measured)`, the numbers with
+which report.js computes for a model of the reader's.
 """
 
 import sys
@@ -45,11 +45,9 @@ class Measured:
         return any(result.emulated for result in self.results.values())
 
 
-def by_platform(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> list[Measured]:
-    """The platforms in the order of their first results."""
-    platforms = dict.fromkeys(result.platform for result in results)
-    own = [{r.experiment: r for r in results if r.platform == platform} for platform in platforms]
-    return [Measured(found, settings) for found in own]
+def measured(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> Measured:
+    """What was measured on the platform of the first of these results."""
+    return Measured({r.experiment: r for r in results if r.platform == results[0].platform}, settings)
 
 
 def names() -> list[str]:

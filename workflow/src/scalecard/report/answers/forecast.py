@@ -28,9 +28,9 @@ DRAWN = ("DDP", "FSDP parameters", "our 1f1b", "torch 1f1b")  # of the others, t
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
 
 
-def plot(platforms: Sequence[Measured]) -> Figure:
-    """A row per workload of the current platform, a column per scaling."""
-    found = _of(platforms[0])
+def plot(measured: Measured) -> Figure:
+    """A row per workload, a column per scaling."""
+    found = _of(measured)
     names = list(dict.fromkeys(one.model.workload.name for one in found))
     scalings = [scaling for scaling in TITLES if any(one.model.scaling == scaling for one in found)] or ["strong"]
     size = (5.4 * max(1.5, len(scalings)), 3.6 * max(1, len(names)))

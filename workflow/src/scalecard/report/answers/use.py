@@ -31,9 +31,9 @@ GAP = 0.062  # of the height of a panel, between two names
 PRIORITIES = (7, 28, 29)  # of what to use, of the batch, and of what to avoid
 
 
-def plot(platforms: Sequence[Measured]) -> Figure:
+def plot(measured: Measured) -> Figure:
     """The first platform's rates by devices, a panel per workload."""
-    measured = platforms[0]
+    measured = measured
     result = measured.of("strategies")
     names = workloads(result) if result else []
     rows = max(1, math.ceil(len(names) / COLUMNS))

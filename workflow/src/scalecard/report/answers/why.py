@@ -2,7 +2,7 @@
 
 Each bar is one step of a strategy, made of what was measured apart: the compute that is its ideal share of one device's
 step, and what comes on top of it. The dotted line is the ideal. On the most devices, with the batch of one device
-shared by all; hatched is what these terms do not explain.
+shared by all; hatched is what these terms do not explain. Gains, terms below zero, are in the table alone.
 """
 
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ REDUCED_BY = {
 }
 
 
-def plot(platforms: Sequence[Measured]) -> Figure:
-    """A panel per workload of the current platform, a stacked bar per strategy."""
-    found = _drawn(breakdown.of_strategies(platforms[0]))
+def plot(measured: Measured) -> Figure:
+    """A panel per workload, a stacked bar per strategy."""
+    found = _drawn(breakdown.of_strategies(measured))
     names = list(dict.fromkeys(str(each.record.case["workload"]) for each in found))
     rows = max((sum(e.record.case["workload"] == name for e in found) for name in names), default=4)
     size = (5.2 * max(1.6, len(names)), 1.6 + 0.34 * rows)
@@ -57,9 +57,7 @@ def plot(platforms: Sequence[Measured]) -> Figure:
 def _drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
     """Strong scaling on the most devices of each workload, the fastest first; if there is none, weak scaling."""
     chosen = [each for each in found if each.record.case["scaling"] == "strong"] or list(found)
-    most = {each.record.case["workload"]: 0.0 for each in chosen}
-    for each in chosen:
-        most[each.record.case["workload"]] = max(most[each.record.case["workload"]], _devices(each))
+    most = {each.record.case["workload"]: _devices(each) for each in sorted(chosen, key=_devices)}
     at_most = [each for each in chosen if _devices(each) == most[each.record.case["workload"]]]
     return sorted(at_most, key=lambda each: each.seconds)
 
@@ -109,7 +107,7 @@ def _said(found: Breakdown, *, advise: bool) -> Finding:
         text += f" The largest part of the difference, {_amount(largest, found)}, is within its error."
         return Finding(text=text, priority=30)
     if largest.name != breakdown.REST:
-        text += f" Most of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
+        text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
         text += f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
     if largest.rank is not None:
         text += f" It is always rank {largest.rank}: look at its device in the health check."
@@ -132,15 +130,7 @@ def _share(seconds: float, found: Breakdown) -> str:
 
 def tables(measured: Measured) -> list[Table]:
     """Every strategy at every number of devices: each term in seconds and as a share of the step."""
-    found = sorted(
-        breakdown.of_strategies(measured),
-        key=lambda each: (
-            str(each.record.case["workload"]),
-            _devices(each),
-            str(each.record.case["scaling"]),
-            each.seconds,
-        ),
-    )
+    found = sorted(breakdown.of_strategies(measured), key=_order)
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
     head = ["Workload", "Strategy", "Devices", "Scaling", "Step", *(name.capitalize() for name in shown)]
     rows = [[*_place(each), *(_cell(each, name) for name in shown)] for each in found]
