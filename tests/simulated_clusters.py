@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from builders import gpu_state, hardware_state
 from health_boxes import Box
-from scalecard.hardware.counts import device_counts
+from scalecard.distributed.layout import layouts
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 from simulated_events import Cluster, Times, buckets, collective, ddp, fsdp, pipeline
@@ -94,9 +94,12 @@ class _Run:
     nodes: int
 
     def layouts(self) -> Iterator[Case]:
-        yield from ({"devices": count} for count in device_counts(self.devices))
-        for nodes in device_counts(self.nodes)[1:]:
-            yield {"devices": self.devices * nodes, "nodes": nodes}
+        for layout in layouts(self.devices, self.nodes):
+            yield layout.case
+
+    def on(self, layout: Case) -> Cluster:
+        """The cluster with as many devices on each node as the layout uses."""
+        return replace(self.cluster, per_node=int(str(layout["devices"])) // int(str(layout.get("nodes") or 1)))
 
     def strategies(self) -> Iterator[Record]:
         for layout in self.layouts():
@@ -120,32 +123,30 @@ class _Run:
             yield self.timed("local_time", {"workload": WORKLOAD, "devices": 1, **self.amount(size)}, times, name)
 
     def data_parallel(self, of: Case, ranks: int, batch: int) -> Iterator[Record]:
-        each, size, name = batch // ranks, self.cluster.gradient_bytes, f"ranks {of}"
-        both = [ddp(self.cluster, self.draw, STEPS, each, ranks) for _ in range(PROCESSES)]
+        each, size, name, cluster = batch // ranks, self.cluster.gradient_bytes, f"ranks {of}", self.on(of)
+        both = [ddp(cluster, self.draw, STEPS, each, ranks) for _ in range(PROCESSES)]
         paces = [math.exp(SPREAD * self.draw.standard_normal()) for _ in both]
         case: Case = {**of, "strategy": "DDP"}
         work = [count("all-reduces", len(buckets(self.cluster))), count("all-reduced bytes", size)]
         steps = [p * step for p, (step, _) in zip(paces, both, strict=True)]
         own = [p * times for p, (_, times) in zip(paces, both, strict=True)]
-        yield self.timed("step_time", case, steps, name, work=work)
-        yield self.timed("exchange_time", case, self.exchanged(ranks), name)
+        yield self.timed("step_time", case, steps, name, work=work[1:])
+        yield self.timed("exchange_time", case, self.exchanged(cluster, ranks), name, work=work)
         yield self.timed("unsynchronised_time", case, [times.max(axis=1) for times in own], name)
         for rank in range(ranks):
             yield self.timed("rank_time", {**case, "rank": rank}, [times[:, rank] for times in own], name)
         for freed in (False, True):
-            times = self.repeated(
-                lambda freed=freed: fsdp(self.cluster, self.draw, STEPS, each, ranks, parameters=freed)
-            )
+            times = self.repeated(lambda freed=freed: fsdp(cluster, self.draw, STEPS, each, ranks, parameters=freed))
             case = {**of, "strategy": "FSDP parameters" if freed else "FSDP gradients"}
             yield self.timed("step_time", case, times, name, work=[count("collective bytes", (2 + freed) * size)])
 
-    def exchanged(self, ranks: int) -> list[Times]:
+    def exchanged(self, cluster: Cluster, ranks: int) -> list[Times]:
         """The gradients' buckets, one after another."""
 
         def once() -> Times:
             done = np.zeros(STEPS)
-            for _, size in buckets(self.cluster):
-                done = collective(self.cluster, self.draw, done, size, ranks)
+            for _, size in buckets(cluster):
+                done = collective(cluster, self.draw, done, size, ranks)
             return done
 
         return self.repeated(once)
@@ -169,19 +170,19 @@ class _Run:
         for layout in list(self.layouts())[1:]:
             for size in SIZES:
                 case: Case = {"algorithm": "torch.distributed", **layout, "bytes": size, "backend": "nccl"}
-                yield self.timed("time", case, self.exchanges(int(str(layout["devices"])), size, 2), str(case))
+                yield self.timed("time", case, self.exchanges(layout, size, 2), str(case))
 
     def collectives(self) -> Iterator[Record]:
         for layout in list(self.layouts())[1:]:
             for name, size in ((name, 2.0**k) for name in PASSES for k in (20, 30)):
                 case: Case = {"part": "collective", "collective": name, **layout, "bytes": int(size), "backend": "nccl"}
-                yield self.timed(
-                    "time", case, self.exchanges(int(str(layout["devices"])), size, PASSES[name]), str(case)
-                )
+                yield self.timed("time", case, self.exchanges(layout, size, PASSES[name]), str(case))
 
-    def exchanges(self, ranks: int, size: float, passes: int) -> list[Times]:
+    def exchanges(self, layout: Case, size: float, passes: int) -> list[Times]:
+        cluster, ranks = self.on(layout), int(str(layout["devices"]))
+
         def once() -> Times:
-            return collective(self.cluster, self.draw, np.zeros(STEPS), size, ranks, passes=passes)
+            return collective(cluster, self.draw, np.zeros(STEPS), size, ranks, passes=passes)
 
         return self.repeated(once)
 

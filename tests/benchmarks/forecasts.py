@@ -2,8 +2,8 @@
 
 The most devices of each are held out. Simulated clusters are those of tests/simulated_clusters.py, whose events are not
 the forecast's formulas: 8 GPUs, or 4 GPUs on each of 4 nodes, healthy or with one of the planted causes, none of which
-was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network is trained by DDP on 1 to 4 gloo
-ranks with one thread each; more ranks than cores share them, as the forecast is told.
+was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network with two batches is trained by
+DDP on up to 4 gloo ranks with one thread each, at most as many as there are cores: as many as ScaleCard measures.
 """
 
 import itertools
@@ -34,9 +34,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 CAUSES: Sequence[Cause | None] = (None, "communication", "slow rank", "small batch", "launching", "unbalanced cut")
 SEEDS = range(1001, 1004)
-BATCH, WIDTH, MOST = 64, 512, 4
+BATCHES, WIDTH, MOST = (64, 256), 512, min(4, probe().num_devices)
 ROUNDS, WARM_UP, CALLS = 24, 3, 4
 SIZES = [4096 * 8**k for k in range(4)]
+FIRST_BUCKET = 2**20  # bytes, of DDP
 
 
 def on_simulated_clusters() -> tuple[float, float]:
@@ -49,10 +50,10 @@ def on_simulated_clusters() -> tuple[float, float]:
 
 
 def on_cpu_ranks() -> tuple[float, float]:
-    """The same, of DDP with both scalings: two cases each for 3 and 4 ranks held out."""
+    """The same, of DDP with both batches and scalings: four cases for each number of ranks, held out."""
     records = list(measured())
     found = list[Forecast]()
-    for most in range(3, MOST + 1):
+    for most in range(2, MOST + 1):
         found += forecasts(results([r for r in records if int(str(r.case["devices"])) <= most]), Settings())
     return judged(found, "CPU ranks")
 
@@ -66,12 +67,11 @@ def judged(found: Sequence[Forecast], where: str) -> tuple[float, float]:
 
 def results(records: Sequence[Record]) -> Mapping[str, Result]:
     """As the experiments would have written them."""
-    machine = probe()
     empty = Result(
         experiment="strategies",
         platform="bench",
         spec={},
-        environment=environment(replace(machine, num_devices=MOST)),
+        environment=environment(replace(probe(), num_devices=MOST)),
         started="2026-01-01T00:00:00.000+00:00",
         finished="2026-01-01T00:01:00.000+00:00",
         warnings=[],
@@ -83,7 +83,7 @@ def results(records: Sequence[Record]) -> Mapping[str, Result]:
 
 
 def measured() -> Iterator[Record]:
-    """Steps and parts on 1 to 4 ranks, all in the same rounds, so that another load on the machine is that of all."""
+    """Steps and parts on up to 4 ranks, all in the same rounds, so that another load on the machine is that of all."""
     with TemporaryDirectory() as folder:
         mp.spawn(_rank, (folder,), nprocs=MOST)
         yield from torch.load(Path(folder, "records"), weights_only=False)
@@ -133,7 +133,7 @@ class Timed:
         if self.metric == "unsynchronised_time":
             for rank in range(self.ranks):
                 yield self.record("rank_time", {**self.case, "rank": rank}, [each[rank] for each in times])
-        if self.case.get("batch_size") == BATCH and self.metric == "local_time":
+        if self.metric == "local_time" and self.case["workload"] == _name(int(str(self.case["batch_size"]))):
             whole: Case = {**self.case, "strategy": "single device", "scaling": "strong"}
             yield self.record("step_time", whole, [max(each) for each in times])
 
@@ -146,21 +146,40 @@ class Timed:
 def _cases(rank: int, ranks: int, group: Any) -> Iterator[Timed]:
     """A step of one rank at every batch; of more a step by DDP with either scaling, and all-reduces."""
     if ranks == 1:
-        for size in sorted({*(BATCH >> k for k in range(7)), *(BATCH // n for n in range(2, MOST + 1))}):
-            case: Case = {"workload": "mlp", "devices": 1, **_amount(size)}
-            yield Timed(1, "local_time", case, partial(_step, _network(), _data(size)))
+        for batch in BATCHES:
+            for size in sorted({*(batch >> k for k in range(7)), *(batch // n for n in range(2, MOST + 1))}):
+                case: Case = {"workload": _name(batch), "devices": 1, **_amount(size)}
+                yield Timed(1, "local_time", case, partial(_step, _network(), _data(size)))
         return
     model = DistributedDataParallel(_network(), process_group=group) if rank < ranks else _network()
-    size = 4 * sum(value.numel() for value in model.parameters())
-    counts = {"all-reduced bytes": size, "all-reduces": 2.0}  # DDP's first bucket, and the rest
-    for scaling, each in (("strong", BATCH // ranks), ("weak", BATCH)):
-        case = {"workload": "mlp", "devices": ranks, "strategy": "DDP", "scaling": scaling, **_amount(each * ranks)}
-        for metric in ("step_time", "unsynchronised_time"):
-            exchange = metric == "step_time"
-            yield Timed(ranks, metric, case, partial(_step, model, _data(each), exchange=exchange), counts)
+    for batch in BATCHES:
+        yield from _by_ddp(model, batch, ranks, group)
     for size in SIZES:
         case = {"algorithm": "torch.distributed", "devices": ranks, "bytes": size}
         yield Timed(ranks, "time", case, partial(dist.all_reduce, torch.zeros(size // 4), group=group))
+
+
+def _by_ddp(model: nn.Module, batch: int, ranks: int, group: Any) -> Iterator[Timed]:
+    """With and without exchanging gradients, and the exchange alone, as DDP makes it: a first bucket, and the rest."""
+    size = 4 * sum(value.numel() for value in model.parameters())
+    buckets = [torch.zeros(FIRST_BUCKET // 4), torch.zeros((size - FIRST_BUCKET) // 4)]
+    for scaling, each in (("strong", batch // ranks), ("weak", batch)):
+        case: Case = {"workload": _name(batch), "devices": ranks, "strategy": "DDP", "scaling": scaling}
+        case |= _amount(each * ranks)
+        for metric in ("step_time", "unsynchronised_time"):
+            exchange = metric == "step_time"
+            yield Timed(ranks, metric, case, partial(_step, model, _data(each), exchange=exchange))
+        counts = {"all-reduced bytes": size, "all-reduces": len(buckets)}
+        yield Timed(ranks, "exchange_time", case, partial(_exchange, buckets, group), counts)
+
+
+def _exchange(buckets: Sequence[torch.Tensor], group: Any) -> None:
+    for bucket in buckets:
+        dist.all_reduce(bucket, group=group)
+
+
+def _name(batch: int) -> str:
+    return f"mlp, {batch}"
 
 
 def _amount(batch: int) -> Case:

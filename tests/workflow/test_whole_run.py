@@ -1,6 +1,7 @@
 """One whole run at the smoke scale: what it leaves, and that there is nothing to do after it."""
 
 import gzip
+import html
 import itertools
 import json
 import time
@@ -45,6 +46,27 @@ def test_every_case_that_was_timed_was_proven_and_counted(measured: Path) -> Non
             if record.status == "ok" and record.metric in ("time", "step_time", "epoch_time"):
                 assert record.checks, (name, record.case)
                 assert record.work, (name, record.case)
+
+
+def test_the_strangers_model_gets_its_bar_its_table_its_forecast_and_advice_in_grey(measured: Path) -> None:
+    report = (measured / "results" / "report.html").read_text()
+    why, use, forecast = (section_of(report, name) for name in answers.names())
+    for section in (why, use, forecast):
+        assert "<svg" in section
+        assert "A trial of the method, no advice:" in section
+    assert "stranger, DDP on 2 devices: a step takes" in why
+    assert "Where the time of a step goes" in why
+    assert "Every strategy, by devices" in use
+    assert use.count("stranger: ") >= 1, "a sentence at least, three at most"
+    assert "The forecasts of steps on 2 devices, none of which they had seen, miss the measured times by" in forecast
+    assert "stranger, DDP, one device's batch shared by all: 4 devices would be" in html.unescape(forecast)
+    tables = {path.name for path in (measured / "results" / "exports" / HERE).iterdir()}
+    assert {"scaling.csv", "scaling.md", "scaling.tex", "scaling.pdf"} <= tables
+
+
+def section_of(report: str, name: str) -> str:
+    start = report.index(f'<section id="{name}"')
+    return report[start : report.index("</section>", start)]
 
 
 def test_a_trace_of_every_strategy_is_beside_the_report_which_links_it(measured: Path) -> None:

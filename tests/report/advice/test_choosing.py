@@ -28,7 +28,7 @@ def chosen(make_result: Make, *records: Record, scaling: str = "strong") -> Choi
 def told(make_result: Make, records: Sequence[Record]) -> list[str]:
     result = measured(make_result, strategies=records).of("strategies")
     assert result is not None
-    return sentences(result, "gpt")
+    return [one.text for one in sentences(result, "gpt")]
 
 
 def test_the_truth_of_eight_gpus(make_result: Make) -> None:
@@ -37,7 +37,7 @@ def test_the_truth_of_eight_gpus(make_result: Make) -> None:
     assert "43 % efficient, 2,190 samples/s, 20 GiB on the fullest device; the runner-up, FSDP gradients on 8" in use
     assert "scaling collapses at 8 samples per device, where DDP on 8 devices does 43 % (43 % to 43 %)" in batch
     assert "it holds at 16 samples per device (DDP on 4 devices: 67 % (67 % to 67 %) efficient)" in batch
-    assert "with 64 on each, DDP on 8 devices is 93 % (92 % to 93 %) efficient" in batch
+    assert "with 64 samples on each, DDP on 8 devices is 93 % (92 % to 93 %) efficient" in batch
     assert beware == (
         "gpt: with the same batch on 8 devices, avoid model parallel (0.96x): slower than one device;"
         " DataParallel (1.41x): less than half as fast as DDP."
@@ -100,6 +100,30 @@ def test_what_fits_nowhere_is_said_once(make_result: Make) -> None:
     assert told(make_result, records) == [
         "gpt: it fits nowhere up to 8 devices, by any strategy; try a smaller batch, or more devices."
     ]
+
+
+def test_without_strong_scaling_nothing_is_said_of_one_batch(make_result: Make) -> None:
+    """Nothing on several devices was tried with one device's batch, so nobody knows whether it pays."""
+    weak = [step("single device", 1, 0.1), step("DDP", 8, 0.12, "weak")]
+    (only,) = told(make_result, weak)
+    assert only.startswith("gpt: with 64 samples on each, DDP on 8 devices is ")
+
+
+def test_what_only_fits_with_its_own_batch_on_each_device_fits_somewhere(make_result: Make) -> None:
+    records = [too_large("single device", 1), step("FSDP parameters", 8, 0.2, "weak")]
+    use, *others = told(make_result, records)
+    assert use == "gpt: it does not fit on one device, but on 8 (by FSDP parameters)."
+    assert not any("nowhere" in text for text in others)
+
+
+def test_what_to_avoid_names_the_devices_on_which_it_was_compared(make_result: Make) -> None:
+    records = [
+        step("single device", 1, 0.1),
+        step("DDP", 8, 0.03),
+        step("DataParallel", 8, 0.09),
+        step("DDP", 16, 0.1, "weak"),
+    ]
+    assert told(make_result, records)[-1].startswith("gpt: with the same batch on 8 devices, avoid DataParallel")
 
 
 def test_a_lost_rank_and_an_unsuitable_model_are_not_too_large(make_result: Make) -> None:

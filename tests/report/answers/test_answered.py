@@ -60,13 +60,13 @@ def test_without_strategies_nothing_is_answered_and_empty_columns_are_left_out()
         assert all(any(row[place][0] for row in table.rows) for place in range(len(table.head))), table.label
 
 
-def test_a_result_that_no_answer_can_be_computed_from_is_named() -> None:
+def test_what_no_answer_can_be_computed_from_is_said() -> None:
     results = simulated(8, seed=1)
     strategies = results["strategies"]
     cases = [{key: value for key, value in record.case.items() if key != "unit"} for record in strategies.records]
     records = [replace(record, case=case) for record, case in zip(strategies.records, cases, strict=True)]
     without = replace(strategies, records=records)
     with pytest.raises(
-        InvalidResult, match=rf"^{strategies.platform}/strategies\.json: cannot be shown \(it has no 'unit'"
+        InvalidResult, match=rf"^{strategies.platform}: its results cannot answer `\w+` \(it has no 'unit'\)"
     ):
         every([*(results | {"strategies": without}).values()], {})

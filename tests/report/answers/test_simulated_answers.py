@@ -33,8 +33,18 @@ def of(measured: Measured, strategy: str) -> breakdown.Breakdown:
 @pytest.mark.parametrize("cause", BLAMED)
 def test_the_planted_cause_is_blamed_and_the_step_is_explained(cause: Cause, seed: int) -> None:
     strategy, term = BLAMED[cause]
-    found = of(Measured(simulated(8, cause=cause, seed=seed)), strategy)
+    found, healthy = (of(Measured(simulated(8, cause=of_it, seed=seed)), strategy) for of_it in (cause, None))
     assert found.largest.name == term
+    grown = {each.name: each.seconds - healthy.of(each.name) for each in found.terms if each.name != breakdown.COMPUTE}
+    assert max(grown, key=lambda name: grown[name]) == term
+    assert max(value for name, value in grown.items() if name != term) < grown[term] / 3, "no other is blamed"
+    assert found.explained
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_nothing_is_planted_no_term_is_large(seed: int) -> None:
+    found = of(Measured(simulated(8, seed=seed)), "DDP")
+    assert found.largest.seconds < 0.2 * found.seconds
     assert found.explained
 
 

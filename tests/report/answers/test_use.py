@@ -46,6 +46,13 @@ def test_of_real_devices_each_workload_has_at_most_three_sentences(real: Measure
     assert not any(table.trial for table in use.tables(real))
 
 
+def test_of_one_gpu_nothing_is_said_of_scaling(make_result: Make) -> None:
+    """Though what it does with smaller batches was timed."""
+    alone = [record for record in strategies() if record.case["devices"] == 1]
+    (finding,) = use.findings(measured(make_result, strategies=alone))
+    assert finding.headline == "not compared"
+
+
 def test_of_emulated_devices_nothing_is_advised_and_the_sentences_are_grey(real: Measured, emulated: Measured) -> None:
     (finding,) = use.findings(emulated)
     assert finding.text.startswith("No advice is given")

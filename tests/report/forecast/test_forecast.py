@@ -110,6 +110,15 @@ def test_measured_nodes_are_used_instead_of_an_assumed_network() -> None:
         assert not slow[case].assumed(64)
 
 
+def test_nodes_with_one_device_each_are_forecast() -> None:
+    every = found(results(devices=1, nodes=8))
+    for case in DDP:
+        held = every[case].held_out
+        assert held is not None
+        assert (held.layout.devices, held.layout.nodes) == (8, 8)
+        assert abs(held.error) < 0.1
+
+
 @pytest.mark.parametrize(
     ("cause", "scaling", "term"),
     [("communication", "weak", "exchange"), ("small batch", "strong", "smaller batch"),
@@ -132,6 +141,17 @@ def test_the_knee_is_where_the_truth_falls_below() -> None:
     later = found(results("small batch"), Settings(knee=truth[4]))["DDP", "strong"].knee
     assert later.devices == pytest.approx(4, rel=0.1)
     assert later.between.low < 4.2 < 1.2 * later.between.high
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103])
+def test_the_knee_beyond_what_was_measured_is_where_the_truth_is(seed: int) -> None:
+    """Of a cluster whose node could have 64 devices: where 16 truly are is within what is told for that efficiency."""
+    cluster = replace(drawn(None, seed), per_node=64)
+    alone = true_step(cluster, "DDP", 1, "strong", seed=seed)
+    truth = alone / 16 / true_step(cluster, "DDP", 16, "strong", seed=seed)
+    knee = found(results(seed=seed), Settings(devices_per_node=64, knee=truth))["DDP", "strong"].knee
+    assert knee.between.low <= 16 <= knee.between.high
+    assert knee.devices == pytest.approx(16, rel=0.25)
 
 
 def test_a_healthy_cluster_has_no_knee_among_its_devices() -> None:

@@ -37,6 +37,20 @@ def test_one_odd_size_hardly_moves_a_fit() -> None:
     assert middle(fitted.factor(SIZES[1])) == pytest.approx(1, rel=0.1)
 
 
+def test_a_size_that_two_experiments_timed_is_one_size() -> None:
+    once, twice = Fitted.of(all_reduces(4), 2), Fitted.of([*all_reduces(4), *all_reduces(4, latency=4e-5)[:1]], 2)
+    assert len(twice.sizes) == len(once.sizes)
+    assert middle(twice.factor(SIZES[0])) == pytest.approx(2**0.5, rel=0.1)
+
+
+def test_of_nodes_with_one_device_each_the_network_is_enough() -> None:
+    size, over = 2.0**26, {2: Fitted.of(all_reduces(2, rate=1e10), 2)}
+    alone = Exchange(2, {}, over, 1, NETWORK)
+    assert alone.known
+    assert not Exchange(2, {}, over, 8, NETWORK).known, "within a node nothing was timed"
+    assert middle(alone.seconds(size, Layout(4, 4))) == pytest.approx(1.5 * size / 1e10, rel=0.15)
+
+
 def exchange(*counts: int, per_node: int = 8) -> Exchange:
     fits = {count: Fitted.of(all_reduces(count), 2) for count in counts}
     return Exchange(2, fits, {}, per_node, NETWORK)

@@ -7,7 +7,7 @@ from typing import Any
 from scalecard.records.record import Result
 from scalecard.report import answers, modules, sections
 from scalecard.report.answers import Measured, Settings
-from scalecard.report.gather import fit
+from scalecard.report.gather import computed
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -51,11 +51,14 @@ def _without_empty_columns(table: Table) -> Table:
 def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
     """The answers that the results of one platform allow; all of them rest on the strategies.
 
-    InvalidResult names the strategies' file if one of them cannot be computed.
+    InvalidResult names the platform and the answer if one of them cannot be computed.
     """
     measured = answers.measured(results, settings)
     if measured.of("strategies") is None:
         return []
-    strategies = measured.results["strategies"]
-    found = [fit(strategies, lambda name=name: Answer.of(name, measured)) for name in answers.names()]  # type: ignore[misc]
+    refusal = f"{measured.platform}: its results cannot answer"
+    found = [
+        computed(f"{refusal} `{name}`", lambda name=name: Answer.of(name, measured))  # type: ignore[misc]
+        for name in answers.names()
+    ]
     return [answer for answer in found if answer.findings or answer.tables]

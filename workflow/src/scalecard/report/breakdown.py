@@ -6,7 +6,8 @@ Of strategies whose devices share the batch (DDP, FSDP, HSDP), b samples on each
     smaller batch   T(b) - that       one device alone, over b samples; called launching if the host sets its pace
     side by side    mean_r U_r - T(b) the ranks' own steps at the same time, without exchanging anything
     slowest rank    U - mean_r U_r    U: the slowest rank of each round
-    communication   S - U             S: the step. Of DDP at most what the exchange of its gradients takes alone
+    communication   S - U             S: the step. At most what the exchange of DDP's gradients takes alone, and half
+                                      as much again where parameters are gathered twice
 
 Of cut models, from what every stage takes alone and the schedule played with these times (P):
 
@@ -14,8 +15,8 @@ Of cut models, from what every stage takes alone and the schedule played with th
     uneven cut      the slowest stage - that mean
     bubble          P - the slowest stage
 
-Input is what a DataLoader takes longer for the batch than the step, which computes on data that is there. The rest is
-what remains of the step: beyond 5 %, these terms do not explain it.
+The rest is what remains of the step: beyond 5 %, these terms do not explain it. Input comes on top: what a DataLoader
+takes longer for the batch than the step, which computes on data that is there.
 """
 
 import math
@@ -48,19 +49,19 @@ class Term:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """A step and its terms, which add up to it, and to what its input takes beyond it."""
+    """A step and its terms: input comes on top, the others add up to it."""
 
     record: Record
     terms: list[Term]
 
     @property
     def seconds(self) -> float:
-        """Of the step, with what its input takes longer."""
-        return sum(term.seconds for term in self.terms)
+        """Of the step, as it was timed."""
+        return self.record.median
 
     @property
     def largest(self) -> Term:
-        """Of what a step takes beyond its share of the computing."""
+        """Of what a step takes beyond its share of the computing, and what its input takes longer."""
         return max((term for term in self.terms if term.name != COMPUTE), key=lambda term: term.seconds)
 
     @property
@@ -87,7 +88,9 @@ def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
     if single is None:
         return None
     terms = [_compute(step, single)]
-    terms += _of_shared(step, result, terms[0]) or _of_cut(step, result, terms[0])
+    terms += (
+        _of_shared(step, result, terms[0]) or _of_threads(step, result, terms[0]) or _of_cut(step, result, terms[0])
+    )
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
     return Breakdown(step, [*terms, *_input(step, measured)])
 
@@ -100,28 +103,42 @@ def _compute(step: Record, single: Record) -> Term:
 
 def _of_shared(step: Record, result: Result, compute: Term) -> list[Term]:
     """Of what shares its batch as DDP does; nothing of other strategies, or if DDP could not be measured."""
-    case: Case = {**step.case, "strategy": "DDP"}
+    case: Case = {**strategy_table.place(step), "strategy": "DDP"}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     local = _local(result, step)
     if not (_shares(step) and slowest and own and local):
         return []
-    smaller, error, launching = local[0] - compute.seconds, local[1], local[2]
     middle = mean(record.median for record in own)
-    exchange = result.find("exchange_time", **step.case)  # of DDP alone
-    exposed = step.median - slowest.median
+    exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
     if exchange:
-        exposed = max(0.0, min(exposed, exchange.median))
+        exposed = max(0.0, min(exposed, _exchanges(step) * exchange.median))
     return [
-        Term(LAUNCHING if launching else SMALLER, smaller, _both(error, compute.error)),
-        Term(SHARING, middle - local[0], _both(_half(own[0]), error)),
+        _smaller(local, compute),
+        Term(SHARING, middle - local[0], _both(_half(own[0]), local[1])),
         Term(SLOWEST, slowest.median - middle, _of_differences(slowest, _mean_of(own)), _always_slowest(own)),
         Term(EXPOSED, exposed, _of_differences(step, slowest)),
     ]
 
 
+def _of_threads(step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of nn.DataParallel: nothing of it is timed apart but its share of the batch."""
+    local = _local(result, step) if step.case["strategy"] == "DataParallel" else None
+    return [_smaller(local, compute)] if local else []
+
+
+def _smaller(local: tuple[float, float | None, bool], compute: Term) -> Term:
+    seconds, error, launching = local
+    return Term(LAUNCHING if launching else SMALLER, seconds - compute.seconds, _both(error, compute.error))
+
+
 def _shares(step: Record) -> bool:
     return str(step.case["strategy"]).split()[0] in ("DDP", "FSDP", "HSDP")
+
+
+def _exchanges(step: Record) -> float:
+    """What a step sends, over what DDP sends: an all-reduce is a gather and a scatter."""
+    return 1.0 if step.case["strategy"] in ("DDP", "FSDP gradients") else 1.5
 
 
 def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:

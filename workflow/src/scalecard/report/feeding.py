@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.statistics import Ratio
+from scalecard.report import words
 
 AXES = ("prefetch", "persistent", "memory", "batch_size")  # of a loader alone, besides its workers
 
@@ -44,9 +45,7 @@ class Fed:
         """How many devices the fastest loader feeds: a step's time on resident data over that of loading its batch."""
         resident = self.resident()
         assert resident, "workloads without one are left out"
-        ratio = self.fastest.over(resident)
-        bounds = ratio.interval and Interval(1 / ratio.interval.high, 1 / ratio.interval.low)
-        return Ratio(1 / ratio.value, bounds)
+        return words.inverse(self.fastest.over(resident))
 
     @property
     def enough(self) -> int | None:
@@ -95,9 +94,7 @@ def units(record: Record) -> float:
 
 def per_unit(record: Record, usual: Record) -> Ratio:
     """The time of a sample with one loader over that with another, whatever their batches."""
-    ratio, factor = record.over(usual), units(usual) / units(record)
-    bounds = ratio.interval and Interval(ratio.interval.low * factor, ratio.interval.high * factor)
-    return Ratio(ratio.value * factor, bounds)
+    return words.scaled(record.over(usual), units(usual) / units(record))
 
 
 def changed(record: Record, usual: Record) -> str:

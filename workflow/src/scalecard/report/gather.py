@@ -66,11 +66,16 @@ def gather(paths: Sequence[Path]) -> Gathered:
 
 def fit(result: Result, compute: Callable[[], T]) -> T:
     """What is computed from a result; InvalidResult names its file if it lacks what that needs."""
+    return computed(f"{file_of(result)}: cannot be shown", compute)
+
+
+def computed(refusal: str, compute: Callable[[], T]) -> T:
+    """What `compute` returns; InvalidResult with the refusal and its reason if results lack what that needs."""
     try:
         return compute()
     except UNFIT as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        raise InvalidResult(f"{file_of(result)}: cannot be shown ({printable(what)}).") from error
+        raise InvalidResult(f"{refusal} ({printable(what)}).") from error
 
 
 def each_fit(results: Iterable[Result], compute: Callable[[Result], T], *, here: str) -> tuple[list[T], list[LeftOut]]:

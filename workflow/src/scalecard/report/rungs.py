@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.statistics import Ratio
 from scalecard.report import words
 
 BASELINE = "float32"
@@ -58,9 +58,7 @@ class Ladder:
 
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
-        more, ratio = units_of(record) / units_of(self.base), words.inverse(record.over(self.base))
-        bounds = ratio.interval and Interval(more * ratio.interval.low, more * ratio.interval.high)
-        return Ratio(more * ratio.value, bounds)
+        return words.scaled(words.inverse(record.over(self.base)), units_of(record) / units_of(self.base))
 
     def find(self, rungs: tuple[str, ...]) -> Record | None:
         """The step with exactly these rungs."""

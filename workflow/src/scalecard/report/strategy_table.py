@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Case, Record, Result
 from scalecard.report import limits, units
 
 HEAD = [
@@ -26,6 +26,11 @@ NOTES = {
     "Largest batch": "samples on each device, right to a sixteenth",
     "Launching": "the share of a step in which work is still submitted",
 }
+
+
+def place(step: Record) -> Case:
+    """The axes of a step, for what was measured beside it; of one node, nothing that was measured on several."""
+    return {"nodes": None, **step.case}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What the numbers of a workload come down to, in three sentences at most."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
@@ -8,22 +9,38 @@ from scalecard.report import strategy_table, units, words
 from scalecard.report.advice.choice import Choice, avoid, choose
 from scalecard.report.advice.collapse import Batches, batches
 from scalecard.report.advice.defaults import Change, best, tried
-from scalecard.report.advice.places import TOO_LARGE, Place, fewest, on, places
+from scalecard.report.advice.places import TOO_LARGE, Place, fewest, on, places, timed
 from scalecard.report.answers import Measured
 
+USE, BATCH, AVOID = "use", "batch", "avoid"
 
-def sentences(result: Result, workload: str) -> list[str]:
+
+@dataclass(frozen=True)
+class Sentence:
+    """What it is about (USE, BATCH or AVOID), and its gist, if it has one."""
+
+    about: str
+    text: str
+    gist: str = ""
+
+
+def sentences(result: Result, workload: str) -> list[Sentence]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = places(result, workload)
-    return [*_use(result, workload, found), *_batch(result, workload, found), *_avoid(workload, found)]
+    told = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
+    return [replace(one, text=f"{workload}: {one.text}.") for one in told]
 
 
-def _use(result: Result, workload: str, found: list[Place]) -> Iterator[str]:
-    choice = choose(found, "strong")
-    if choice is None:
-        yield from _nowhere(workload, found)
-    elif max(place.devices for place in found if place.fits) > 1:
-        yield f"{workload}: {_chosen(result, choice, found)}."
+def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
+    choice, tried = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
+    if choice and any(place.devices > 1 for place in timed(found, "strong")):
+        yield Sentence(USE, _chosen(result, choice, found), choice.best.where)
+    elif needs := _needs(found):
+        yield Sentence(USE, needs, f"fits on {on(fewest(found)[0].devices)}")
+    elif tried and not fewest(found):
+        most = on(max(place.devices for place in tried))
+        text = f"it fits nowhere up to {most}, by any strategy; try a smaller batch, or more devices"
+        yield Sentence(USE, text, "fits nowhere")
 
 
 def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
@@ -33,15 +50,8 @@ def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
     if single and not choice.helps:
         told = words.versus(best.where, words.inverse(single[1]), "one device")
         return f"with the same batch, one device will do: {told}"
-    what = _needs(found) or f"with the same batch of {best.batch:g} samples "
+    what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
     return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
-
-
-def _nowhere(workload: str, found: list[Place]) -> Iterator[str]:
-    tried = [place for place in found if place.status == TOO_LARGE]
-    if tried:
-        most = max(place.devices for place in tried)
-        yield f"{workload}: it fits nowhere up to {on(most)}, by any strategy; try a smaller batch, or more devices."
 
 
 def _needs(found: list[Place]) -> str:
@@ -50,7 +60,7 @@ def _needs(found: list[Place]) -> str:
     if not least or least[0].devices == 1 or all(p.status != TOO_LARGE for p in found if p.devices == 1):
         return ""
     names = ", ".join(place.strategy for place in least)
-    return f"it does not fit on one device, but on {least[0].devices} (by {names}); "
+    return f"it does not fit on one device, but on {least[0].devices} (by {names})"
 
 
 def _measures(result: Result, best: Place) -> str:
@@ -70,16 +80,18 @@ def _next(choice: Choice) -> str:
     return f"; {words.versus(f'the runner-up, {place.where},', ratio, 'it')}"
 
 
-def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[str]:
+def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Sentence]:
     """Where scaling collapses, how far down it holds, and what it brings if the batch grows with the devices."""
+    if not any(place.fits and place.devices > 1 for place in found):
+        return
     said = [_collapse(batches(result, workload, found))]
     weak = choose([place for place in found if place.devices > 1], "weak")
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
         share = words.share(weak.best.efficiency)
-        said.append(f"with {each:g} on each, {weak.best.where} is {share} efficient")
+        said.append(f"with {each:g} samples on each, {weak.best.where} is {share} efficient")
     if any(said):
-        yield f"{workload}: {'; '.join(filter(None, said))}."
+        yield Sentence(BATCH, "; ".join(filter(None, said)))
 
 
 def _collapse(found: Batches) -> str:
@@ -91,15 +103,16 @@ def _collapse(found: Batches) -> str:
     return f"scaling collapses at {down.batch:g} samples per device, {told}" + (f"; it holds at {held}" if held else "")
 
 
-def _avoid(workload: str, found: list[Place]) -> Iterator[str]:
-    """What is to be avoided for the same reason is said together."""
+def _avoid(found: list[Place]) -> Iterator[Sentence]:
+    """What is to be avoided for the same reason is said together; all of it is on the same number of devices."""
     reasons: dict[str, list[str]] = {}
-    for place, why in avoid(found):
+    lost = avoid(found)
+    for place, why in lost:
         gain = f" ({place.gain.value:.2f}x)" if place.gain else ""
         reasons.setdefault(why, []).append(f"{place.strategy}{gain}")
     if reasons:
         said = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
-        yield f"{workload}: with the same batch on {on(max(p.devices for p in found if p.fits))}, avoid {said}."
+        yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {said}")
 
 
 def on_defaults(found: list[Change]) -> list[str]:

@@ -57,14 +57,11 @@ def everything(result: Result, *, trial: bool) -> Table:
     """Every strategy on every number of devices, also where it does not fit."""
     rows = [row for name in workloads(result) for row in _decided(result, name)]
     head = ["Workload", "Strategy", "Devices", "Scaling", "Fits", "Rate", "Efficiency", "Memory", "Energy", "Decision"]
-    shown = [place for place in range(len(head)) if any(row[place][0] for row in rows)]
     note = (
         "Efficiency: the rate over that of as many devices that each work as fast as one alone. Memory: of the device"
         " that needs the most."
     )
-    return Table(
-        "Every strategy, by devices", [head[i] for i in shown], [[row[i] for i in shown] for row in rows], note, trial
-    )
+    return Table("Every strategy, by devices", head, rows, note, trial)
 
 
 def _decided(result: Result, workload: str) -> list[list[Cell]]:

@@ -20,7 +20,7 @@ ORDER = ("why", "use", "forecast")
 NO_SETTINGS: Settings = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
     """The results of one platform, by experiment; any of them may be missing.
 

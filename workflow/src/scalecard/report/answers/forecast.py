@@ -7,6 +7,7 @@ not: they show how well the forecast does. The dashed line is the efficiency bel
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -80,7 +81,7 @@ def _line(axes: Axes, one: Forecast) -> None:
 
 
 def findings(measured: Measured) -> list[Finding]:
-    """The error first where it is large; then the knee of each workload, and twice as many devices as there are."""
+    """The error first; then the knee of each workload, and twice as many devices as there are."""
     found, why = _of(measured), "; ".join(reasons(measured.results, _settings(measured)))
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
@@ -108,5 +109,6 @@ def _settings(measured: Measured) -> Settings:
     return Settings.of(measured.settings.get("forecast", {}))
 
 
+@lru_cache(maxsize=1)  # findings, tables and the calculator are of the same forecasts
 def _of(measured: Measured) -> list[Forecast]:
     return list(forecasts(measured.results, _settings(measured)))

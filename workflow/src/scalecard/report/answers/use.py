@@ -28,12 +28,11 @@ COLUMNS = 2
 OTHERS = style.PALETTE[7]
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
 GAP = 0.062  # of the height of a panel, between two names
-PRIORITIES = (7, 28, 29)  # of what to use, of the batch, and of what to avoid
+PRIORITIES = {sentences.USE: 7, sentences.BATCH: 28, sentences.AVOID: 29}
 
 
 def plot(measured: Measured) -> Figure:
-    """The first platform's rates by devices, a panel per workload."""
-    measured = measured
+    """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
     names = workloads(result) if result else []
     rows = max(1, math.ceil(len(names) / COLUMNS))
@@ -140,7 +139,7 @@ def findings(measured: Measured) -> list[Finding]:
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", priority=95)]
-    found = [finding for name in (workloads(result) if result else []) for finding in _of_workload(result, name)]
+    found = [finding for name in workloads(result) for finding in _of_workload(result, name)] if result else []
     found += [Finding(text=text, priority=30) for text in _of_defaults(measured)]
     if found:
         return found
@@ -149,15 +148,10 @@ def findings(measured: Measured) -> list[Finding]:
     return [Finding(text=text, headline="not compared", priority=90)]
 
 
-def _of_workload(result: Result | None, workload: str) -> list[Finding]:
-    if result is None:
-        return []
-    choice = choose(places(result, workload), "strong")
-    headline = f"{workload}: {choice.best.where}" if choice else f"{workload}: fits nowhere"
-    said = sentences.sentences(result, workload)
+def _of_workload(result: Result, workload: str) -> list[Finding]:
     return [
-        Finding(text=text, headline=headline if number == 0 else "", priority=PRIORITIES[number])
-        for number, text in enumerate(said)
+        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", priority=PRIORITIES[one.about])
+        for one in sentences.sentences(result, workload)
     ]
 
 
@@ -169,11 +163,10 @@ def tables(measured: Measured) -> list[Table]:
     """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
     result, trial = measured.of("strategies"), measured.emulated
     made = [tabulated.defaults(changes(measured), trial=trial)]
-    said = _of_defaults(measured)
     if result:
         of_strategies = (tabulated.summary, tabulated.everything, tabulated.by_batch)
         made = [*(table(result, trial=trial) for table in of_strategies), *made]
-        said = [text for name in workloads(result) for text in sentences.sentences(result, name)] + said
     if trial:
-        made.insert(0, tabulated.told(said))
+        found = [one for name in workloads(result) for one in sentences.sentences(result, name)] if result else []
+        made.insert(0, tabulated.told([*(one.text for one in found), *_of_defaults(measured)]))
     return [table for table in made if table.rows]

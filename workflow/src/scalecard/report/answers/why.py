@@ -1,8 +1,9 @@
 """Why are N devices not N times as fast?
 
 Each bar is one step of a strategy, made of what was measured apart: the compute that is its ideal share of one device's
-step, and what comes on top of it. The dotted line is the ideal. On the most devices, with the batch of one device
-shared by all; hatched is what these terms do not explain. Gains, terms below zero, are in the table alone.
+step, and what comes on top of it. The dotted line is the ideal, the black mark the step as it was timed. On the most
+devices, with the batch of one device shared by all. Hatched is what these terms do not explain. A bar goes beyond its
+mark by input, and by gains: terms below zero, which are in the table alone.
 """
 
 from collections.abc import Sequence
@@ -56,10 +57,13 @@ def plot(measured: Measured) -> Figure:
 
 def _drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
     """Strong scaling on the most devices of each workload, the fastest first; if there is none, weak scaling."""
-    chosen = [each for each in found if each.record.case["scaling"] == "strong"] or list(found)
-    most = {each.record.case["workload"]: _devices(each) for each in sorted(chosen, key=_devices)}
-    at_most = [each for each in chosen if _devices(each) == most[each.record.case["workload"]]]
-    return sorted(at_most, key=lambda each: each.seconds)
+    drawn = list[Breakdown]()
+    for name in dict.fromkeys(each.record.case["workload"] for each in found):
+        own = [each for each in found if each.record.case["workload"] == name]
+        chosen = [each for each in own if each.record.case["scaling"] == "strong"] or own
+        most = max(map(_devices, chosen))
+        drawn += [each for each in chosen if _devices(each) == most]
+    return sorted(drawn, key=lambda each: each.seconds)
 
 
 def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
@@ -76,6 +80,8 @@ def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
             edge = style.colour(name) if hatch else "none"
             axes.barh(places, widths, left=starts, label=name, color=fill, edgecolor=edge, hatch=hatch, height=0.62)
             starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    ends = [1e3 * each.seconds for each in found]
+    axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
     ideal = 1e3 * found[0].of(breakdown.COMPUTE)
     axes.axvline(ideal, color=style.INK, linestyle=":", linewidth=1.2)
     axes.annotate(
@@ -99,8 +105,9 @@ def findings(measured: Measured) -> list[Finding]:
 def _said(found: Breakdown, *, advise: bool) -> Finding:
     case, largest = found.record.case, found.largest
     name = f"{case['workload']}, {case['strategy']} on {case['devices']} devices"
-    ideal = units.seconds(found.of(breakdown.COMPUTE))
-    text = f"{name}: a step takes {units.seconds(found.seconds)}, ideal would be {ideal}."
+    ideal, late = units.seconds(found.of(breakdown.COMPUTE)), found.of(breakdown.INPUT)
+    fed = f" ({units.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
+    text = f"{name}: a step takes {units.seconds(found.seconds)}{fed}, ideal would be {ideal}."
     if largest.seconds <= 0:
         return Finding(text=f"{text} Nothing comes on top.", priority=30)
     if largest.error is not None and largest.seconds < largest.error:
@@ -110,7 +117,8 @@ def _said(found: Breakdown, *, advise: bool) -> Finding:
         text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
         text += f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
     if largest.rank is not None:
-        text += f" It is always rank {largest.rank}: look at its device in the health check."
+        look = ": look at its device in the health check" if advise else ""
+        text += f" It is nearly always rank {largest.rank}{look}."
     rest = found.of(breakdown.REST)
     if not found.explained:
         amount = f"{units.seconds(abs(rest))} {'' if rest > 0 else 'too much '}({_share(abs(rest), found)})"
@@ -134,7 +142,10 @@ def tables(measured: Measured) -> list[Table]:
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
     head = ["Workload", "Strategy", "Devices", "Scaling", "Step", *(name.capitalize() for name in shown)]
     rows = [[*_place(each), *(_cell(each, name) for name in shown)] for each in found]
-    note = "What each term is: see the method. A term below zero is a gain. The rest is what no term explains."
+    note = (
+        "What each term is: see the method. A term below zero is a gain. The rest is what no term explains. Input comes"
+        " on top of the step."
+    )
     return [Table("Where the time of a step goes", head, rows, note)]
 
 

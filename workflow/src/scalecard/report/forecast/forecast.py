@@ -111,22 +111,19 @@ class Forecast:
 
     @cached_property
     def trusted(self) -> tuple[int, str]:
-        """The largest count that can be trusted, and why no larger one."""
+        """The largest count that can be trusted, and what is so beyond it."""
         last, fitted = 1, max(2, self.model.most)
         for count in self.counts:
             found, values = band(self.efficiencies[count]), self.efficiencies[count]
             if found.half_width > WIDEST * middle(values):
-                return last, f"beyond, the band is wider than ±{100 * WIDEST:.0f} %"
+                return last, f"the band is wider than ±{100 * WIDEST:.0f} %"
             if count > FARTHEST * fitted:
-                return last, f"beyond, it is more than {FARTHEST} times what the fit has seen"
+                return last, f"it is more than {FARTHEST} times what the fit has seen"
             if self.model.whole(count) / count < self.model.parts.local.least:
-                return (
-                    last,
-                    f"beyond, a device has fewer samples than the {self.model.parts.local.least} that were timed alone",
-                )
+                least = self.model.parts.local.least
+                return last, f"a device has fewer samples than the {least} that were timed alone"
             last = count
-        beyond = "beyond, there are fewer samples than devices" if self.model.limit else "no more devices are forecast"
-        return last, beyond
+        return last, "there are fewer samples than devices" if self.model.limit else "nothing is forecast"
 
     def assumed(self, devices: int) -> bool:
         """Whether these are on several nodes of which no network was measured."""
@@ -210,7 +207,7 @@ def why_not(model: Model) -> str:
     if not model.parts.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
         return "one device alone was not timed with smaller batches"
     if isinstance(model, DataParallel):
-        if not model.exchanges["all_reduce"].within:
+        if not model.exchanges["all_reduce"].known:
             return "no all-reduce was timed"
         if not model.parts.volume[0]:
             return "the bytes of its gradients were not counted"

@@ -5,11 +5,12 @@ the same was measured on fewer. On a machine of two devices nothing was, so the 
 ranks' own times) are those of both devices; the step itself is never among them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from scalecard.records.record import Record, Result
+from scalecard.report import strategy_table
 from scalecard.report.strategy_table import SINGLE
 
 DATA_PARALLEL = ("DDP", "FSDP gradients", "FSDP parameters")
@@ -47,17 +48,17 @@ class Workload:
     def steps(self, strategy: str, scaling: str) -> dict[Layout, Record]:
         """The measured steps, those of the largest number of devices last."""
         found = self.strategies.select("step_time", workload=self.name, strategy=strategy, scaling=scaling)
-        return dict(sorted((layout_of(record), record) for record in found if several(record)))
+        return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found)))
 
     def others(self, metric: str, record: Record) -> list[Record]:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
-        return self.strategies.select(metric, **record.case)
+        return self.strategies.select(metric, **strategy_table.place(record))
 
     @cached_property
     def largest(self) -> Layout:
         """On which nothing is fitted."""
         found = self.strategies.select("step_time", workload=self.name)
-        return max((layout_of(record) for record in found if several(record)), default=Layout(1))
+        return max((layout_of(record) for record in on_whole_nodes(found)), default=Layout(1))
 
     def fitted(self, found: Mapping[Layout, Record]) -> dict[Layout, Record]:
         """Of records by layout, those that a step may be fitted to."""
@@ -80,24 +81,30 @@ def workloads(results: Mapping[str, Result]) -> list[Workload]:
     if strategies is None:
         return []
     timed = [str(r.case["workload"]) for r in strategies.select("step_time") if "workload" in r.case]
-    collectives = {name: list(_collectives(name, results)) for name in COLLECTIVES}
+    collectives = {name: _collectives(name, results) for name in COLLECTIVES}
     num_micro = int(strategies.spec.get("micro_batches", 1))
     return [Workload(name, strategies, collectives, num_micro) for name in dict.fromkeys(timed)]
 
 
-def _collectives(name: str, results: Mapping[str, Result]) -> Iterable[Record]:
-    """Of both experiments that measure them. Over nodes, only those that use more than one device of each."""
+def _collectives(name: str, results: Mapping[str, Result]) -> list[Record]:
+    """Of both experiments that measure them."""
     found = list[Record]()
     if name == "all_reduce" and (result := results.get("allreduce")):
         found += result.select("time", algorithm="torch.distributed")
     if result := results.get("health"):
         found += result.select("time", part="collective", collective=name)
-    return [r for r in found if several(r) and (layout_of(r).nodes == 1 or layout_of(r).devices > layout_of(r).nodes)]
+    return on_whole_nodes(found)
 
 
-def several(record: Record) -> bool:
-    """Whether it was measured on more than one device."""
-    return layout_of(record).devices > 1
+def on_whole_nodes(found: Sequence[Record]) -> list[Record]:
+    """Those on several devices, over nodes only with all devices of each: one of each is no step towards more."""
+    layouts = [layout_of(record) for record in found]
+    each = max((layout.devices for layout in layouts if layout.nodes == 1), default=1)
+    return [
+        record
+        for record, layout in zip(found, layouts, strict=True)
+        if layout.devices > 1 and layout.nodes in (1, layout.devices / each)
+    ]
 
 
 def layout_of(record: Record) -> Layout:

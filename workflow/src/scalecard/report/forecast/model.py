@@ -127,7 +127,7 @@ class DataParallel(Model):
         if self.strategy == "DDP":
             return calls * self.exchanges["all_reduce"].seconds(size / calls, layout)
         gathers = 2 if self.strategy == "FSDP parameters" else 1
-        if not self.exchanges["all_gather"].within:
+        if not self.exchanges["all_gather"].known:
             return (gathers + 1) / 2 * self.exchanges["all_reduce"].seconds(size, layout)
         halves = (gathers, "all_gather"), (1, "reduce_scatter")
         found: Draws = np.sum([times * self.exchanges[name].seconds(size, layout) for times, name in halves], axis=0)
@@ -142,7 +142,8 @@ class DataParallel(Model):
     def overlap(self) -> Overlap:
         """From the steps that may be used, of both scalings: strong scaling has little to hide behind, weak much."""
         seen = [one for scaling in ("strong", "weak") for one in self._like(scaling)._seen()]
-        return overlap(seen, extra=EXTRA[self.strategy], name=f"{self.workload.name}, {self.strategy}")
+        name = f"{self.workload.name}, {self.strategy}"
+        return overlap(seen, extra=EXTRA[self.strategy], name=name, on_cpu=self.parts.on_cpu)
 
     def _like(self, scaling: str) -> "DataParallel":
         return self if scaling == self.scaling else DataParallel(self.parts, self.network, self.strategy, scaling)
@@ -181,6 +182,7 @@ class Pipeline(Model):
 
     UNEQUAL = ((0.1, 0.3), (0.05, 0.08))  # of the logarithm: level on two stages, slope per doubling
     HANDED = ((0.0, 0.2), (0.0, 0.05))
+    HANDED_ON_CPU = ((0.25, 0.25), (0.0, 0.05))  # stages share the host's cores and memory
 
     @property
     def limit(self) -> int | None:
@@ -242,9 +244,8 @@ class Pipeline(Model):
     def handed(self) -> Draws:
         """(level, slope) of measured steps over what the stages as they are would take."""
         steps = self.known.items()
-        return self._line(
-            [(at.devices, r.median / middle(self.staged(at.devices)), spread(r)) for at, r in steps], self.HANDED
-        )
+        seen = [(at.devices, r.median / middle(self.staged(at.devices)), spread(r)) for at, r in steps]
+        return self._line(seen, self.HANDED_ON_CPU if self.parts.on_cpu else self.HANDED)
 
     def _at(self, trend: Draws, devices: int) -> Draws:
         """Beyond the devices that it was fitted to, a trend goes on for a part of its slope that nobody knows.

@@ -45,10 +45,12 @@ class Fitted:
     @classmethod
     def of(cls, records: Sequence[Record], passes: int) -> "Fitted":
         """Robust least squares of relative errors, reweighted ten times; neither part is negative."""
-        ordered = sorted(records, key=lambda r: float(r.case["bytes"] or 0))
-        sizes = np.array([float(r.case["bytes"] or 0) for r in ordered])
-        times = np.stack([of_record(r) for r in ordered], axis=1)
-        devices = layout_of(ordered[0]).devices
+        drawn: dict[float, list[Draws]] = {}
+        for record in records:  # a size may have been timed by two experiments
+            drawn.setdefault(float(record.case["bytes"] or 0), []).append(of_record(record))
+        sizes = np.array(sorted(drawn))
+        times = np.stack([np.exp(np.mean(np.log(drawn[size]), axis=0)) for size in sizes], axis=1)
+        devices = layout_of(records[0]).devices
         wire = passes * (devices - 1) / devices * sizes
         weights = np.ones_like(times)
         for _ in range(10):
@@ -90,25 +92,26 @@ class Exchange:
     per_node: int
     network: Network
 
+    @property
+    def known(self) -> bool:
+        """Whether enough was measured: within a node, or between nodes that have one device each."""
+        return bool(self.within or (self.over and self.per_node == 1))
+
     def seconds(self, size: float, layout: Layout) -> Draws:
         """Draws of its time with `size` bytes, on a number of devices that need not have been measured."""
         n = layout.devices
-        if n == 1 or not self.within:
+        if n == 1 or not self.known:
             return np.zeros(NUM)
         wire = self.passes * (n - 1) / n * size
-        here = min(n, self.per_node)
-        latency, rate, factor = (
-            _continued(self.within, here, self.passes, "within"),
-            self._rate(here),
-            self._factor(size),
-        )
-        if n <= self.per_node:
-            return (latency + wire / rate) * factor
         nodes = -(-n // self.per_node)
-        if self.over:
+        if nodes > 1 and self.over:
             outer = self.over[max(self.over)]
             latency = _continued(self.over, nodes, self.passes, "over")
             return (latency + wire / _rates(self.over, nodes, "over")) * outer.factor(size)
+        here, factor = min(n, self.per_node), self.within[max(self.within)].factor(size)
+        latency, rate = _continued(self.within, here, self.passes, "within"), _rates(self.within, here, "within")
+        if nodes == 1:
+            return (latency + wire / rate) * factor
         between, line_rate = self._between
         steps = _grown(between, nodes, self.passes)
         return (
@@ -116,12 +119,6 @@ class Exchange:
             + steps * self.network.latency_us * 1e-6
             + wire / np.minimum(rate, line_rate) * np.maximum(factor, 1)
         )
-
-    def _rate(self, devices: int) -> Draws:
-        return _rates(self.within, devices, "within")
-
-    def _factor(self, size: float) -> Draws:
-        return self.within[max(self.within)].factor(size)
 
     @cached_property
     def _between(self) -> tuple[Draws, Draws]:

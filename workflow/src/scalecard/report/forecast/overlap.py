@@ -9,7 +9,8 @@ room    the share of computing that can hide them, of which much is the backward
 extra   what else the strategy adds, in proportion to computing or fixed: hooks, copies, kernels that are slowed down
 
 The five are not known; they are weighed by how well they tell what was measured on fewer devices. Where little was
-measured many are left, and the band is as wide as that. Source of the weighing: Rubin, The calculation of posterior
+measured many are left, and the band is as wide as that. CPU ranks exchange with the cores that they compute with, so
+little can be hidden, and a strategy adds more. Source of the weighing: Rubin, The calculation of posterior
 distributions by data augmentation (1987), importance resampling.
 """
 
@@ -22,7 +23,9 @@ from scalecard.report.forecast.draws import NUM, Draws, generator
 
 TRIED = 40_000
 FEWEST = 60  # draws that must count, or the measured times are taken to be less sure than they say
+MOST_WIDENED = 1e6  # how much less sure: what cannot be told then is left as it was thought to be
 INACCURACY = 0.006  # of a step: what the formula itself misses
+ADDED_ON_CPU = 10  # times as much is added there
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,20 @@ class Overlap:
         return found
 
 
-def overlap(seen: Sequence[Seen], *, extra: float, name: str) -> Overlap:
+def overlap(seen: Sequence[Seen], *, extra: float, name: str, on_cpu: bool = False) -> Overlap:
     """What remains likely after these; `extra` is how much a strategy may be thought to add, before seeing it."""
     draw = generator("overlap", name)
     smallest = min((one.computes for one in seen), default=0.0)
+    extra *= ADDED_ON_CPU if on_cpu else 1
     tried = Overlap(
         slowed=np.exp(0.2 + 0.2 * draw.standard_normal(TRIED)),
-        tail=draw.uniform(0, 1, TRIED) ** 2,
-        room=draw.uniform(0, 0.9, TRIED),
+        tail=draw.uniform(0.5, 1, TRIED) ** 0.5 if on_cpu else draw.uniform(0, 1, TRIED) ** 2,
+        room=draw.uniform(0, 0.2 if on_cpu else 0.9, TRIED),
         extra=np.abs(extra * draw.standard_normal(TRIED)),
         fixed=np.abs(extra * smallest * draw.standard_normal(TRIED)),
     )
     weights, widening = np.full(TRIED, 1 / TRIED), 1.0
-    while seen:
+    while seen and widening < MOST_WIDENED:
         weights = _weights(tried, seen, widening)
         if 1 / np.square(weights).sum() >= FEWEST:
             break

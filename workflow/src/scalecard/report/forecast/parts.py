@@ -24,6 +24,11 @@ class Parts:
     per_node: int
     cores: int | None = None
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether CPU ranks and workers stand in for devices."""
+        return self.cores is not None
+
     @cached_property
     def local(self) -> LocalTime:
         """One device by itself; ValueError if it was not timed."""
@@ -96,8 +101,12 @@ class Parts:
 
     @cached_property
     def volume(self) -> tuple[float, float]:
-        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them."""
-        for record in self.workload.strategies.select("step_time", workload=self.workload.name):
+        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them.
+
+        Of a step the bytes alone are counted, of the exchange by itself both.
+        """
+        select, name = self.workload.strategies.select, self.workload.name
+        for record in (*select("exchange_time", workload=name), *select("step_time", workload=name)):
             size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
             if size:
                 return size, calls or 1.0

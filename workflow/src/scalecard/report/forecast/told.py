@@ -29,14 +29,14 @@ def error(found: Sequence[Forecast]) -> Sentence:
     """How the forecasts did where they were not fitted."""
     known = accuracy(list(found))
     if known is None:
-        return "no step was measured on the most devices, so the error of the forecast is not known.", ""
+        return "No step was measured on the most devices, so the error of the forecast is not known.", ""
     median, inside, count = known
-    devices = next(one.held_out.layout.devices for one in found if one.held_out)
+    devices = " or ".join(map(str, sorted({one.held_out.layout.devices for one in found if one.held_out})))
     text = (
-        f"the forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
+        f"The forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
         f" {units.percent(median, 1)} (median of {count}); {inside} of {count} lie in their bands."
     )
-    return text[0].upper() + text[1:], ""
+    return text, ""
 
 
 def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
@@ -89,7 +89,7 @@ def _knee(one: Forecast) -> str:
 
 def _until(one: Forecast) -> str:
     count, why = one.trusted
-    return f"Trust it up to {count} devices: {why}." if count > 1 else f"Do not rely on it: {why}."
+    return f"Trust it up to {count} devices: beyond, {why}." if count > 1 else f"Do not rely on it: {why}."
 
 
 def knee_words(knee: Knee) -> str:
