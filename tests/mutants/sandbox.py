@@ -84,16 +84,24 @@ class Sandbox:
             return self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], Path(folder), timeout)
 
     def test_files(self, mutant: Mutant) -> list[list[str]]:
-        """The test files in three groups, to be run one after the other, because collecting takes longer than failing.
+        """The test files in four groups, to be run one after the other, because collecting takes longer than failing.
 
-        First the one named after the module, then the others of the room, then all others.
+        Of the module's room first the one named after the module, then those that import it, then the others; then all
+        other rooms.
         """
-        groups: list[list[str]] = [[], [], []]
+        groups: list[list[str]] = [[], [], [], []]
+        module = Path(mutant.file).stem
+        imported = re.compile(rf"^(from|import) .*\b{module}\b", re.MULTILINE)
         for path in sorted((self.root / "tests").rglob("test_*.py")):
             name = path.relative_to(self.root)
-            if name.parts[1] != "mutants":  # they would say that the code is mutated
-                in_room = name.parts[1] == mutant.tests
-                groups[2 - in_room - (path.stem == f"test_{Path(mutant.file).stem}")].append(str(name))
+            if name.parts[1] == "mutants":  # they would say that the code is mutated
+                continue
+            if name.parts[1] != mutant.tests:
+                groups[3].append(str(name))
+            elif path.stem == f"test_{module}":
+                groups[0].append(str(name))
+            else:
+                groups[1 if imported.search(path.read_text()) else 2].append(str(name))
         return groups
 
     def failing_test(self, files: Sequence[str], timeout: float, *, confirm: bool) -> str:
