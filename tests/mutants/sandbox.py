@@ -84,24 +84,17 @@ class Sandbox:
             return self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], Path(folder), timeout)
 
     def test_files(self, mutant: Mutant) -> list[list[str]]:
-        """The test files in four groups, to be run one after the other, because collecting takes longer than failing.
+        """The test files in five groups, to be run one after the other, because collecting takes longer than failing.
 
-        Of the module's room first the one named after the module, then those that import it, then the others; then all
-        other rooms.
+        Of the module's room first the one named after the module, then those that import it, those in a folder that is
+        named like its folder, and the others; then all other rooms.
         """
-        groups: list[list[str]] = [[], [], [], []]
-        module = Path(mutant.file).stem
-        imported = re.compile(rf"^(from|import) .*\b{module}\b", re.MULTILINE)
+        groups: list[list[str]] = [[], [], [], [], []]
+        room = mutant.tests.partition("/")[0]
         for path in sorted((self.root / "tests").rglob("test_*.py")):
             name = path.relative_to(self.root)
-            if name.parts[1] == "mutants":  # they would say that the code is mutated
-                continue
-            if name.parts[1] != mutant.tests:
-                groups[3].append(str(name))
-            elif path.stem == f"test_{module}":
-                groups[0].append(str(name))
-            else:
-                groups[1 if imported.search(path.read_text()) else 2].append(str(name))
+            if name.parts[1] != "mutants":  # they would say that the code is mutated
+                groups[nearness(path, mutant) if name.parts[1] == room else 4].append(str(name))
         return groups
 
     def failing_test(self, files: Sequence[str], timeout: float, *, confirm: bool) -> str:
@@ -159,6 +152,18 @@ class Sandbox:
                 _end(process)
             out.seek(0)
             return Done(status, out.read())
+
+
+def nearness(test: Path, mutant: Mutant) -> int:
+    """How far the tests of a file of the mutant's room are from its module: 0 to 3."""
+    module = Path(mutant.file)
+    package = ".".join(("scalecard", *module.parts[:-1]))
+    imported = rf"^from ({package}\.{module.stem} import|{package} import .*\b{module.stem}\b)"
+    if test.stem == f"test_{module.stem}":
+        return 0
+    if re.search(imported, test.read_text(), re.MULTILINE):
+        return 1
+    return 2 if test.parent.name == Path(mutant.tests).name else 3
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -5,7 +5,7 @@ import pytest
 import tool
 from blocks import SMOKE
 from campaign import NEITHER, PROOF, TESTS, UNFINISHED, Verdict, share, totals
-from sandbox import FAILED
+from sandbox import FAILED, nearness
 
 ENTRIES = entries.load()
 
@@ -52,3 +52,11 @@ def test_the_test_that_failed_is_found_in_what_pytest_prints(test: str) -> None:
     found = FAILED.search(f"F\n=== short test summary info ===\nFAILED {test} - assert 1 == 2\n1 failed in 2 s\n")
     assert found
     assert found[1] == test
+
+
+def test_the_tests_of_a_module_in_a_folder_of_a_room_come_before_the_rooms() -> None:
+    mutant = next(entry for entry in ENTRIES if entry.file == "report/forecast/local.py").mutant()
+    found = {path.name: nearness(path, mutant) for path in (entries.ROOT / "tests" / "report").rglob("test_*.py")}
+    assert found["test_forecast_parts.py"] == 1, "it imports the module"
+    assert found["test_forecast.py"] == 2
+    assert found["test_limits.py"] == 3
