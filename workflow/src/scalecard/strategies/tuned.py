@@ -46,6 +46,11 @@ class Combination:
         """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
         return not {"compile", "graphs"} & {*self.rungs}
 
+    @property
+    def update(self) -> str:
+        """What counts its updates: one by a single kernel is another thing."""
+        return "fused updates" if "fused" in self.rungs else "updates"
+
 
 class PlainlyRounded(Plainly):
     """The plain loop, also with random errors as large as a format's roundings; each is computed once."""
@@ -95,8 +100,8 @@ def _counts(
     sizes: tuple[int, ...],
     parameters: Sequence[Tensor],
 ) -> dict[str, float]:
-    """What compiled code and graphs compute is not seen; an update by one kernel counts as another thing."""
-    counts: dict[str, float] = {"fused updates" if "fused" in combination.rungs else "updates": 1}
+    """What compiled code and graphs compute is not seen."""
+    counts: dict[str, float] = {combination.update: 1}
     if combination.seen:
         counts |= {"forwards": len(sizes), **({} if load.exact else plainly.counts(load, sizes))}
     if ctx.world_size > 1 and not load.exact:
