@@ -43,7 +43,8 @@ def trace(name: str, work: Work, bench: Bench) -> None:
 def _profiled(work: Work, bench: Bench) -> profile:
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
     every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
-    with profile(activities=kinds, experimental_config=every_thread) as profiler:
+    profiler = profile(activities=kinds, experimental_config=every_thread)
+    with profiler:
         work()
         bench.synchronize()
     return profiler
