@@ -1,6 +1,9 @@
 """Tuning as an experiment: what of the ladders is chosen for epochs, how those are proven, and what is refused."""
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +12,15 @@ import torch
 from blocks import block, smoke_block
 from lone_rank import LoneRank
 from scalecard import experiments
+from scalecard.distributed import launch as launches
+from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.experiments import tuning
+from scalecard.hardware.machine import Machine
 from scalecard.records import files
 from scalecard.records.record import Record, Result
-from scalecard.training import datasets
+from scalecard.training import compiled, datasets
 
+EXAMINED = tuning.examined
 IMAGES = {"epochs_of": "lenet", "epoch_batch_size": 8, "lr": 0.2, "epochs": 2, "train_images": 20, "test_images": 16}
 
 
@@ -29,14 +36,20 @@ def timed(rung: str, on: str, seconds: float) -> Record:
 
 @pytest.mark.parametrize(
     ("seconds", "fastest"),
-    [((3.0, 2.0, 2.5, 1.0), ["bf16", "fused"]), ((3.0, 2.0, 1.0, 1.5), ["fused"]), ((1.0, 2.0, 2.0, 2.0), [])],
+    [
+        ((3.0, 2.0, 2.5, 1.0, 9.0, 9.0), ["bf16", "fused"]),
+        ((3.0, 2.0, 1.0, 1.5, 9.0, 9.0), ["fused"]),
+        ((1.0, 2.0, 2.0, 2.0, 9.0, 9.0), []),
+        ((3.0, 1.9, 2.0, 2.0, 1.8, 1.7), ["bf16"]),  # epochs have one batch per update, of a size of their own
+    ],
 )
 def test_epochs_have_the_rungs_of_the_fastest_step(seconds: tuple[float, ...], fastest: list[str]) -> None:
-    kinds = (("float32", ""), ("bf16", ""), ("fused", ""), ("fused", "bf16"))
+    rungs = (("float32", ""), ("bf16", ""), ("fused", ""), ("fused", "bf16"))
+    kinds = (*rungs, ("accumulate 4", ""), ("batch x2", "bf16"))
     records = [timed(*kind, taken) for kind, taken in zip(kinds, seconds, strict=True)]
     failed = Record.failed({"workload": "lenet", "rung": "compile", "on": ""}, "why", metric="step_time")
-    assert tuning._fastest([failed, *records], "lenet") == fastest
-    assert tuning._fastest([failed], "lenet") == []
+    assert tuning._fastest([failed, *records]) == fastest
+    assert tuning._fastest([failed]) == []
 
 
 @pytest.mark.usefixtures("few_images")
@@ -67,7 +80,7 @@ def test_the_model_of_the_epochs_is_no_second_workload_of_its_name() -> None:
         ({"rungs": ["bf16", "bf16"]}, '"bf16" occurs twice'),
         ({"rungs": ["fp8"]}, "experiments.tuning.rungs"),
         ({"accumulation": [1]}, "experiments.tuning.accumulation"),
-        ({"batches": [0]}, "experiments.tuning.batches"),
+        ({"larger_batches": [1]}, r"experiments.tuning.larger_batches.* greater than or equal to 2"),
     ],
 )
 def test_what_is_no_rung_is_refused(changes: dict[str, Any], named: str) -> None:
@@ -99,3 +112,45 @@ def test_if_the_fastest_rungs_fail_on_a_gpu_float32_is_measured_all_the_same(mon
             (failed,) = made
             assert (failed.status, failed.case["rung"], failed.metric) == ("failed", "graphs", "epoch_time")
         assert tried == tries
+
+
+OF_TWO = """
+import torch
+from torch import nn
+from torch.nn import functional
+def model(): return nn.Linear(3, 2)
+def batch(size, seed):
+    if size > 2:
+        raise ValueError("there are two samples")
+    return torch.ones(size, 3), torch.ones(size, 2)
+def loss(outputs, targets): return functional.mse_loss(outputs, targets)
+"""
+
+
+def test_a_file_that_raises_costs_its_own_records_alone_and_each_workload_is_compiled_anew(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_two.py").write_text(OF_TWO)
+    caches = list[str]()
+
+    def launch(function: Any, *args: Any, **options: Any) -> list[Any]:
+        """In this process."""
+        try:
+            return [function(LoneRank(), *args)]
+        except ValueError as error:
+            raise RanksFailed(str(error)) from error
+
+    def examined(*args: Any) -> Any:
+        caches.append(os.environ[compiled.CACHES[0]])
+        return EXAMINED(*args)
+
+    monkeypatch.setattr(launches, "launch", launch)
+    monkeypatch.setattr(tuning, "examined", examined)
+    mine, toy = {"file": str(tmp_path / "of_two.py"), "batch_size": 3}, {"batch_size": 4}
+    made = spec(workloads={"mine": mine, "toy": toy}, accumulation=[])
+    found = [r for r in tuning.run(made, replace(machine, num_devices=1)) if r.metric == "step_time"]
+    assert {str(r.case["workload"]) for r in found if r.status == "ok"} == {"toy"}
+    (failed,) = [record for record in found if record.status == "failed"]
+    assert failed.case == {"workload": "mine", "devices": 1}
+    assert "there are two samples" in failed.note
+    assert len({*caches}) == 2, "the folder of compiled code"

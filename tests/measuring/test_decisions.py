@@ -39,3 +39,14 @@ def test_a_decision_is_kept_in_the_types_of_json(tmp_path: Path) -> None:
     decisions.begin(tmp_path / "another run")
     (tmp_path / "another run").mkdir()
     assert decisions.decided("cut", lambda: (3, 4)) == [3, 4]
+
+
+def test_of_two_processes_that_decide_at_the_same_time_the_faster_one_has_decided(tmp_path: Path) -> None:
+    decisions.begin(tmp_path)
+
+    def overtaken() -> str:
+        decisions.decided("cut", lambda: "of the other process")
+        return "mine"
+
+    assert decisions.decided("cut", overtaken) == "of the other process"
+    assert decisions.decided("cut", lambda: "later") == "of the other process"

@@ -58,3 +58,16 @@ def test_a_trace_that_cannot_be_written_is_said_and_stops_nothing(
     tracing.begin(tmp_path / "file" / "traces")
     tracing.trace("x", product, Bench([]))
     assert "x.json.gz was not written" in capsys.readouterr().out
+
+
+def test_a_step_that_the_profiler_leaves_no_memory_for_is_said_and_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_large() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    tracing.begin(tmp_path)
+    tracing.trace("x", too_large, Bench([]))
+    assert "x.json.gz was not written: CUDA out of memory." in capsys.readouterr().out
+    tracing.trace("y", product, Bench([]))
+    assert [path.name for path in tmp_path.iterdir()] == ["y.json.gz"], "the profiler is free again"

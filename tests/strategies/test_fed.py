@@ -13,6 +13,7 @@ from scalecard.measuring.prepare import prepared
 from scalecard.measuring.proof import ProofFailed
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
+from scalecard.strategies import fed as feds
 from scalecard.strategies.fed import Feeding, FromDataset, Pass, samples_of
 from scalecard.strategies.plainly import Plainly
 from scalecard.training import feeding as feeds
@@ -145,3 +146,23 @@ def test_a_workload_of_samples_draws_the_first_of_its_walk() -> None:
     inputs, targets = LOAD.batch(3, torch.device("cpu"))
     places = next(iter(LOAD.walk(1)))
     assert all(torch.equal(a, b) for a, b in zip((inputs, targets), read(LOAD.samples, places), strict=True))
+
+
+def test_the_loop_waits_for_the_first_of_two_steps_before_it_submits_another(
+    feeding: Feeding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way = [0]
+    wait, submit = feds._wait, feeding.device.submit
+
+    def submitted(*args: Any) -> Any:
+        under_way.append(under_way[-1] + 1)
+        return submit(*args)
+
+    def waited(task: Any) -> None:
+        under_way.append(under_way[-1] - 1)
+        wait(task)
+
+    monkeypatch.setattr(feds, "_wait", waited)
+    monkeypatch.setattr(feeding.device, "submit", submitted)
+    feeding.fed(READ, "", Pass(LOAD, 5)).work()
+    assert under_way == [0, 1, 2, 1, 2, 1, 2, 1, 2, 1]

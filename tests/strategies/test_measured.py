@@ -1,67 +1,20 @@
 """What a group finds on a GPU whose memory is made up: the largest batches, and proofs that do not fit."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from made_up_gpu import MIB, Gpu, Rank, Timed
 from scalecard.measuring.rule import Rule
+from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Record
-from scalecard.strategies import measured, trial
+from scalecard.strategies import fitting, measured
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import CannotBe, Strategy
+from scalecard.strategies.strategy import UNSYNCHRONISED, CannotBe, Strategy
 
-MIB = 2.0**20
-GPU = torch.device("cuda", 0)
 LOAD = Load("toy", "", "{}", 4, seed=0)
-
-
-@dataclass
-class Rank:
-    """The only rank, on a GPU."""
-
-    device: torch.device = GPU
-    world_size: int = 1
-    leads: bool = True
-
-    def synchronize(self) -> None:
-        pass
-
-    def all_gather(self, value: Any) -> list[Any]:
-        return [value]
-
-    def maximum(self, values: list[float]) -> list[float]:
-        return values
-
-
-class Gpu:
-    """Of 1000 MiB that can be used; a strategy keeps 100 and takes one more for each sample, as it is timed."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, *, in_float64: float = 200) -> None:
-        self.now = self.most = 0.0
-        self.in_float64, self.tried = in_float64, list[int]()
-        patch.setattr(torch.cuda, "memory_allocated", lambda index: self.now)
-        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
-        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
-        patch.setattr(trial, "_free", lambda index: 1000 * MIB - self.now)
-        patch.setattr(trial, "empty_cache", lambda: setattr(self, "now", 0.0))
-        patch.setattr(trial.Trials, "warm_up", lambda trials: None)
-
-    def build(self, plainly: Plainly, at: Setting) -> Subject:
-        batch = at.load.batch_size
-        needed = self.in_float64 if at.load.exact else 100.0 + batch
-        if not at.load.exact:
-            self.tried.append(batch)
-        if needed > 1000:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        self.now = 100 * MIB
-
-        def step() -> None:
-            self.most = max(self.most, needed * MIB)
-
-        return Subject(work=step, prove=list)
 
 
 def group(rule: Rule, *, most_micro: int = 2) -> measured.Group:
@@ -104,7 +57,7 @@ def test_a_strategy_that_cannot_have_one_devices_batch_has_no_largest_one(
 
 
 @pytest.mark.parametrize(
-    ("in_float64", "proofs", "note"), [(900, 1, ""), (1001, 0, measured.AS_TIMED)], ids=["fits", "does not fit"]
+    ("in_float64", "proofs", "note"), [(900, 1, ""), (1001, 0, fitting.AS_TIMED)], ids=["fits", "does not fit"]
 )
 def test_a_proof_that_does_not_fit_is_left_out_and_the_record_says_so(
     rule: Rule, in_float64: float, proofs: int, note: str, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +68,7 @@ def test_a_proof_that_does_not_fit_is_left_out_and_the_record_says_so(
         variants.extend(given)
         return [Timed(variant) for variant in given]
 
-    monkeypatch.setattr(measured, "time_rounds", time_rounds)
+    monkeypatch.setattr(fitting, "time_rounds", time_rounds)
     time, memory = group(rule).times([Strategy("mine", Gpu(monkeypatch, in_float64=in_float64).build)])
     assert [len(variant.proven_at) for variant in variants] == [proofs]
     assert (time.status, time.note) == ("ok", note)
@@ -130,7 +83,7 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
     def refused(plainly: Plainly, at: Setting) -> Subject:
         raise CannotBe("it has one block")
 
-    monkeypatch.setattr(measured, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])
+    monkeypatch.setattr(fitting, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])
     build, update = Gpu(monkeypatch).build, {"stage": 0, "part": "update"}
     forward, other = ({"stage": stage, "part": "forward"} for stage in range(2))
     strategies = [
@@ -153,11 +106,25 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
     ]
 
 
-@dataclass
-class Timed:
-    """What time_rounds would have found."""
+def test_what_each_rank_takes_by_itself_is_a_record_of_its_own(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other rank, which is twice as slow, says so; a variant that failed has no such times."""
 
-    variant: Variant
+    class OfTwo(Rank):
+        def all_gather(self, value: Any) -> list[Any]:
+            return [value, [2 * seconds for seconds in value] if isinstance(value, list) else value]
 
-    def record(self, metric: str) -> Record:
-        return Record(case=self.variant.case, metric=metric, unit="s", samples=[[1.0]])
+    def time_rounds(given: list[Variant], **options: Any) -> list[Timing]:
+        first, second = (Timing(variant=variant, rounds_id="rounds") for variant in given)
+        first.own = [1.0, 3.0]
+        second.fail("out of memory")
+        return [first, second]
+
+    monkeypatch.setattr(fitting, "time_rounds", time_rounds)
+    rank: Any = OfTwo()
+    made = replace(group(rule), ctx=rank, devices=[rank])
+    build = Gpu(monkeypatch).build
+    records = list(made.times(Strategy(name, build, metric=UNSYNCHRONISED) for name in ("DDP", "other")))
+    found = [record for record in records if record.metric == "rank_time"]
+    assert [(record.case["strategy"], record.case["rank"]) for record in found] == [("DDP", 0), ("DDP", 1)]
+    assert [record.samples for record in found] == [[[1.0, 3.0]], [[2.0, 6.0]]]
+    assert all(record.telemetry[0].rounds_id == "rounds" for record in found)

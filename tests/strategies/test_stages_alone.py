@@ -282,10 +282,16 @@ def test_a_model_that_cannot_be_cut_says_so_once() -> None:
 
 
 def test_what_was_not_tried_alone_says_why() -> None:
+    """Not why another strategy could not be used, nor the same one at another scaling."""
     refused = step("our gpipe", samples=[], status="failed", note="out of memory: graphs")
+    weak = replace(refused, case={**refused.case, "scaling": "weak", "batch_size": 8}, note="out of memory: weak")
+    other = replace(step("model parallel"), case={**weak.case, "strategy": "model parallel"})
+    other = replace(other, samples=[], status="skipped", note="uneven")
     whole = [one for one in times() if one.case.get("split_size") != 2]
-    records = stages_alone.played([step("model parallel"), refused, step("our 1f1b"), *whole])
+    records = stages_alone.played([other, weak, step("model parallel"), refused, step("our 1f1b"), *whole])
     found = {record.case["strategy"]: record for record in records}
     assert found["model parallel"].status == "ok"
     assert found["our 1f1b"].note == "its stages were not timed alone: out of memory: graphs"
     assert "our gpipe" not in found
+    (late,) = stages_alone.played([refused, step("model parallel")])
+    assert late.note == "its stages were not timed alone: the time was over"

@@ -10,11 +10,12 @@ from blocks import block
 from projects import ROOT
 from scalecard import experiments
 from scalecard.strategies import load as loads
-from scalecard.strategies.examine import NotAWorkload, check_functions, check_model, check_values, examined
+from scalecard.strategies.examine import NotAWorkload, check, check_functions, check_model, check_values, examined
 from scalecard.strategies.load import BUILT_IN, Load
 from scalecard.training.trees import leaves
 
 HOST = torch.device("cpu")
+TRAINING = ("strategies", "input", "tuning")
 GOOD = """
 import torch
 from torch import nn
@@ -33,6 +34,7 @@ def written(folder: Path, text: str, name: str = "mine", **values: object) -> Lo
     path = folder / f"{name}.py"
     path.write_text(text)
     loads.loaded.cache_clear()
+    check.cache_clear()
     return Load(name, str(path), json.dumps(values), 4, seed=0)
 
 
@@ -69,7 +71,7 @@ def changed(old: str, new: str) -> str:
 def test_what_is_wrong_with_a_file_is_one_line_with_its_key(text: str, said: str, tmp_path: Path) -> None:
     load = written(tmp_path, text)
     with pytest.raises(NotAWorkload) as caught:
-        check_values(load)
+        check(load)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"workloads.mine.file = {load.file}: ")
     assert said in line
@@ -100,10 +102,10 @@ def dataset(): return Items()
     ],
 )
 def test_what_is_wrong_with_a_data_set_is_one_line_too(old: str, new: str, said: str, tmp_path: Path) -> None:
-    check_values(written(tmp_path, GOOD + ITEMS))
+    check(written(tmp_path, GOOD + ITEMS))
     load = written(tmp_path, GOOD + ITEMS.replace(old, new))
     with pytest.raises(NotAWorkload) as caught:
-        check_values(load)
+        check(load)
     (line,) = str(caught.value).splitlines()
     assert said in line
 
@@ -136,10 +138,9 @@ def test_a_package_that_is_missing_is_named_unless_the_image_may_have_it(
     with pytest.raises(
         NotAWorkload, match=r"line \d: ModuleNotFoundError: No module named 'not_installed'; .*packages"
     ):
-        check_values(load)
+        check(load)
     monkeypatch.setenv("SCALECARD_PACKAGES_IN_IMAGE", "1")
-    check_functions(load)
-    check_values(load)
+    check(load)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +156,17 @@ def test_what_no_image_can_have_is_refused_all_the_same(
 ) -> None:
     monkeypatch.setenv("SCALECARD_PACKAGES_IN_IMAGE", "1")
     (tmp_path / "beside_mine.py").touch()
-    for check in (check_functions, check_values):
+    for looks in (check_functions, check):
         with pytest.raises(NotAWorkload, match=said) as caught:
-            check(written(tmp_path, text))
+            looks(written(tmp_path, text))
         assert "container.packages" not in str(caught.value)
+
+
+def test_a_file_is_looked_at_once_for_all_experiments(tmp_path: Path) -> None:
+    load = written(tmp_path, changed("return nn.", "made.append(1); return nn.") + "made = []\n")
+    blocks = {name: block(name, workloads={"mine": {"file": load.file, "batch_size": 4}}) for name in TRAINING}
+    assert experiments.problems({"full": blocks}) == []
+    assert load.module.made == [1]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -169,7 +177,7 @@ def test_the_built_in_workloads_are_ones(name: str) -> None:
 def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "aside_of_mine.py").write_text("WIDTH = 4\n")
     text = changed("width=4", "width=WIDTH")
-    check_values(written(tmp_path, "from aside_of_mine import WIDTH\n" + text))
+    check(written(tmp_path, "from aside_of_mine import WIDTH\n" + text))
 
 
 def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others_random_numbers_alone() -> None:

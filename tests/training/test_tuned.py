@@ -1,6 +1,8 @@
 """What the proof of a tuned step does not see: switches that stay on, threads, and what stands in for rounding."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -174,6 +176,19 @@ def test_calls_of_compiled_graphs_are_counted(monkeypatch: pytest.MonkeyPatch) -
     given_up = compiled.Compiled(lambda x: hidden(x))
     given_up(torch.ones(()))
     assert given_up.runs == 0
+
+
+def test_a_model_whose_step_was_compiled_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ladder compiles many, one after another. With dynamo alone; inductor keeps no parameters either."""
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: lambda module, inputs: module.forward)
+    step = made("compile")
+    step()
+    assert step.compiled
+    assert step.compiled.runs
+    kept = [weakref.ref(step), weakref.ref(step.module), weakref.ref(step.parameters[0])]
+    del step
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 3
 
 
 def test_own_threads_are_as_many_as_steps() -> None:

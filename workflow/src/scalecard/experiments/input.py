@@ -139,12 +139,8 @@ class _Workload:
 
     def _times(self, timed: Sequence[_Timed]) -> Generator[Record, None, list[Record]]:
         """Their records, in the same rounds; meanwhile their workers live."""
-        timings = time_rounds(
-            [one.variant for one in timed],
-            devices=[self.feeding.device],
-            rule=self.spec.measure,
-            lenient=bool(self.load.file),
-        )
+        variants = [replace(one.variant, lenient=bool(self.load.file)) for one in timed]
+        timings = time_rounds(variants, devices=[self.feeding.device], rule=self.spec.measure)
         self.feeding.close()
         records = [one.record(timing) for one, timing in zip(timed, timings, strict=True)]
         yield from records

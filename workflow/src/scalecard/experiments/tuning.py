@@ -38,10 +38,10 @@ from scalecard.strategies.ladder import BASELINE, Ladder
 from scalecard.strategies.load import Load
 from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.trial import in_one_line
-from scalecard.strategies.tuned import PlainlyRounded
+from scalecard.strategies.tuned import Combination, PlainlyRounded
 from scalecard.training import classifiers, datasets, reference
 from scalecard.training.compiled import empty_cache_of_code
-from scalecard.training.tuned import TunedTrainer
+from scalecard.training.tuned import RUNGS, TunedTrainer
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
@@ -91,34 +91,31 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         for load in spec.loads:
             yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
     for count in dict.fromkeys((1, machine.num_devices)):
-        loads = [*spec.loads, *(spec.of_epochs if count == 1 else [])]
-        cases: list[Case] = [{"workload": load.name, "devices": count} for load in loads]
         progress.doing(f"tuning on {progress.counted(count, 'device')}")
-        yield from launch_and_record(
-            _rank,
-            spec,
-            loads,
-            dataset if count == 1 else None,
-            layout=Layout(count),
-            machine=machine,
-            cases=cases,
-            metric="step_time",
-            lenient=any(load.file for load in loads),
-        )
+        for load in [*spec.loads, *(spec.of_epochs if count == 1 else [])]:
+            case: Case = {"workload": load.name, "devices": count}
+            yield from launch_and_record(
+                _rank,
+                spec,
+                load,
+                dataset if count == 1 and load.name == spec.epochs_of else None,
+                layout=Layout(count),
+                machine=machine,
+                cases=[case],
+                metric="step_time",
+                lenient=bool(load.file),
+            )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, loads: list[Load], dataset: datasets.Dataset | None) -> list[Record]:
-    """Batches that do not fit are looked for on one device alone."""
-    records = list[Record]()
+def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | None) -> list[Record]:
+    """A workload's ladder in processes of its own; with images, also epochs of this model with its fastest rungs."""
+    case: Case = {"workload": load.name, "devices": ctx.world_size}
     with empty_cache_of_code():
-        for load in loads:
-            case: Case = {"workload": load.name, "devices": ctx.world_size}
-            records += guarded(_ladder(ctx, spec, load, case), case, metric="step_time")
-        if dataset and spec.epochs_of:
-            case = {"workload": spec.epochs_of, "devices": 1}
-            best = decisions.decided("fastest-rungs", partial(_fastest, records, spec.epochs_of))
+        records = list(guarded(_ladder(ctx, spec, load, case), case, metric="step_time"))
+        if dataset:
+            best = decisions.decided("fastest-rungs", partial(_fastest, records))
             records += guarded(_epochs(ctx, spec, dataset, [[], best] if best else [[]]), case, metric="epoch_time")
     return records
 
@@ -141,9 +138,10 @@ def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Re
     ).records()
 
 
-def _fastest(records: list[Record], workload: str) -> list[str]:
-    """The rungs of the fastest combination; none if the plain step is the fastest."""
-    timed = [r for r in records if r.metric == "step_time" and r.status == "ok" and r.matches(workload=workload)]
+def _fastest(records: list[Record]) -> list[str]:
+    """The rungs of the fastest step over one batch of the usual size; none if the plain one is the fastest."""
+    kinds = (BASELINE, *RUNGS)
+    timed = [r for r in records if r.metric == "step_time" and r.status == "ok" and r.case["rung"] in kinds]
     if not timed:
         return []
     case = min(timed, key=lambda record: record.median).case
@@ -199,7 +197,7 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple
         return expected(name, lambda exactly: plain(parts, exactly=exactly), exact=True)  # type: ignore[return-value]
 
     forward, whole = map(flops, classifiers.without_data(name))
-    seen = {"compile", "graphs"}.isdisjoint(rungs)
+    combination = Combination(rungs)
     subject = training(
         f"{name}, an epoch with {' + '.join(rungs) or BASELINE}",
         trainer.epoch,
@@ -209,9 +207,9 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple
         steps=steps,
         devices=[ctx],
         counts={
-            "fused updates" if "fused" in rungs else "updates": steps,
+            combination.update: steps,
             "test FLOPs": len(images.test) * forward,
-            **({"FLOPs": len(images.train) * whole, "samples": len(images.train)} if seen else {}),
+            **({"FLOPs": len(images.train) * whole, "samples": len(images.train)} if combination.seen else {}),
         },
         module=module,
         order=trainer.order,
@@ -220,7 +218,7 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple
 
     def warm() -> Iterator[Check]:
         yield from subject.prove()
-        if not (seen or at.exact):
+        if not (combination.seen or at.exact):
             trainer.epoch()
 
     return replace(subject, prove=warm)

@@ -32,5 +32,9 @@ def decided(name: str, decide: Callable[[], Any]) -> Any:
         return json.loads(path.read_text())
     decision = json.loads(json.dumps(decide()))
     if path:
-        path.write_text(json.dumps(decision))
+        try:
+            with path.open("x") as file:
+                json.dump(decision, file)
+        except FileExistsError:  # another process was faster
+            return json.loads(path.read_text())
     return decision

@@ -20,20 +20,20 @@ from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Check, Count
 
 
-def prepared(variants: Sequence[Variant], bench: Bench, *, lenient: bool = False) -> list[Timing]:
+def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     """A Timing of every variant, without samples yet; one that runs out of memory has failed.
 
     If the time is over, all are left out instead.
 
     ProofFailed, on every rank, if a check failed, if a count is not its closed form, or if nothing was proven; if
-    `lenient`, that variant has failed instead, on every rank.
+    that variant is `lenient`, it has failed instead, on every rank.
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     if budget.over(bench.ranks):
         return [Timing(variant=variant, left_out=f"{LEFT_OUT}{budget.OVER}") for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
-        with out_of_memory.caught(on_failure=timing.fail), _unproven(timing, lenient=lenient):
+        with out_of_memory.caught(on_failure=timing.fail), _unproven(timing):
             timing.prepared = _prepared(timing.variant, bench)
     for timing in timings:
         if timing.prepared:
@@ -42,11 +42,11 @@ def prepared(variants: Sequence[Variant], bench: Bench, *, lenient: bool = False
 
 
 @contextmanager
-def _unproven(timing: Timing, *, lenient: bool) -> Iterator[None]:
+def _unproven(timing: Timing) -> Iterator[None]:
     try:
         yield
     except ProofFailed as error:
-        if not lenient or isinstance(error, Void):  # only what all ranks agreed on
+        if not timing.variant.lenient or isinstance(error, Void):  # only what all ranks agreed on
             raise
         timing.fail(f"not proven: {error}")
 

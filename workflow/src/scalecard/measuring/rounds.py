@@ -31,22 +31,20 @@ def time_rounds(
     clock: Clock = time.perf_counter_ns,
     energy: bool = False,
     at_once: bool = False,
-    lenient: bool = False,
 ) -> list[Timing]:
     """Prove, then time every variant, in the order given; the others are compared with the first one.
 
-    ProofFailed if one of them is not proven, or does not do the work that it should; if `lenient`, that one is dropped
-    like one that fails later. A variant that runs out of memory is dropped, its Timing says why, and the others go on;
-    so is one whose parameters are wrong once timing is over. With `ranks` a sample is the slowest rank's, and every
-    rank sees the same samples, so all stop in the same round. If only one rank runs out of memory, the others wait for
-    it in vain, and it counts as lost, like a killed one. If heat
-    or the power supply slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With
-    `energy`, every one that is metered runs for another second in which nothing but the GPUs' energy is measured. With
-    `at_once`, all variants of a round, each of a device of its own, run side by side, and each takes its device's own
-    time.
+    ProofFailed if one of them is not proven, or does not do the work that it should; if it is `lenient`, it is
+    dropped like one that fails later. A variant that runs out of memory is dropped, its Timing says why, and the others
+    go on; so is one whose parameters are wrong once timing is over. With `ranks` a sample is the slowest rank's, and
+    every rank sees the same samples, so all stop in the same round. If only one rank runs out of memory, the others
+    wait for it in vain, and it counts as lost, like a killed one. If heat or the power supply slowed a GPU down
+    meanwhile, everything is measured once more, and the telemetry says so. With `energy`, every one that is metered
+    runs for another second in which nothing but the GPUs' energy is measured. With `at_once`, all variants of a round,
+    each of a device of its own, run side by side, and each takes its device's own time.
     """
     bench = Bench(devices, ranks, clock)
-    ready = prepared(variants, bench, lenient=lenient)
+    ready = prepared(variants, bench)
     timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
     if slowed:
         progress.say(f"measuring once more: {slowed}")

@@ -26,23 +26,32 @@ def begin(folder: Path) -> None:
 def trace(name: str, work: Work, bench: Bench) -> None:
     """Call the work once on every rank, and keep what the leading one did.
 
-    What cannot be written is said, and stops nothing.
+    Whatever goes wrong is said, and stops nothing: the times were taken before, and are more than a trace.
     """
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-    every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
     bench.synchronize()
     bench.ranks.barrier()
-    with profile(activities=kinds, experimental_config=every_thread) as profiler:
+    file = f"{re.sub('[^A-Za-z0-9.]+', '-', name)}.json.gz"
+    folder = os.environ.get(FOLDER) if bench.ranks.leads else None
+    try:
+        profiler = _profiled(work, bench)
+        if folder:
+            _write(profiler, Path(folder, file))
+    except Exception as error:  # of the memory that a profiler takes as well, of the profiler, of the disk
+        progress.say(f"warning: {file} was not written: {error}")
+
+
+def _profiled(work: Work, bench: Bench) -> profile:
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
+    profiler = profile(activities=kinds, experimental_config=every_thread)
+    with profiler:
         work()
         bench.synchronize()
-    folder = os.environ.get(FOLDER)
-    if not (bench.ranks.leads and folder):
-        return
-    path = Path(folder, f"{re.sub('[^A-Za-z0-9.]+', '-', name)}.json.gz")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}")  # which still ends with .gz, or it would not be compressed
-        profiler.export_chrome_trace(str(unfinished))
-        unfinished.replace(path)
-    except (OSError, RuntimeError) as error:
-        progress.say(f"warning: {path.name} was not written: {error}")
+    return profiler
+
+
+def _write(profiler: profile, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")  # which still ends with .gz, or it would not be compressed
+    profiler.export_chrome_trace(str(unfinished))
+    unfinished.replace(path)

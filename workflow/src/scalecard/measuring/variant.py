@@ -64,7 +64,8 @@ class Variant:
     `name` is for the terminal and is unique among the variants of one measurement. `build` makes a Subject of a
     setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `proven` is what was proven of it
     before, on more ranks. `devices` are those that the work uses; they are given if its peak memory is measured too.
-    `place` marks its own time, if it runs beside others. If the energy of a call means nothing, it is not `metered`.
+    `place` marks its own time, if it runs beside others. If the energy of a call means nothing, it is not `metered`. If
+    it is not proven, everything ends or, if it is `lenient`, it alone has failed.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Variant:
     devices: Sequence[Device] = ()
     place: Marking | None = None
     metered: bool = True
+    lenient: bool = False
 
 
 @dataclass(kw_only=True)

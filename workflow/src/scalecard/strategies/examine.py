@@ -61,8 +61,12 @@ def _lacks_a_package(load: Load, error: BaseException | None) -> bool:
     return not own.is_dir() and not own.with_suffix(".py").is_file()
 
 
+@functools.cache
 def check(load: Load) -> None:
-    """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested."""
+    """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested.
+
+    Once for all experiments: its model may take long to make.
+    """
     check_functions(load)
     of_values = check_values if load.file else check_model
     of_values(load)
@@ -123,7 +127,6 @@ def _where_it_raised(load: Load, error: Exception) -> str:
 @_unless_the_image_knows
 def check_values(load: Load) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
-    check_functions(load)
     model = _called(load, "model")
     if not isinstance(model, nn.Module):
         raise NotAWorkload(load, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")

@@ -182,7 +182,7 @@ class Feeding:
         copier: Device | None,
         counts: Mapping[str, float],
     ) -> Subject:
-        load, first = at.load, self._place(at.load, at.load.batch(at.load.batch_size, self.device.torch))
+        load, first = at.load, at.load.batch(at.load.batch_size, self.device.torch)
         model = load.network(self.device.torch)
         step = Step(model, trainable(model), *first, loss=load.loss, lr=load.lr)
         num_steps, sizes = self.plainly.times(load), (load.batch_size,)
@@ -218,7 +218,7 @@ class Feeding:
             count("loaded samples", rows(batch))
             brought = copier.submit(place, batch) if copier else partial(place, batch)
             under_way.append(self.device.submit(_train, step, brought))
-            if len(under_way) > AHEAD:
+            if len(under_way) >= AHEAD:
                 _wait(under_way.popleft())
         feed.begin()
 

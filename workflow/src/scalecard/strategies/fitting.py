@@ -1,11 +1,18 @@
-"""What was seen to fit into the devices' memory, and which of that fits side by side."""
+"""What was seen to fit into the devices' memory, which of that fits side by side, and the times of it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
+from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
+from scalecard.records.record import Case, Record
+from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.strategy import Strategy
-from scalecard.strategies.trial import Trial
+from scalecard.strategies.trial import Trial, Trials
 
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
 
@@ -18,6 +25,62 @@ class Fitting:
     variant: Variant
     trial: Trial
     proof: Trial
+    notes: tuple[str, ...] = ()
+
+    def record(self, timing: Timing) -> Record:
+        """Its times, with its notes."""
+        record = timing.record(self.strategy.metric)
+        return replace(record, note="; ".join(self.notes)) if record.status == "ok" else record
+
+
+Also = Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]]
+
+
+def tried(
+    strategy: Strategy,
+    at: Setting,
+    small: Setting,
+    *,
+    trials: Trials,
+    plainly: Plainly,
+    name: str,
+    case: Case,
+    lenient: bool,
+) -> Fitting | Trial:
+    """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
+    trial = trials.of(strategy, at)
+    exact = not (at.load.inexact or strategy.is_part)
+    proof = trials.of(strategy, small) if exact and trials.gpus and not trial.refused else Trial()
+    if trial.refused or (proof.refused and not proof.out_of_memory):
+        return trial if trial.refused else proof
+    variant = Variant(
+        name=name,
+        case=case,
+        build=partial(strategy.build, plainly),
+        proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
+        timed_at=at,
+        metered=not strategy.is_part,
+        lenient=lenient,
+    )
+    return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
+
+
+def _nothing(_together: Sequence[Fitting], _timings: Sequence[Timing]) -> Iterable[Record]:
+    return ()
+
+
+def timed(fitting: Sequence[Fitting], trials: Trials, rule: Rule, also: Also = _nothing) -> Iterator[Record]:
+    """The times of all, with what `also` finds in those of one group; on GPUs then what memory each strategy needs."""
+    for together in side_by_side(fitting, trials.free()):
+        variants = [one.variant for one in together]
+        timings = time_rounds(variants, devices=trials.devices, rule=rule, ranks=trials.ctx, energy=True)
+        records = [one.record(timing) for one, timing in zip(together, timings, strict=True)]
+        records += also(together, timings)
+        del timings  # with what was timed
+        empty_cache()
+        yield from records
+    for one in (one for one in fitting if trials.gpus and not one.strategy.is_part):
+        yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
 
 
 def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fitting]]:

@@ -1,31 +1,29 @@
 """Which rungs make a workload's step faster: each tried alone, those that work one on top of the other, all timed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
-from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring import budget
-from scalecard.measuring.bench import Bench
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
-from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.again import LEFT_OUT as LATE
 from scalecard.records.record import Case, Record
-from scalecard.strategies.fitting import AS_TIMED, Fitting, side_by_side
+from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import CHECKED_EACH, Setting
 from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial, Trials
-from scalecard.strategies.tuned import Combination, PlainlyRounded, subject
+from scalecard.strategies.tuned import Combination, PlainlyRounded, plain_loops, subject
 from scalecard.training.tuned import RUNGS, cannot
 
 BASELINE = "float32"
-POOL = "a graph keeps its memory in a pool of its own, which PyTorch's peak does not show"
 LEFT_OUT = "left out of `rungs` in config.yaml"
+UNTRIED = ("tf32", "benchmark", "graphs")  # no GPU has run them yet: one that is not proven there ends no run
+MORE = "the largest batch that is tried: larger ones may fit as well"
+ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
+UNPROVEN = "out of memory for every plain loop that it would be compared with"
 
 
 @dataclass(frozen=True)
@@ -71,31 +69,40 @@ class Ladder:
         if not fitting:
             return
         on = tuple[str, ...]()
-        for rung in (*self.wanted, *(rung for rung in RUNGS if rung not in self.wanted)):
+        for rung, reason in self._reasons().items():
             alone, top = Step(rung, "", Combination((rung,))), Step(rung, " + ".join(on), Combination((*on, rung)))
-            if reason := self._cannot(rung):
+            if reason:
                 yield Record.skipped(self._case(alone), reason, metric="step_time")
                 continue
             yield from self._tried(alone, fitting)
             if alone in fitting and top != alone:  # what failed alone is not added to others
                 yield from self._tried(top, fitting)
             on = (*on, rung) if top in fitting else on
-        for more in self._batches(on):
-            yield from self._tried(more, fitting)
-        yield from self._timed(fitting)
-
-    def _cannot(self, rung: str) -> str:
-        if rung not in self.wanted:
-            return LEFT_OUT
-        return cannot(rung, self.ctx.device, self.load.network(HOST), self.ctx.world_size)
-
-    def _batches(self, on: tuple[str, ...]) -> Iterator[Step]:
-        """More batches per update, and larger ones, on the plain step and on all rungs that work."""
         for rungs in dict.fromkeys([(), on]):
-            for count in self.counts:
-                yield Step(f"accumulate {count}", " + ".join(rungs), Combination(rungs, count=count))
-            for factor in self.factors:
-                yield Step(f"batch x{factor}", " + ".join(rungs), Combination(rungs, factor=factor))
+            yield from self._larger(rungs, fitting)
+        what, where = progress.counted(len(fitting), "combination"), progress.counted(self.ctx.world_size, "device")
+        progress.doing(f"{self.load.name}: {what} on {where}")
+        yield from timed([*fitting.values()], self.trials, self.rule)
+
+    def _reasons(self) -> Mapping[str, str]:
+        """Why each rung cannot be tried, or '': those that are wanted in their order, then the others."""
+        model = self.load.network(HOST)
+        wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
+        return {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
+
+    def _larger(self, rungs: tuple[str, ...], fitting: dict[Step, Fitting]) -> Iterator[Record]:
+        """More batches per update, and batches that are larger and larger until one cannot be trained, on rungs."""
+        on, failed = " + ".join(rungs), ""
+        for count in self.counts:
+            yield from self._tried(Step(f"accumulate {count}", on, Combination(rungs, count=count)), fitting)
+        for factor in self.factors:
+            step = Step(f"batch x{factor}", on, Combination(rungs, factor=factor))
+            if failed:
+                yield Record.skipped(self._case(step), failed, metric="step_time")
+                continue
+            for record in self._tried(step, fitting):
+                failed = f"{step.rung} failed: {record.note}" if record.status == "failed" else ""
+                yield record
 
     def _case(self, step: Step) -> Case:
         size = self._setting(step.combination).load.batch_size
@@ -107,75 +114,56 @@ class Ladder:
         return {**self.case, **own, "batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
 
     def _setting(self, combination: Combination, *, exact: bool = False) -> Setting:
-        """Each device has the workload's batch, that many times; for the proof a few samples."""
-        each = CHECKED_EACH if exact else self.load.batch_size
-        whole = each * combination.factor * combination.count * self.ctx.world_size
-        return Setting(replace(self.load, batch_size=whole, exact=exact), self.ctx.world_size)
+        """Each device has the workload's batch, that many times; for the proof a few samples, of whatever batch."""
+        each = CHECKED_EACH if exact else self.load.batch_size * combination.factor
+        whole = each * combination.count * self.ctx.world_size
+        larger = combination.factor > 1 and not exact
+        load = replace(self.load, batch_size=whole, exact=exact, device_only=larger)
+        return Setting(load, self.ctx.world_size)
 
     def _tried(self, step: Step, fitting: dict[Step, Fitting]) -> Iterator[Record]:
         """What can be timed is added; else the record says why not. Of compiled code, its first step is timed."""
         progress.detail(f"trying {step.name}")
-        at, case, first = self._setting(step.combination), self._case(step), list[float]()
+        case = self._case(step)
         if budget.over(self.ctx):
             yield Record.skipped(case, f"{LATE}{budget.OVER}", metric="step_time")
             return
-        build, small = partial(subject, step.combination, self.ctx), self._setting(step.combination, exact=True)
-        strategy = Strategy(step.name, build)
-        trial = self.trials.of(replace(strategy, build=partial(_first_timed, self.ctx, build, first)), at)
-        exact = not self.load.inexact
-        proof = self.trials.of(strategy, small) if exact and self.trials.gpus else Trial()
-        if refused := trial.refused or ("" if proof.out_of_memory else proof.refused):
-            yield Record.failed(case, refused, metric="step_time")
+        found = self._fitting(step, case)
+        if isinstance(found, str):
+            yield Record.failed(case, found, metric="step_time")
             return
         if step.rung == "compile" and not step.on:  # the others find some of their code in its cache
-            yield Record(case=case, metric="compile_time", unit="s", samples=[self.ctx.maximum(first)])
-        variant = Variant(
+            yield Record(case=case, metric="compile_time", unit="s", samples=[[found.trial.first]])
+        fitting[step] = found
+
+    def _fitting(self, step: Step, case: Case) -> Fitting | str:
+        """What can be timed, or why not."""
+        combination = step.combination
+        found = tried(
+            Strategy(step.name, partial(subject, combination, self.ctx)),
+            self._setting(combination),
+            self._setting(combination, exact=True),
+            trials=self.trials,
+            plainly=self.plainly,
             name=step.name,
             case=case,
-            build=partial(build, self.plainly),
-            proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
-            timed_at=at,
+            lenient=bool(self.load.file or {*UNTRIED} & {*combination.rungs}),
         )
-        fitting[step] = Fitting(strategy, variant, trial, proof)
+        if isinstance(found, Trial):
+            return found.refused
+        if combination.factor == 1:
+            return found
+        if combination.factor == max(self.factors):
+            found = replace(found, notes=(*found.notes, MORE))
+        return found if self._compares(combination) else self._on_few(found, combination)
 
-    def _timed(self, fitting: Mapping[Step, Fitting]) -> Iterator[Record]:
-        """On GPUs and of the user's models, what is not proven has failed, and the others are timed."""
-        what, lenient = progress.counted(len(fitting), "combination"), bool(self.load.file or self.trials.gpus)
-        progress.doing(f"{self.load.name}: {what} on {progress.counted(self.ctx.world_size, 'device')}")
-        for together in side_by_side([*fitting.values()], self.trials.free()):
-            timings = time_rounds(
-                [one.variant for one in together],
-                devices=[self.ctx],
-                rule=self.rule,
-                ranks=self.ctx,
-                energy=True,
-                lenient=lenient,
-            )
-            records = [timing.record("step_time") for timing in timings]
-            del timings  # with what was timed
-            empty_cache()
-            for one, record in zip(together, records, strict=True):
-                yield replace(record, note=AS_TIMED) if one.proof.refused and record.status == "ok" else record
-        for step, one in fitting.items() if self.trials.gpus else ():
-            yield _memory(step, one)
+    def _compares(self, combination: Combination) -> bool:
+        """Whether the GPU holds what a larger batch is compared with; the host would take too long."""
+        plain = Strategy("plain loops", lambda _, at: plain_loops(combination, self.plainly, at))
+        return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
 
-
-def _memory(step: Step, one: Fitting) -> Record:
-    if "graphs" in step.combination.rungs:
-        return Record.skipped(one.variant.case, POOL, metric="peak_memory", unit="B")
-    return Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
-
-
-def _first_timed(
-    ctx: RankContext, build: Callable[[Any, Setting], Subject], first: list[float], plainly: Any, at: Setting
-) -> Subject:
-    """The subject, whose first call is timed on this rank: in it everything is compiled."""
-    made = build(plainly, at)
-
-    def work() -> None:
-        if first:
-            made.work()
-        else:
-            first.append(Bench([ctx]).block(made.work, 1)[1])
-
-    return replace(made, work=work)
+    def _on_few(self, found: Fitting, combination: Combination) -> Fitting | str:
+        if not found.variant.proven_at:
+            return UNPROVEN
+        build = partial(subject, combination, self.ctx, self.plainly, compared=False)
+        return replace(found, variant=replace(found.variant, build=build), notes=(*found.notes, ON_FEW))

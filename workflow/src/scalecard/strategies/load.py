@@ -33,7 +33,8 @@ class Load:
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
     Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
     is `inexact` cannot compute in float64. `part` is which of how many equal shares of a batch it has: a rank's. `each`
-    is how many samples a device holds, as far as is known; 0: any.
+    is how many samples a device holds, as far as is known; 0: any. With `device_only`, the host does not compute what a
+    device cannot hold: of a batch that is many times too large, that would take too long.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Load:
     frozen: bool = False
     inexact: bool = False
     part: tuple[int, int] = (0, 1)
+    device_only: bool = False
 
     @property
     def given(self) -> dict[str, Any]:
@@ -126,9 +128,11 @@ class Load:
     def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
         """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
 
-        It needs twice the memory then, or the device may not hold the model at all: then the CPU does.
+        It needs twice the memory then, or the device may not hold the model at all: then the CPU does, or an error
+        says that it is out of memory.
         """
-        return or_on_host(partial(self._trained, sizes, num_steps, exactly), device)
+        trained = partial(self._trained, sizes, num_steps, exactly)
+        return trained(device) if self.device_only else or_on_host(trained, device)
 
     def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """The parts, in pieces that a device holds; how a batch is split matters to batch normalisation alone."""

@@ -2,21 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
-from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring import budget, tracing
 from scalecard.measuring.bench import Bench, Synchronised
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
 from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Case, Record
-from scalecard.strategies.fitting import AS_TIMED, Fitting, side_by_side
+from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
@@ -66,10 +62,7 @@ class Group:
                 fitting.append(found)
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
         progress.doing(f"{self.load.name}: {variants} on {where}")
-        for together in side_by_side(fitting, self.trials.free()):
-            yield from self._timed(together)
-        for one in (one for one in fitting if self.trials.gpus and not one.strategy.is_part):
-            yield Record(case=one.variant.case, metric="peak_memory", unit="B", samples=[[one.trial.peak]])
+        yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
 
     def _tried(self, strategies: Iterable[Strategy]) -> Iterator[Fitting | Record]:
         """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""
@@ -106,23 +99,21 @@ class Group:
 
     def _fitting(self, strategy: Strategy, case: Case, at: Setting) -> Fitting | Record:
         progress.detail(f"trying {strategy.name}")
-        trial = self.trials.of(strategy, at)
-        if refused := trial.record(case, strategy.metric):
-            return refused
-        small = self._small(at, strategy)
-        exact = not (self.load.inexact or strategy.is_part)
-        proof = self.trials.of(strategy, small) if exact and self.trials.gpus else Trial()
-        if not proof.out_of_memory and (refused := proof.record(case)):
-            return refused
-        variant = Variant(
+        found = tried(
+            strategy,
+            at,
+            self._small(at, strategy),
+            trials=self.trials,
+            plainly=self.plainly,
             name=f"{strategy.metric} of {strategy.name}, {', '.join(map(str, case.values()))}",
             case=case,
-            build=partial(strategy.build, self.plainly),
-            proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
-            timed_at=at,
-            metered=not strategy.is_part,
+            lenient=bool(self.load.file),  # what is not proven of a user's model has failed; of ours, the run ends
         )
-        return Fitting(strategy, variant, trial, proof)
+        if isinstance(found, Fitting):
+            return found
+        refused = found.record(case, strategy.metric)
+        assert refused, "or it fits"
+        return refused
 
     def _setting(self, batch: int, scaling: str, strategy: Strategy) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
@@ -136,25 +127,12 @@ class Group:
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
 
-    def _timed(self, fitting: Sequence[Fitting]) -> Iterator[Record]:
-        """What is not proven of a model of the user's has failed; of ours, the run ends."""
-        variants, lenient = [one.variant for one in fitting], bool(self.load.file)
-        timings = time_rounds(
-            variants, devices=self.devices, rule=self.rule, ranks=self.ctx, energy=True, lenient=lenient
-        )
-        records = [timing.record(one.strategy.metric) for one, timing in zip(fitting, timings, strict=True)]
-        of_ranks = [
-            record
-            for one, timing in zip(fitting, timings, strict=True)
-            if one.strategy.metric == UNSYNCHRONISED
-            for record in self._of_each_rank(timing)
-        ]
+    def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
+        """What each rank took by itself, and files beside the records."""
+        for one, timing in zip(fitting, timings, strict=True):
+            if one.strategy.metric == UNSYNCHRONISED:
+                yield from self._of_each_rank(timing)
         self._trace(fitting, timings)
-        del timings  # with what was timed
-        empty_cache()
-        for one, record in zip(fitting, records, strict=True):
-            yield replace(record, note=AS_TIMED) if one.proof.out_of_memory and record.status == "ok" else record
-        yield from of_ranks
 
     def _trace(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> None:
         """One more step of every strategy that was timed, if asked for."""

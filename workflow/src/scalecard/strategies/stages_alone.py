@@ -29,6 +29,7 @@ from scalecard.training.trees import mapped
 
 PIPELINES = {f"our {name}": schedule for name, schedule in SCHEDULES.items()}
 PLAYED = {MODEL_PARALLEL: gpipe, **PIPELINES}  # of one micro-batch, every schedule is plain model parallelism
+FIRST = next(iter(PIPELINES))  # with which the stages of all pipelines are tried
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def parts(devices: Sequence[Device]) -> Iterator[Strategy]:
 
     Of the whole batch, forward and backward are timed together only: nothing comes between them.
     """
-    for name, pipelined in ((next(iter(PIPELINES)), True), (MODEL_PARALLEL, False)):
+    for name, pipelined in ((FIRST, True), (MODEL_PARALLEL, False)):
         for stage in range(len(devices)):
             for part in (UPDATE, *of_batches(stage, devices)):
                 if pipelined or part != FORWARD:
@@ -143,9 +144,8 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
     The case is that of its step time. If no strategy could cut the model, one record says why.
     """
     steps = [record for record in found if record.metric == STEP and record.case.get("strategy") in PLAYED]
-    refused = next((step for step in steps if step.status != "ok"), None)
-    if refused and all(step.status != "ok" for step in steps):
-        yield replace(refused, case={axis: refused.case[axis] for axis in ("workload", "devices")}, metric=STAGE)
+    if steps and all(step.status != "ok" for step in steps):
+        yield replace(steps[0], case={axis: steps[0].case[axis] for axis in ("workload", "devices")}, metric=STAGE)
     for step in (step for step in steps if step.status == "ok"):
         case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
         size = _split_size(found, case) if step.case["strategy"] in PIPELINES else int(str(case["batch_size"]))
@@ -154,8 +154,14 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
             num_micro = int(str(case["batch_size"])) // size
             yield from play(PLAYED[str(step.case["strategy"])], alone, num_micro, step.case)
         else:
-            note = f"its stages were not timed alone: {refused.note if refused else 'the time was over'}"
+            note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
             yield Record.skipped(step.case, note, metric="played_time")
+
+
+def _why_not(steps: Sequence[Record], case: Case) -> str:
+    """Why the strategy with which such stages are tried could not be used at this scaling, if that was it."""
+    tried = {"strategy": FIRST if case["strategy"] in PIPELINES else MODEL_PARALLEL, "scaling": case["scaling"]}
+    return next((step.note for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
 
 
 def _split_size(found: Sequence[Record], case: Case) -> int:

@@ -1,8 +1,9 @@
 """Tries a strategy before it is timed: does it work here, and what does it need of the GPUs' memory?"""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -23,13 +24,15 @@ USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 class Trial:
     """Why a strategy cannot be used or, in bytes of the fullest GPU of any rank, what it needs; 0 without GPUs.
 
-    `resident` stays between steps, `peak` is the most within one, with all that is resident.
+    `resident` stays between steps, `peak` is the most within one, with all that is resident. The `first` step took so
+    many seconds on the slowest rank: in it everything is compiled.
     """
 
     resident: float = 0
     peak: float = 0
     refused: str = ""
     out_of_memory: bool = False
+    first: float = field(default=0, compare=False)
 
     def record(self, case: Case, metric: str = STEP) -> Record | None:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
@@ -47,7 +50,7 @@ class Trials:
 
     def of(self, strategy: Strategy, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
-        reason, refuse, needs = "", ACCEPTED, (0.0, 0.0)
+        reason, refuse, needs = "", ACCEPTED, (0.0, 0.0, 0.0)
         try:
             strategy.refuse_uneven(at)
             strategy.suits(at)
@@ -61,24 +64,35 @@ class Trials:
         worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
         if worst != ACCEPTED:
             return Trial(refused=said, out_of_memory=worst == OUT_OF_MEMORY)
-        return Trial(max(one[2] for one in everywhere), max(one[3] for one in everywhere))
+        resident, peak, first = (max(one[index] for one in everywhere) for index in (2, 3, 4))
+        return Trial(resident, peak, first=first)
 
-    def _needs(self, build: Callable[[], Subject]) -> tuple[float, float]:
-        """The second step's: the first one allocates buckets, gradients and workspaces."""
+    def _needs(self, build: Callable[[], Subject]) -> tuple[float, float, float]:
+        """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.
+
+        What stays is what the allocator keeps once its cache is empty: with the pool that a recorded graph has to
+        itself, whose memory counts as allocated while it is recorded, and not when it is replayed.
+        """
         bench = Bench(self.devices, self.ctx)
-        before = [torch.cuda.memory_allocated(index) for index in self.gpus]
+        empty_cache()
+        allocated, reserved = self._each(torch.cuda.memory_allocated), self._each(torch.cuda.memory_reserved)
         subject = build()
+        began = time.perf_counter()
         subject.work()
         bench.synchronize()
+        first = time.perf_counter() - began
         if not self.gpus:
-            return 0.0, 0.0
-        resident = [torch.cuda.memory_allocated(index) for index in self.gpus]
+            return 0.0, 0.0, first
+        empty_cache()
+        resident = _most_over(self._each(torch.cuda.memory_reserved), reserved)
         for index in self.gpus:
             torch.cuda.reset_peak_memory_stats(index)
         subject.work()
         bench.synchronize()
-        peaks = [torch.cuda.max_memory_allocated(index) for index in self.gpus]
-        return _most_over(resident, before), _most_over(peaks, before)
+        return resident, max(resident, _most_over(self._each(torch.cuda.max_memory_allocated), allocated)), first
+
+    def _each(self, look: Callable[[int], int]) -> list[int]:
+        return [look(index) for index in self.gpus]
 
     def warm_up(self) -> None:
         """cuBLAS takes its workspaces once in a process, from what a first trial would be charged for."""

@@ -15,7 +15,7 @@ from scalecard.measuring.variant import Subject
 from scalecard.records.record import Check
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import trained
+from scalecard.strategies.strategy import in_train_mode, trained
 from scalecard.training import reference
 from scalecard.training.ddp import wrap
 from scalecard.training.reference import trainable
@@ -46,6 +46,11 @@ class Combination:
         """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
         return not {"compile", "graphs"} & {*self.rungs}
 
+    @property
+    def update(self) -> str:
+        """What counts its updates: one by a single kernel is another thing."""
+        return "fused updates" if "fused" in self.rungs else "updates"
+
 
 class PlainlyRounded(Plainly):
     """The plain loop, also with random errors as large as a format's roundings; each is computed once."""
@@ -60,8 +65,13 @@ class PlainlyRounded(Plainly):
             return load.plain(self.device, sizes, self.steps, exactly=False).losses
 
 
-def subject(combination: Combination, ctx: RankContext, plainly: PlainlyRounded, at: Setting) -> Subject:
-    """Every rank trains on its equal share of the batch, in parts of which batch normalisation sees one at a time."""
+def subject(
+    combination: Combination, ctx: RankContext, plainly: PlainlyRounded, at: Setting, *, compared: bool = True
+) -> Subject:
+    """Every rank trains on its equal share of the batch, in parts of which batch normalisation sees one at a time.
+
+    If it is not `compared`, nothing but float64 is: the memory is too small for the plain loop as it is timed.
+    """
     load, rungs = at.load, combination.rungs
     model = in_layout(load.network(ctx.device), rungs)
     module = wrap(model, ctx) if ctx.world_size > 1 else model
@@ -82,9 +92,25 @@ def subject(combination: Combination, ctx: RankContext, plainly: PlainlyRounded,
         counts=_counts(combination, ctx, plainly, load, sizes, trainable(model)),
         agreeing=lambda: trainable(model) if ctx.world_size > 1 else (),
     )
-    if combination.rounding and not load.exact:
+    if not (compared or load.exact):
+        made = in_train_mode(replace(made, prove=partial(_only_run, ctx, step)), load, [module])
+    elif combination.rounding and not load.exact:
         made = replace(made, prove=partial(_still_trains, combination, ctx, plainly, load, step, model, whole))
     return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
+
+
+def plain_loops(combination: Combination, plainly: PlainlyRounded, at: Setting) -> Subject:
+    """All that such a step is compared with as it is timed, to see whether it fits; `plainly` keeps what it leaves."""
+    each = at.load.batch_size // (at.devices * combination.count)
+    sizes = (each,) * combination.count * at.devices
+
+    def work() -> None:
+        if combination.rounding:
+            _losses(combination, plainly, at.load, sizes)
+        else:
+            plainly.at(at.load, sizes)()
+
+    return Subject(work=work, prove=tuple)
 
 
 def _counts(
@@ -95,8 +121,8 @@ def _counts(
     sizes: tuple[int, ...],
     parameters: Sequence[Tensor],
 ) -> dict[str, float]:
-    """What compiled code and graphs compute is not seen; an update by one kernel counts as another thing."""
-    counts: dict[str, float] = {"fused updates" if "fused" in combination.rungs else "updates": 1}
+    """What compiled code and graphs compute is not seen."""
+    counts: dict[str, float] = {combination.update: 1}
     if combination.seen:
         counts |= {"forwards": len(sizes), **({} if load.exact else plainly.counts(load, sizes))}
     if ctx.world_size > 1 and not load.exact:
@@ -120,11 +146,26 @@ def _still_trains(
         ctx.synchronize()
     inputs, targets = load.batch(load.batch_size, ctx.device)
     ours = reference.loss_of(model, reference.split(inputs, targets, sizes), load.loss)
-    strayed = [plainly.losses(load, sizes, rung, seed)[1] for seed in range(DRAWS)]
+    plain, strayed = _losses(combination, plainly, load, sizes)
     name = f"{load.name}, {DTYPES[rung]}, after {plainly.steps} steps"
-    yield from same_losses(name, DTYPES[rung], ours, plainly.losses(load, sizes), strayed)
+    yield from same_losses(name, DTYPES[rung], ours, plain, strayed)
     if load.frozen:
         step.module.train()
+
+
+def _losses(
+    combination: Combination, plainly: PlainlyRounded, load: Load, sizes: tuple[int, ...]
+) -> tuple[tuple[float, float], list[float]]:
+    """Of the plain loop in float32 before and after the steps; after them, with random errors like the roundings."""
+    strayed = [plainly.losses(load, sizes, combination.rounding, seed)[1] for seed in range(DRAWS)]
+    return plainly.losses(load, sizes), strayed
+
+
+def _only_run(ctx: RankContext, step: TunedStep) -> Iterator[Check]:
+    """Once, so that it is known whether compiled code runs."""
+    step()
+    ctx.synchronize()
+    yield from ()
 
 
 def _compiled(step: TunedStep, prove: Callable[[], Iterable[Check]]) -> Iterator[Check]:

@@ -5,6 +5,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,19 +45,30 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.runs = 0
+        self._ran = _Counter()
         torch._dynamo.config.recompile_limit = MANY
-        self._inductor = torch._dynamo.lookup_backend("inductor")
-        self._compiled = torch.compile(function, backend=self._graph, dynamic=False)
+        # Dynamo keeps a backend as long as the process lives: of this object, it would keep the function's model too.
+        self._compiled = torch.compile(function, backend=partial(_graph, self._ran), dynamic=False)
 
     def __call__(self, *args: Any) -> Any:
         return self._compiled(*args)
 
-    def _graph(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        made = self._inductor(module, inputs)
+    @property
+    def runs(self) -> int:
+        """How often a graph was called."""
+        return self._ran.times
 
-        def run(*args: Any) -> Any:
-            self.runs += 1
-            return made(*args)
 
-        return run
+@dataclass
+class _Counter:
+    times: int = 0
+
+
+def _graph(ran: _Counter, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    made = torch._dynamo.lookup_backend("inductor")(module, inputs)
+
+    def run(*args: Any) -> Any:
+        ran.times += 1
+        return made(*args)
+
+    return run

@@ -176,6 +176,7 @@ class TunedTrainer(Trainer):
         super().__post_init__()
         in_layout(self.model, self.rungs)
         self.tuned = TunedStep(self.model, self.model, [], self.rungs, loss=functional.cross_entropy, lr=self.lr)
+        self.optimizer = self.tuned.optimizer
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         """One step on these images."""

@@ -1,0 +1,159 @@
+"""A ladder's larger batches on a GPU whose memory is made up: tried until one fails, and compared with what fits."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from lone_rank import LoneRank
+from made_up_gpu import GPU, Gpu, Rank, Timed
+from scalecard.measuring.rule import Rule
+from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Record
+from scalecard.strategies import fitting
+from scalecard.strategies import ladder as ladders
+from scalecard.strategies.examine import examined
+from scalecard.strategies.fitting import AS_TIMED
+from scalecard.strategies.ladder import Ladder
+from scalecard.strategies.load import Load
+from scalecard.strategies.plainly import Setting
+from scalecard.strategies.tuned import Combination, PlainlyRounded, plain_loops, subject
+from scalecard.training import reference
+
+CPU = torch.device("cpu")
+LOAD = Load("toy", "", "{}", 100, seed=0)
+
+
+class Tried:
+    """What a ladder finds of batches of 100, 200, ...; plain loops fit up to so many samples."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, rule: Rule, *, plain: int = 10**6, in_float64: float = 200) -> None:
+        self.gpu, self.variants, self.compared = Gpu(patch, in_float64=in_float64), list[Variant](), list[bool]()
+        self.plain, self.rule = plain, rule
+        patch.setattr(ladders, "subject", self._subject)
+        patch.setattr(ladders, "plain_loops", self._plain_loops)
+        patch.setattr(fitting, "time_rounds", self._timed)
+
+    def _subject(
+        self, combination: Combination, ctx: Any, plainly: Any, at: Setting, *, compared: bool = True
+    ) -> Subject:
+        self.compared.append(compared)
+        return self.gpu.build(plainly, at)
+
+    def _plain_loops(self, combination: Combination, plainly: Any, at: Setting) -> Subject:
+        assert at.load.device_only, "not the host"
+        if at.load.batch_size > self.plain:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return Subject(work=lambda: None, prove=list)
+
+    def _timed(self, given: list[Variant], **options: Any) -> list[Timed]:
+        self.variants += given
+        return [Timed(variant) for variant in given]
+
+    def with_factors(self, *factors: int, wanted: tuple[str, ...] = ()) -> dict[str, Record]:
+        """The step times by their rung."""
+        rank: Any = Rank()
+        made = Ladder(rank, PlainlyRounded(GPU, 2), LOAD, {"workload": "toy"}, self.rule, wanted, (), factors)
+        records = [record for record in made.records() if record.metric == "step_time"]
+        return {str(record.case["rung"]): record for record in records if record.case["on"] == ""}
+
+
+def test_batches_are_tried_until_one_does_not_fit(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = Tried(monkeypatch, rule)
+    found = tried.with_factors(2, 8, 16, 32)
+    assert (found["batch x8"].status, found["batch x8"].note) == ("ok", "")
+    assert (found["batch x16"].status, found["batch x16"].note) == ("failed", "OutOfMemoryError: CUDA out of memory.")
+    skipped = found["batch x32"]
+    assert (skipped.status, skipped.note) == ("skipped", "batch x16 failed: OutOfMemoryError: CUDA out of memory.")
+    assert skipped.case["batch_size"] == 3200
+    assert max(tried.gpu.tried) == 1600
+
+
+def test_if_the_largest_fits_its_record_says_that_it_is_the_largest(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Tried(monkeypatch, rule).with_factors(2, 4, 8)
+    assert [found[f"batch x{factor}"].note for factor in (2, 4, 8)] == ["", "", ladders.MORE]
+
+
+def test_a_batch_whose_plain_loop_the_gpu_cannot_hold_is_proven_on_few_samples(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = Tried(monkeypatch, rule, plain=300)
+    found = tried.with_factors(2, 4, 8)
+    assert [found[f"batch x{factor}"].note for factor in (2, 4)] == ["", ladders.ON_FEW]
+    assert found["batch x8"].note == f"{ladders.MORE}; {ladders.ON_FEW}"
+    of = {variant.name: variant for variant in tried.variants}
+    for name, compared in (("batch x2", True), ("batch x4", False)):
+        (small,) = of[name].proven_at
+        assert (small.load.exact, small.load.batch_size) == (True, 2)
+        of[name].build(of[name].timed_at)
+        assert tried.compared[-1] is compared
+
+
+def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Tried(monkeypatch, rule, plain=300, in_float64=1001).with_factors(2, 4, 8)
+    assert (found["float32"].note, found["batch x2"].note) == (AS_TIMED, AS_TIMED)
+    assert (found["batch x4"].status, found["batch x4"].note) == ("failed", ladders.UNPROVEN)
+    assert found["batch x8"].status == "skipped"
+
+
+def test_a_failed_proof_ends_the_run_unless_no_gpu_has_run_its_rungs(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    tried = Tried(monkeypatch, rule)
+    tried.with_factors(wanted=("bf16", "tf32"))
+    assert {variant.name: variant.lenient for variant in tried.variants} == {
+        "float32": False,
+        "bf16": False,
+        "tf32": True,
+        "tf32 on bf16": True,
+    }
+
+
+def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = list[str]()
+
+    def trained(load: Load, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
+        where.append(device.type)
+        if device == GPU:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(Load, "_trained", trained)
+    LOAD.plain(GPU, (4,), 1, exactly=True)
+    assert where == ["cuda", "cpu"]
+    where.clear()
+    with pytest.raises(torch.OutOfMemoryError):
+        Load("toy", "", "{}", 4, 0, device_only=True).plain(GPU, (4,), 1, exactly=True)
+    assert where == ["cuda"]
+
+
+@pytest.fixture
+def at() -> Setting:
+    return Setting(examined(Load("toy", "", "{}", 4, seed=0), CPU, 2, 1), 1)
+
+
+@pytest.mark.parametrize("rungs", [(), ("bf16",)], ids=["plain", "rounding"])
+def test_what_the_plain_loops_leave_is_kept_for_the_proof(
+    rungs: tuple[str, ...], at: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    combination, plainly, calls = Combination(rungs), PlainlyRounded(CPU, 2), list[int]()
+    plain: Callable[..., reference.Plain] = Load.plain
+    monkeypatch.setattr(Load, "plain", lambda *args, **options: (calls.append(1), plain(*args, **options))[1])
+    plain_loops(combination, plainly, at).work()
+    looped = len(calls)
+    rank: Any = LoneRank()
+    assert all(check.passed for check in subject(combination, rank, plainly, at).prove())
+    assert len(calls) == looped > 0
+
+
+@pytest.mark.parametrize("rungs", [(), ("bf16",)], ids=["plain", "rounding"])
+def test_a_step_that_is_not_compared_runs_once_all_the_same(rungs: tuple[str, ...], at: Setting) -> None:
+    rank: Any = LoneRank()
+    made = partial(subject, Combination(rungs), rank, PlainlyRounded(CPU, 2), compared=False)
+    timed = made(at)
+    before = timed.versions()
+    assert [*timed.prove()] == []
+    assert timed.updates_since(before) == {1}
