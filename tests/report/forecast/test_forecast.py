@@ -14,6 +14,7 @@ from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import NUM, band, middle
 from scalecard.report.forecast.forecast import Forecast, accuracy, forecasts
+from scalecard.report.forecast.measured import Layout, layout_of
 from scalecard.report.forecast.model import Pipeline
 from scalecard.report.forecast.settings import Settings
 from simulated_clusters import WATTS, Cause, drawn, simulated, true_step
@@ -108,6 +109,17 @@ def test_measured_nodes_are_used_instead_of_an_assumed_network() -> None:
         assert abs(held.error) < 0.1
         assert middle(fast[case].model.seconds(64)) == middle(slow[case].model.seconds(64))
         assert not slow[case].assumed(64)
+
+
+def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
+    """One device of each of four nodes says nothing of sixteen devices."""
+    of_four = results(devices=4, nodes=4)
+    layouts = {layout_of(record) for record in of_four["strategies"].select("step_time")}
+    assert Layout(4, 4) in layouts
+    model = found(of_four)["DDP", "weak"].model
+    assert set(model.steps) == {Layout(2), Layout(4), Layout(8, 2), Layout(16, 4)}
+    over = model.workload.exchanges("all_reduce", over_nodes=True)
+    assert {layout_of(record) for record in over} == {Layout(8, 2)}
 
 
 def test_nodes_with_one_device_each_are_forecast() -> None:
