@@ -9,7 +9,10 @@ INPUTS, CLASSES = 16, 4
 
 
 def model(width: int = 32, depth: int = 4) -> nn.Module:
-    hidden = [nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width)) for _ in range(depth)]
+    hidden = [
+        nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width), nn.LayerNorm(width))
+        for _ in range(depth)
+    ]
     return nn.Sequential(nn.Linear(INPUTS, width), *hidden, nn.Dropout(0.1), nn.Linear(width, CLASSES))
 
 
@@ -25,6 +28,11 @@ def loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 def blocks(model: nn.Sequential) -> list[nn.Module]:
     return list(model)
+
+
+def tensor_plan(model: nn.Sequential) -> dict[str, str]:
+    hidden = [name for name, block in model.named_children() if isinstance(block, nn.Sequential)]
+    return {f"{name}.0": "column" for name in hidden} | {f"{name}.2": "row" for name in hidden}
 
 
 def dataset() -> Dataset[tuple[Tensor, ...]]:

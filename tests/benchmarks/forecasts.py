@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 CAUSES: Sequence[Cause | None] = (None, "communication", "slow rank", "small batch", "launching", "unbalanced cut")
 SEEDS = range(1001, 1004)
-BATCHES, WIDTH, MOST = (64, 256), 512, min(4, probe().num_devices)
+BATCHES, WIDTH, MOST = (64, 256), 512, min(4, probe().cores)
 ROUNDS, WARM_UP, CALLS = 24, 3, 4
 SIZES = [4096 * 8**k for k in range(4)]
 FIRST_BUCKET = 2**20  # bytes, of DDP
@@ -71,7 +71,7 @@ def results(records: Sequence[Record]) -> Mapping[str, Result]:
         experiment="strategies",
         platform="bench",
         spec={},
-        environment=environment(replace(probe(), num_devices=MOST)),
+        environment={**environment(replace(probe(), num_devices=MOST)), "emulated": True},
         started="2026-01-01T00:00:00.000+00:00",
         finished="2026-01-01T00:01:00.000+00:00",
         warnings=[],

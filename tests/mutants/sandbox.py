@@ -81,7 +81,7 @@ class Sandbox:
         with tempfile.TemporaryDirectory(dir=self._temporary) as folder:
             arguments = ["run", experiment, "--spec", (beside / f"{experiment}.block").read_text()]
             arguments += ["--machine", str(beside / "machine.json"), "--output", f"{folder}/smoke/{experiment}.json"]
-            return self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], Path(folder), timeout)
+            return self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], self.root, timeout)
 
     def test_files(self, mutant: Mutant) -> list[list[str]]:
         """The test files in five groups, to be run one after the other, because collecting takes longer than failing.

@@ -120,6 +120,8 @@ def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
     assert set(model.steps) == {Layout(2), Layout(4), Layout(8, 2), Layout(16, 4)}
     over = model.workload.exchanges("all_reduce", over_nodes=True)
     assert {layout_of(record) for record in over} == {Layout(8, 2)}
+    within = changed(of_four, "strategies", {"step_time": 0}, strategy="DDP", nodes=None)
+    assert set(found(within)["DDP", "weak"].model.steps) == {Layout(8, 2), Layout(16, 4)}, "a node is no smaller for it"
 
 
 def test_nodes_with_one_device_each_are_forecast() -> None:

@@ -32,9 +32,12 @@ def decided(name: str, decide: Callable[[], Any]) -> Any:
         return json.loads(path.read_text())
     decision = json.loads(json.dumps(decide()))
     if path:
+        own = path.with_name(f".{os.getpid()}-{path.name}")  # so that what others see is complete
+        own.write_text(json.dumps(decision))
         try:
-            with path.open("x") as file:
-                json.dump(decision, file)
+            os.link(own, path)
         except FileExistsError:  # another process was faster
             return json.loads(path.read_text())
+        finally:
+            own.unlink()
     return decision

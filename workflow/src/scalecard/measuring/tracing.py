@@ -26,7 +26,8 @@ def begin(folder: Path) -> None:
 def trace(name: str, work: Work, bench: Bench) -> None:
     """Call the work once on every rank, and keep what the leading one did.
 
-    Whatever goes wrong is said, and stops nothing: the times were taken before, and are more than a trace.
+    Whatever goes wrong is said, and stops nothing: the times were taken before, and are more than a trace. But if one
+    of several ranks cannot take its step, the others wait for it until the launch is lost.
     """
     bench.synchronize()
     bench.ranks.barrier()

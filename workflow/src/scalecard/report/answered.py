@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scalecard.records.record import Result
@@ -57,8 +58,5 @@ def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
     if measured.of("strategies") is None:
         return []
     refusal = f"{measured.platform}: its results cannot answer"
-    found = [
-        computed(f"{refusal} `{name}`", lambda name=name: Answer.of(name, measured))  # type: ignore[misc]
-        for name in answers.names()
-    ]
+    found = [computed(f"{refusal} `{name}`", partial(Answer.of, name, measured)) for name in answers.names()]
     return [answer for answer in found if answer.findings or answer.tables]

@@ -93,13 +93,10 @@ def render(
     _tell(unused)
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
-    current = [s for s in known if s.platform == platforms[0]]
     return pages.render(
         "report.html.j2",
         left_out=by_reason(unused),
         unknown=sorted(set(show or ()) - {r.platform for r in ours}),
-        masthead=_masthead([s.result for s in current]),
-        health=[judgement for s in current for judgement in s.judgements],
         platforms=platforms,
         matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
         others=others_table(brief, list(by_name)),
@@ -118,6 +115,8 @@ def _said_of_all(
     replies = answered.every([s.result for s in current], settings)
     advised = [] if results[0].emulated else replies
     return {
+        "masthead": _masthead([s.result for s in current]),
+        "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
         "answers": [_answer(answer, figures) for answer in replies],
         "changes": [_changes(platform, results) for platform in platforms[1:]],

@@ -110,7 +110,7 @@ def share_of_peak(result: Result, record: Record, rate: float, each: float, dtyp
 
 def memory(result: Result, record: Record) -> tuple[str, float]:
     """Of the fullest device; an empty cell without GPUs."""
-    found = result.find("peak_memory", **record.case)
+    found = result.find("peak_memory", **place(record))
     return (units.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
 
 

@@ -177,7 +177,7 @@ class Group:
             peak,
             start,
             alone.peak,
-            slope=(alone.peak - alone.resident) / start,  # with the gradients, which do not grow: an excess
+            slope=alone.peak / start,  # with the parameters and gradients, which do not grow: an excess
             memory=self.trials.free(),
             most=most,
             multiple=self.num_micro if strategy.pipelined else 1,

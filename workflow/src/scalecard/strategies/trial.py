@@ -1,6 +1,5 @@
 """Tries a strategy before it is timed: does it work here, and what does it need of the GPUs' memory?"""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,10 +76,7 @@ class Trials:
         empty_cache()
         allocated, reserved = self._each(torch.cuda.memory_allocated), self._each(torch.cuda.memory_reserved)
         subject = build()
-        began = time.perf_counter()
-        subject.work()
-        bench.synchronize()
-        first = time.perf_counter() - began
+        first = Bench(self.devices).block(subject.work, 1).own
         if not self.gpus:
             return 0.0, 0.0, first
         empty_cache()

@@ -95,7 +95,8 @@ def subject(
     if not (compared or load.exact):
         made = in_train_mode(replace(made, prove=partial(_only_run, ctx, step)), load, [module])
     elif combination.rounding and not load.exact:
-        made = replace(made, prove=partial(_still_trains, combination, ctx, plainly, load, step, model, whole))
+        still = partial(_still_trains, combination, ctx, plainly, load, step, model, whole)
+        made = in_train_mode(replace(made, prove=still), load, [module])
     return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
 
 
@@ -149,8 +150,6 @@ def _still_trains(
     plain, strayed = _losses(combination, plainly, load, sizes)
     name = f"{load.name}, {DTYPES[rung]}, after {plainly.steps} steps"
     yield from same_losses(name, DTYPES[rung], ours, plain, strayed)
-    if load.frozen:
-        step.module.train()
 
 
 def _losses(

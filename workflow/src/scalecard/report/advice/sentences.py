@@ -32,13 +32,13 @@ def sentences(result: Result, workload: str) -> list[Sentence]:
 
 
 def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
-    choice, tried = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
+    choice, too_large = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
     if choice and any(place.devices > 1 for place in timed(found, "strong")):
         yield Sentence(USE, _chosen(result, choice, found), choice.best.where)
     elif needs := _needs(found):
         yield Sentence(USE, needs, f"fits on {on(fewest(found)[0].devices)}")
-    elif tried and not fewest(found):
-        most = on(max(place.devices for place in tried))
+    elif too_large and not fewest(found):
+        most = on(max(place.devices for place in too_large))
         text = f"it fits nowhere up to {most}, by any strategy; try a smaller batch, or more devices"
         yield Sentence(USE, text, "fits nowhere")
 

@@ -229,9 +229,7 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
 def _parts(workload: Workload, settings: Settings) -> Parts:
     """Of measured nodes, as many devices on each as they have; else what the settings say, or as many as there are."""
     facts = workload.strategies.environment["machine"]
-    within = [r for r in workload.strategies.select("step_time") if not r.case.get("nodes")]
-    here = max((int(str(r.case["devices"])) for r in within), default=1)
-    over = workload.largest.nodes > 1
+    here, over = workload.per_node, workload.largest.nodes > 1
     per_node = here if over or settings.devices_per_node is None else settings.devices_per_node
     cores = int(facts["cores"]) if workload.strategies.emulated else None
     return Parts(workload, max(here, per_node), cores)

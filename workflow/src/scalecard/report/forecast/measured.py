@@ -48,17 +48,22 @@ class Workload:
     def steps(self, strategy: str, scaling: str) -> dict[Layout, Record]:
         """The measured steps, those of the largest number of devices last."""
         found = self.strategies.select("step_time", workload=self.name, strategy=strategy, scaling=scaling)
-        return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found)))
+        return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found, self.per_node)))
 
     def others(self, metric: str, record: Record) -> list[Record]:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
         return self.strategies.select(metric, **strategy_table.place(record))
 
     @cached_property
+    def per_node(self) -> int:
+        """The most devices of one node that anything was timed on."""
+        return most_within(self.strategies.select("step_time"))
+
+    @cached_property
     def largest(self) -> Layout:
         """On which nothing is fitted."""
         found = self.strategies.select("step_time", workload=self.name)
-        return max((layout_of(record) for record in on_whole_nodes(found)), default=Layout(1))
+        return max((layout_of(record) for record in on_whole_nodes(found, self.per_node)), default=Layout(1))
 
     def fitted(self, found: Mapping[Layout, Record]) -> dict[Layout, Record]:
         """Of records by layout, those that a step may be fitted to."""
@@ -93,17 +98,20 @@ def _collectives(name: str, results: Mapping[str, Result]) -> list[Record]:
         found += result.select("time", algorithm="torch.distributed")
     if result := results.get("health"):
         found += result.select("time", part="collective", collective=name)
-    return on_whole_nodes(found)
+    return on_whole_nodes(found, most_within(found))
 
 
-def on_whole_nodes(found: Sequence[Record]) -> list[Record]:
-    """Those on several devices, over nodes only with all devices of each: one of each is no step towards more."""
-    layouts = [layout_of(record) for record in found]
-    each = max((layout.devices for layout in layouts if layout.nodes == 1), default=1)
+def most_within(found: Sequence[Record]) -> int:
+    """The most devices within one node."""
+    return max((layout.devices for layout in map(layout_of, found) if layout.nodes == 1), default=1)
+
+
+def on_whole_nodes(found: Sequence[Record], each: int) -> list[Record]:
+    """Those on several devices, over nodes only with all `each` devices of one: one of each is no step towards more."""
     return [
         record
-        for record, layout in zip(found, layouts, strict=True)
-        if layout.devices > 1 and layout.nodes in (1, layout.devices / each)
+        for record in found
+        if (layout := layout_of(record)).devices > 1 and layout.nodes in (1, layout.devices / each)
     ]
 
 
