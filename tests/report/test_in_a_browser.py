@@ -82,4 +82,4 @@ def test_a_click_on_a_head_sorts(page: Page, html: Path) -> None:
     first = table.locator("tbody tr").first.inner_text()
     head.click()
     assert table.locator("tbody tr").first.inner_text() != first
-    assert "4096" in first
+    assert "4 KiB" in first

@@ -114,7 +114,17 @@ def test_published_figures_are_compared_on_the_same_device(
     gpu: str,
     verdicts: list[str],
 ) -> None:
-    facts = {"value": 1.0, "unit": unit, "gpu": gpu, "gpus": 2, "settings": {}, "note": "", "source": "", "locator": ""}
+    facts = {
+        "value": 1.0,
+        "unit": unit,
+        "gpu": gpu,
+        "gpus": 2,
+        "settings": {},
+        "note": "",
+        "source": "",
+        "locator": "",
+        "url": "",
+    }
     monkeypatch.setattr(reference, "published", lambda experiment: [Entry(id="e", metric="step_time", **facts)])
     values = {} if ours is None else {"step_time@2": ours, "step_time": 100.0}
     assert [judgement.verdict for judgement in beside_published(on_gpus(box(GTX, 2), []), values)] == verdicts

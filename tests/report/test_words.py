@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import matplotlib.pyplot as plt
 import pytest
 from builders import repeated, timed
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
-from scalecard.report import words
+from scalecard.report import units, words
+from scalecard.report.sections import ddp
 
 CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[[0.1, 0.5], [0.2, 0.7], [0.1, 0.6]])
 
@@ -50,3 +52,30 @@ def test_a_speedup_is_the_inverse_of_the_ratio_of_times() -> None:
 )
 def test_a_comparison_says_no_more_than_its_verdict(ratio: Ratio, word: str) -> None:
     assert word in words.versus("new", ratio, "old")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(2870.4, "2,870"), (999.6, "1,000"), (0.24007, "0.24"), (46.0, "46"), (0, "0"), (1.5e6, "1,500,000")],
+)
+def test_a_number_has_three_digits_and_no_power_of_ten(value: float, said: str) -> None:
+    assert units.number(value) == said
+
+
+def test_a_case_has_its_sizes_in_units_for_readers() -> None:
+    assert words.case({"algorithm": "ring", "devices": 2, "bytes": 1073741824}) == "algorithm ring, devices 2, 1 GiB"
+
+
+def test_the_ideal_is_that_of_this_platform_alone(make_result: Callable[..., Result]) -> None:
+    """Four times the rate of one rank here: 4 x 64 / 0.1 s; the other platform's one rank is ten times as slow."""
+
+    def steps(scale: float) -> list[Record]:
+        case = {"model": "lenet", "scaling": "strong", "batch_size": 64}
+        return [timed([scale / n] * 7, metric="step_time", **case, devices=n) for n in (1, 4)]
+
+    of = {"experiment": "ddp", "spec": {"models": ["lenet"]}}
+    results = [make_result(steps(0.1), **of), make_result(steps(1.0), platform="older", **of)]
+    figure = ddp.plot(results)
+    (line,) = [line for line in figure.axes[0].lines if line.get_label() == "ideal"]
+    assert list(line.get_ydata()) == pytest.approx([640, 2560])  # type: ignore[arg-type]
+    plt.close(figure)

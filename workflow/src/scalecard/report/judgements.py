@@ -48,8 +48,8 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
     verdict = "low" if share < limit.least or limit.advice else "normal"
     return Judgement(
         what=what,
-        value=f"{rate:.3g} {unit}, {units.percent(share)} of {limit.name}",
-        expectation=f"{units.percent(limit.least)} to 100 % of {limit.rate:.4g} {unit} is normal",
+        value=f"{units.number(rate)} {unit}, {units.percent(share)} of {limit.name}",
+        expectation=f"{units.percent(limit.least)} to 100 % of {units.number(limit.rate)} {unit} is normal",
         verdict="above the limit" if share > BEYOND and not limit.advice else verdict,
         advice=limit.advice,
     )
@@ -64,8 +64,8 @@ def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judg
         worse = (value / entry.value) ** DIRECTION[entry.unit] - 1
         yield Judgement(
             what=entry.metric.replace("_", " ").capitalize(),
-            value=f"{value:.4g} {entry.unit}",
-            expectation=f"published for this device: {entry.value:.4g} {entry.unit} ({entry.source})",
+            value=f"{units.number(value)} {entry.unit}",
+            expectation=f"published for this device: {units.number(entry.value)} {entry.unit} ({entry.source})",
             verdict="low" if worse > PUBLISHED else "normal",
         )
 

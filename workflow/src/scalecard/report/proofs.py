@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from scalecard.records.record import Check, Count, Record, Result
-from scalecard.report import units
+from scalecard.records.record import Check, Count, Result
+from scalecard.report import units, words
 
 COUNTED = {
     "FLOPs": "arithmetic",
@@ -36,17 +36,13 @@ def proofs(result: Result) -> list[Proof]:
     return [
         Proof(
             platform=result.platform,
-            case=_case(record),
+            case=words.case(record.case),
             proven=[_proven(check) for check in record.checks],
             counted=[_counted(count) for count in record.work],
         )
         for record in result.records
         if record.checks or record.work
     ]
-
-
-def _case(record: Record) -> str:
-    return ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
 
 
 def _proven(check: Check) -> str:
@@ -61,7 +57,7 @@ def _counted(count: Count) -> str:
 def _amount(count: Count) -> str:
     if count.name.endswith("FLOPs"):
         return units.count_flops(count.counted)
-    return units.count_bytes(count.counted) if _in_bytes(count.name) else f"{count.counted:g}"
+    return units.count_bytes(count.counted) if _in_bytes(count.name) else f"{count.counted:,.10g}"
 
 
 def _in_bytes(name: str) -> bool:

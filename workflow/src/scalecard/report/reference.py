@@ -24,6 +24,7 @@ class Entry:
     note: str
     source: str
     locator: str
+    url: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,7 @@ def published(experiment: str) -> list[Entry]:
             note=entry.get("note", ""),
             source=data["sources"][entry["source"]]["title"],
             locator=data["sources"][entry["source"]]["locator"],
+            url=data["sources"][entry["source"]]["url"],
         )
         for entry in data["entries"]
         if entry["experiment"] == experiment and entry.get("comparability", "strict") == "strict"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalecard.records.record import Case, Record, Result
-from scalecard.report import hardware_state, units
+from scalecard.report import hardware_state, units, words
 
 SHOW = {
     "s": units.seconds,
@@ -103,8 +103,7 @@ def absent(result: Result) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], list[str]] = {}
     for record in result.records:
         if record.status != "ok":
-            case = ", ".join(f"{axis.replace('_', ' ')} {value}" for axis, value in record.case.items())
-            rows.setdefault((record.status, record.note), []).append(case)
+            rows.setdefault((record.status, record.note), []).append(words.case(record.case))
     return [
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()

@@ -1,6 +1,17 @@
 """Numbers with their units, as a reader wants them: three digits, and the unit that fits."""
 
 
+def number(value: float) -> str:
+    """Three digits, thousands apart, and never a power of ten: '2,870'."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
+
+
+def on_axis(axis: str, value: object) -> str:
+    """A value of a case's axis or a setting: sizes in binary units, the others as they are."""
+    return count_bytes(value) if axis.endswith("bytes") and isinstance(value, int | float) else str(value)
+
+
 def seconds(value: float) -> str:
     """Three digits and the unit that fits: '12.3 ms'."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -20,7 +31,7 @@ def count_bytes(value: object) -> str:
 
 def byte_rate(value: float) -> str:
     """Decimal gigabytes, as links are rated: '50 GB/s'."""
-    return f"{value / 1e9:.3g} GB/s"
+    return f"{number(value / 1e9)} GB/s"
 
 
 def count_flops(value: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import style, units
 
@@ -27,6 +27,12 @@ def frame(results: Sequence[Result], metric: str, *axes: str, **case: str | int 
     return data.assign(**{column: pd.Series(dtype=object) for column in missing})
 
 
+def case(record: Case) -> str:
+    """'algorithm ring, devices 2, 4 KiB': the values on all axes."""
+    named = ((axis, units.on_axis(axis, value)) for axis, value in record.items())
+    return ", ".join(value if axis == "bytes" else f"{axis.replace('_', ' ')} {value}" for axis, value in named)
+
+
 def final(record: Record) -> float:
     """The last value of a curve over epochs; the median of the processes' last values."""
     return statistics.median(samples[-1] for samples in record.samples)
@@ -45,10 +51,10 @@ def _spread(record: Record) -> str:
 
 def rate(record: Record, amount: float) -> str:
     """`amount` per sample's time, as a rate: '26.1 (25.9 to 26.2)'."""
-    text = f"{amount / record.median:.3g}"
+    text = units.number(amount / record.median)
     if record.interval is None:
         return f"{text} (n = {record.num_samples})"
-    return f"{text} ({amount / record.interval.high:.3g} to {amount / record.interval.low:.3g})"
+    return f"{text} ({units.number(amount / record.interval.high)} to {units.number(amount / record.interval.low)})"
 
 
 def speedup(new: Record, old: Record) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from scalecard.report import pages, units
+from scalecard.report import pages, units, words
 from scalecard.report.comparison.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
 from scalecard.report.junit import JUnitCase, as_xml
 
@@ -12,7 +12,7 @@ HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
 
 def case_in_words(row: Row) -> str:
     metric = [] if row.metric == "time" else [row.metric.replace("_", " ")]
-    return ", ".join(metric + [f"{axis.replace('_', ' ')} {value}" for axis, value in row.case.items()])
+    return ", ".join([*metric, words.case(row.case)])
 
 
 def _case_and_reason(row: Row) -> str:

@@ -67,7 +67,7 @@ def judge(result: Result) -> Iterator[Judgement]:
 def _above(what: str, rate: float, limit: Limit) -> Judgement:
     return Judgement(
         what=what,
-        value=f"{rate:.3g} GB/s, {units.percent(rate / limit.rate)} of {limit.name}",
+        value=f"{units.number(rate)} GB/s, {units.percent(rate / limit.rate)} of {limit.name}",
         expectation="above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the"
         " bus bandwidth formula counts",
         verdict="above the wire",
@@ -77,13 +77,15 @@ def _above(what: str, rate: float, limit: Limit) -> Judgement:
 def _best(result: Result, records: list[Record], nodes: int | None) -> list[Finding]:
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
-    share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
+    share = (
+        f", {units.percent(reached / limit.rate)} of {limit.name} ({units.number(limit.rate)} GB/s)" if limit else ""
+    )
     text = (
         f"The best all-reduce on {best.case['devices']} devices{words.over_nodes(nodes)} is {best.case['algorithm']}'s:"
         f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
         f"{share}."
     )
-    return [Finding(text=text, headline=f"{reached:.3g} GB/s bus bandwidth", priority=15 if nodes else 14)]
+    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", priority=15 if nodes else 14)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:

@@ -83,7 +83,7 @@ def _rates(result: Result) -> list[Finding]:
         share = f", {units.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = words.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        found.append(Finding(text=text, headline=f"{rate:.3g} TFLOP/s {dtype}", priority=30 if found else 12))
+        found.append(Finding(text=text, headline=f"{units.number(rate)} TFLOP/s {dtype}", priority=30 if found else 12))
     return found
 
 

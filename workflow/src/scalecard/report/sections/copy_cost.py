@@ -96,14 +96,20 @@ def _rates(result: Result) -> list[Finding]:
     for direction, remark in _worth_showing(records).items():
         best = max((r for r in records if r.case["direction"] == direction), key=limits.copy_rate)
         limit, reached = limits.of_copy(result, best), limits.copy_rate(best)
-        share = f", {units.percent(reached / limit.rate)} of {limit.name} ({limit.rate:.3g} GB/s)" if limit else ""
+        share = (
+            f", {units.percent(reached / limit.rate)} of {limit.name} ({units.number(limit.rate)} GB/s)"
+            if limit
+            else ""
+        )
         rate = words.rate(best, reached * best.median)
         call = str(best.case["call"]).replace("_", "-")
         text = (
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
-        found.append(Finding(text=text, headline=f"{reached:.3g} GB/s {direction}", priority=18 if not found else 35))
+        found.append(
+            Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", priority=18 if not found else 35)
+        )
     return found
 
 

@@ -1,8 +1,8 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
 Left: samples per second over the number of ranks, with the batch shared by all (strong) or kept on each rank (weak),
-and the ideal line. Right: time of a step with each option, relative to the default in the same rounds; left of 1 is
-faster.
+and this platform's ideal line. Right: time of a step with each option, relative to the default in the same rounds; left
+of 1 is faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, (left, right) = plt.subplots(1, 2)
     scaling = _throughput(results)
     charts.lines(scaling, x="devices", hue="kind", axes=left)
-    for _, first in scaling[scaling["devices"] == 1].groupby("model"):
-        counts = sorted(scaling["devices"].unique())
+    counts, here = sorted(scaling["devices"].unique()), scaling["platform"] == style.platform_label(results[0])
+    for _, first in scaling[here & (scaling["devices"] == 1)].groupby("model"):
         ideal = [first["value"].median() * count for count in counts]
         left.plot(counts, ideal, ":", color=style.colour("ideal"), label="ideal")
     charts.legend(left)
     left.set(xlabel="ranks", ylabel="samples/s", title="scaling", yscale="log")
     charts.plain_numbers(left.yaxis)
-    left.set_xticks(sorted(scaling["devices"].unique()))
+    left.set_xticks(counts)
     charts.intervals(_relative(results), axes=right)
     right.set(xlabel="time relative to the default", ylabel="", title=f"options, {results[0].spec['models'][-1]}")
     sns.despine(figure)

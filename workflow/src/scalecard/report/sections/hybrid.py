@@ -1,7 +1,7 @@
 """What do data and model parallelism bring together?
 
-Left: images per second over the devices used, two per rank, and the ideal line. Right: time of a step with and without
-averaging the gradients over the ranks. Whiskers and bands hold the middle half of the samples.
+Left: images per second over the devices used, two per rank, and this platform's ideal line. Right: time of a step with
+and without averaging the gradients over the ranks. Whiskers and bands hold the middle half of the samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def plot(results: Sequence[Result]) -> Figure:
     best = data[(data["strategy"] == "hybrid") | (data["ranks"] == 1)]
     charts.lines(best.assign(value=best["batch_size"] / best["value"]), x="devices", hue="where", axes=left)
     counts = sorted(best["devices"].unique())
-    single = best[best["ranks"] == 1]
+    single = best[(best["ranks"] == 1) & (best["platform"] == style.platform_label(results[0]))]
     if len(single):
         rate = (single["batch_size"] / single["value"]).median() / single["devices"].median()
         left.plot(counts, [rate * count for count in counts], ":", color=style.colour("ideal"), label="ideal")
