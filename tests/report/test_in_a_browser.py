@@ -1,11 +1,14 @@
 """The report in a real browser: offline, on a narrow screen, in light and dark, and its tables sorted."""
 
+import gzip
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from scalecard.records.files import load
 from scalecard.records.record import Result
 from two_platforms import two_platforms, write_report
 
@@ -72,6 +75,26 @@ def test_text_of_figures_follows_the_page(page: Page, html: Path, scheme: str, d
 
 def brightness(colour: str) -> float:
     return sum(float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")) / 3
+
+
+def test_raw_data_is_saved_as_it_was_measured(page: Page, html: Path, tmp_path: Path) -> None:
+    page.goto(html.as_uri())
+    for _ in range(2):
+        with page.expect_download() as waiting:
+            page.locator("#dp_scratch .raw a").click()
+        assert waiting.value.suggested_filename.endswith("-dp_scratch.json")
+        waiting.value.save_as(tmp_path / "raw.json")
+        assert load(tmp_path / "raw.json").experiment == "dp_scratch"
+
+
+def test_a_browser_that_cannot_unpack_saves_the_packed_file(page: Page, html: Path, tmp_path: Path) -> None:
+    page.add_init_script("delete window.DecompressionStream")
+    page.goto(html.as_uri())
+    with page.expect_download() as waiting:
+        page.locator("#dp_scratch .raw a").click()
+    assert waiting.value.suggested_filename.endswith("-dp_scratch.json.gz")
+    waiting.value.save_as(tmp_path / "raw.json.gz")
+    assert json.loads(gzip.decompress((tmp_path / "raw.json.gz").read_bytes()))["experiment"] == "dp_scratch"
 
 
 def test_a_click_on_a_head_sorts(page: Page, html: Path) -> None:

@@ -11,7 +11,7 @@ from builders import repeated
 from every_experiment import every_result, machine_named
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import answers, charts, figures, render, sections
+from scalecard.report import answers, charts, figures, render, sections, style
 from scalecard.report.drawn import drawn
 
 Make = Callable[..., Result]
@@ -67,6 +67,23 @@ def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_
     assert text.count('id="changes"') == 1
     assert "From b to this one" in text
     assert "From a to this one" not in text
+
+
+def test_a_platform_looks_the_same_in_every_figure_and_the_current_one_stands_out(make_result: Make) -> None:
+    results = of_platforms(make_result, "here", "a", "b", "c")
+    labels = [style.platform_label(result) for result in results]
+
+    def looks(*places: int) -> dict[str, tuple[str, str]]:
+        style.tell_platforms_apart([results[place] for place in places], ["c", "a"])
+        return {labels[place]: (style.colour(labels[place]), style.marker(labels[place])) for place in places}
+
+    every = looks(0, 3, 1, 2)
+    assert looks(0, 1) == {label: every[label] for label in (labels[0], labels[1])}, "which c has not measured"
+    assert [every[label][0] for label in (labels[0], labels[3], labels[1])] == list(style.PALETTE[:3])
+    assert every[labels[2]][0] in style.GREYS
+    assert len(set(every.values())) == 4
+    style.tell_platforms_apart(results, None)
+    assert [style.colour(label) in style.GREYS for label in labels] == [False, True, True, True]
 
 
 def test_a_long_legend_is_below_a_higher_figure(make_result: Make) -> None:

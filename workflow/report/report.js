@@ -17,6 +17,21 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+/* Raw data is packed in the page. A browser that cannot unpack it saves it as it is. */
+if ("DecompressionStream" in window) {
+  for (const link of document.querySelectorAll("a.packed")) {
+    link.download = link.textContent = link.download.replace(/\.gz$/, "");
+    link.addEventListener("click", async event => {
+      if (!link.href.startsWith("data:")) return;
+      event.preventDefault();
+      const packed = (await fetch(link.href)).body;
+      const json = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).blob();
+      link.href = URL.createObjectURL(json.slice(0, json.size, "application/json"));
+      link.click();
+    });
+  }
+}
 window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
 
 /* The calculator: the formula of report/forecast (calculator.py has the numbers). */

@@ -170,7 +170,8 @@ def test_what_the_parts_do_not_explain_is_said(measured: Callable[..., Measured]
     """The exchange alone takes 5 ms, so 5 ms at most are communication, but the step takes 20 ms more."""
     (finding,) = why.findings(measured(of_ddp(exchange=5, step=45)))
     assert terms(measured(of_ddp(exchange=5, step=45)))["the rest"] == 15
-    assert "leave 15.0 ms (33 %) unexplained" in finding.text
+    assert "The parts leave 15.0 ms" in finding.text
+    assert "(33 % of the step) unexplained: they do not explain this step." in finding.text
 
 
 def test_of_fsdp_at_most_what_its_bytes_take_is_communication(measured: Callable[..., Measured]) -> None:
@@ -209,6 +210,22 @@ def test_each_workload_is_drawn_at_the_scaling_that_it_has(measured: Callable[..
     ]
     told = why.findings(measured([*of_ddp(), *weak]))
     assert {finding.text.split(",")[0] for finding in told} == {"gpt", "large"}
+
+
+def test_a_part_within_its_error_is_named_as_such(measured: Callable[..., Measured]) -> None:
+    """The exchange is hidden but for 1 ms, and steps differ by 10 ms from round to round."""
+    records = of_ddp(exchange=2)
+    noisy = [
+        replace(
+            record, samples=[[value + (number % 2 - 0.5) * 10e-3 for number, value in enumerate(record.samples[0])]]
+        )
+        if record.metric == "step_time" and record.case["devices"] == 4
+        else record
+        for record in records
+    ]
+    (finding,) = why.findings(measured(noisy))
+    assert "is communication that is not hidden behind computing, but within its error." in finding.text
+    assert finding.headline == ""
 
 
 def test_emulated_devices_get_no_advice(measured: Callable[..., Measured]) -> None:

@@ -36,6 +36,7 @@ def draw(
     found = gather(results)
     platforms = drawn(found.results, show)
     chosen = sorted((r for r in found.results if r.platform in platforms), key=lambda r: platforms.index(r.platform))
+    style.tell_platforms_apart(chosen, show)
 
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
         figure = _figure(name, subset, settings)

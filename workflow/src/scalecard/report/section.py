@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import gzip
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,11 @@ class Section:
 
     @property
     def raw(self) -> dict[str, str]:
-        """The result's file name, and a data URL with its content."""
-        text = as_json(self.result)
+        """The result's file name, and a data URL with its compressed content, which report.js unpacks."""
+        packed = gzip.compress(as_json(self.result).encode(), mtime=0)
         return {
-            "file": f"{self.platform}-{self.name}.json",
-            "href": f"data:application/json;base64,{base64.b64encode(text.encode()).decode()}",
+            "file": f"{self.platform}-{self.name}.json.gz",
+            "href": f"data:application/gzip;base64,{base64.b64encode(packed).decode()}",
         }
 
 

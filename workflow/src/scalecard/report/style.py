@@ -35,7 +35,9 @@ FIXED = {
     "enqueued": 0,
     "complete": 1,
 }
+GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see
 _given: dict[str, int] = {}
+_platforms: dict[str, tuple[str, str]] = {}
 
 sns.set_theme(
     context="notebook",
@@ -64,12 +66,28 @@ def _index(label: str) -> int:
 
 def colour(label: str) -> str:
     """The same label has the same colour in every figure of a report."""
-    return PALETTE[_index(label)]
+    return _platforms[label][0] if label in _platforms else PALETTE[_index(label)]
 
 
 def marker(label: str) -> str:
     """The same label has the same marker too, so that nothing depends on colour alone."""
-    return MARKERS[_index(label)]
+    return _platforms[label][1] if label in _platforms else MARKERS[_index(label)]
+
+
+def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) -> None:
+    """From now on the first result's platform has the first colour, those of `show` the next ones, and others are grey.
+
+    So a platform looks the same in figures that are drawn apart, whichever platforms have measured what they show.
+    """
+    asked = [name for name in show or () if name != results[0].platform]
+    rest = dict.fromkeys(r.platform for r in results[1:] if r.platform not in (results[0].platform, *asked))
+    looks = {results[0].platform: (PALETTE[0], MARKERS[0])}
+    looks |= {
+        name: (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) for place, name in enumerate(asked, 1)
+    }
+    looks |= {name: (GREYS[place % len(GREYS)], MARKERS[-1 - place]) for place, name in enumerate(rest)}
+    _platforms.clear()
+    _platforms.update({platform_label(result): looks[result.platform] for result in results})
 
 
 def platform_label(result: Result) -> str:

@@ -2,7 +2,7 @@
 
 
 def number(value: float) -> str:
-    """Three digits, thousands apart, and never a power of ten: '2,870'."""
+    """Three digits, thousands apart, and no power of ten from 0.0001 on: '2,870'."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
 

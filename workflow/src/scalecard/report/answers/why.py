@@ -84,9 +84,7 @@ def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
     axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
     ideal = 1e3 * found[0].of(breakdown.COMPUTE)
     axes.axvline(ideal, color=style.INK, linestyle=":", linewidth=1.2)
-    axes.annotate(
-        "ideal", (ideal, len(found) - 0.5), xytext=(3, 0), textcoords="offset points", va="bottom", fontsize=7
-    )
+    axes.text(ideal, 1, "ideal", transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
     axes.set_yticks(places, [str(each.record.case["strategy"]) for each in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set(xlabel=f"time of a step on {_devices(found[0]):.0f} devices (ms)")
@@ -110,21 +108,30 @@ def _said(found: Breakdown, *, advise: bool) -> Finding:
     text = f"{name}: a step takes {units.seconds(found.seconds)}{fed}, ideal would be {ideal}."
     if largest.seconds <= 0:
         return Finding(text=f"{text} Nothing comes on top.", priority=30)
-    if largest.error is not None and largest.seconds < largest.error:
-        text += f" The largest part of the difference, {_amount(largest, found)}, is within its error."
-        return Finding(text=text, priority=30)
+    sure = largest.error is None or largest.seconds >= largest.error
     if largest.name != breakdown.REST:
         text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
-        text += f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
-    if largest.rank is not None:
-        look = ": look at its device in the health check" if advise else ""
-        text += f" It is nearly always rank {largest.rank}{look}."
-    rest = found.of(breakdown.REST)
-    if not found.explained:
-        amount = f"{units.seconds(abs(rest))} {'' if rest > 0 else 'too much '}({_share(abs(rest), found)})"
-        text += f" The parts leave {amount} unexplained: they do not explain this step."
-    headline = f"{case['workload']}: {largest.name}, {_share(largest.seconds, found)}"
-    return Finding(text=text, headline=headline, priority=14)
+        text += _remedy(largest, advise=advise) if sure else ", but within its error."
+    text += _unexplained(found)
+    headline = f"{case['workload']}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
+    return Finding(text=text, headline=headline, priority=14 if sure else 30)
+
+
+def _remedy(largest: Term, *, advise: bool) -> str:
+    reduced = f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
+    if largest.rank is None:
+        return reduced
+    look = ": look at its device in the health check" if advise else ""
+    return f"{reduced} It is nearly always rank {largest.rank}{look}."
+
+
+def _unexplained(found: Breakdown) -> str:
+    if found.explained:
+        return ""
+    rest = next(term for term in found.terms if term.name == breakdown.REST)
+    amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
+    what = "explain too much by" if rest.seconds < 0 else "leave"
+    return f" The parts {what} {amount}{'' if rest.seconds < 0 else ' unexplained'}: they do not explain this step."
 
 
 def _amount(term: Term, found: Breakdown) -> str:

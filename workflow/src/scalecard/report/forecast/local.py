@@ -92,12 +92,13 @@ class Ranks:
     def slowest(self, ranks: int) -> Draws:
         """The expected largest factor of so many ranks: of those measured, and of draws from them for any further ones.
 
-        A device that is always slow stays so. Once there are more ranks than measured values, the largest tenth is
-        continued by the exponential tail that fits it (Coles, An Introduction to Statistical Modeling of Extreme
-        Values, 2001, section 4.2, with shape 0): the largest grows with the logarithm of the number of ranks.
+        Of one rank it is 1: that is the device that was timed alone. A device that is always slow stays so. Once there
+        are more ranks than measured values, the largest tenth is continued by the exponential tail that fits it (Coles,
+        An Introduction to Statistical Modeling of Extreme Values, 2001, section 4.2, with shape 0): the largest grows
+        with the logarithm of the number of ranks.
         """
         if ranks not in self._found:
-            self._found[ranks] = self._slowest(ranks)
+            self._found[ranks] = self._slowest(ranks) if ranks > 1 else np.ones(NUM)
         return self._found[ranks]
 
     def _slowest(self, ranks: int) -> Draws:

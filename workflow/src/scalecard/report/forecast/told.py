@@ -136,7 +136,7 @@ def how_far(found: Sequence[Forecast]) -> Table:
     for one in found:
         knee, last = one.knee, one.trusted[0]
         sort = knee.devices or math.inf
-        limits = "" if knee.devices is None else f" {_between(knee.between)}"
+        limits = f" {_between(knee.between)}" if knee.devices and knee.devices > 2 else ""
         rows.append(
             [
                 *_case(one),
