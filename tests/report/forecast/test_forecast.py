@@ -18,6 +18,7 @@ from scalecard.report.forecast.measured import Layout, layout_of
 from scalecard.report.forecast.model import Pipeline
 from scalecard.report.forecast.settings import Settings
 from simulated_clusters import WATTS, Cause, drawn, simulated, true_step
+from simulated_events import buckets
 
 Results = Mapping[str, Result]
 DDP = ("DDP", "strong"), ("DDP", "weak")
@@ -122,6 +123,21 @@ def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
     assert {layout_of(record) for record in over} == {Layout(8, 2)}
     within = changed(of_four, "strategies", {"step_time": 0}, strategy="DDP", nodes=None)
     assert set(found(within)["DDP", "weak"].model.steps) == {Layout(8, 2), Layout(16, 4)}, "a node is no smaller for it"
+
+
+def test_gradients_are_sent_in_as_many_messages_as_their_exchange_was_counted_to_make() -> None:
+    cluster = drawn(None, 101)
+    volume = found(results())["DDP", "weak"].model.parts.volume
+    assert volume == (pytest.approx(cluster.gradient_bytes), len(buckets(cluster)))
+    assert volume[1] > 1
+
+
+def test_cpu_ranks_hide_little_of_what_they_exchange() -> None:
+    """Of the same numbers, in which no step says what overlaps."""
+    two = results("communication", devices=2)
+    on_cpu = {name: replace(r, environment={**r.environment, "emulated": True}) for name, r in two.items()}
+    gpus, ranks = (found(of)["DDP", "weak"].model for of in (two, on_cpu))
+    assert middle(ranks.terms(2)["exchange"]) > 1.3 * middle(gpus.terms(2)["exchange"])
 
 
 def test_nodes_with_one_device_each_are_forecast() -> None:
