@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from every_experiment import every_result
 from playwright.sync_api import Browser, Page, sync_playwright
 from scalecard.records.files import load
 from scalecard.records.record import Result
@@ -75,6 +77,25 @@ def test_text_of_figures_follows_the_page(page: Page, html: Path, scheme: str, d
 
 def brightness(colour: str) -> float:
     return sum(float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")) / 3
+
+
+def test_printed_are_eight_pages_at_most_and_everything_if_asked(page: Page, tmp_path: Path) -> None:
+    """A4 with 12 mm around is 703 px wide, and nothing may be cut off."""
+    html = write_report([*every_result("box"), *every_result("older")], tmp_path)
+    page.set_viewport_size({"width": 703, "height": 1000})
+    page.goto(html.as_uri())
+    assert 2 <= pages(page) <= 8
+    page.evaluate("window.print = () => { window.asked = document.querySelectorAll('details:not([open])').length; }")
+    page.locator("button.print").click()
+    assert page.evaluate("window.asked") == 0
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    assert pages(page) > 8
+    assert pages(page) <= 8, "once it is printed, the page is as it was"
+
+
+def pages(page: Page) -> int:
+    return len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(prefer_css_page_size=True)))
 
 
 def test_raw_data_is_saved_as_it_was_measured(page: Page, html: Path, tmp_path: Path) -> None:

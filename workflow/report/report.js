@@ -32,7 +32,18 @@ if ("DecompressionStream" in window) {
     });
   }
 }
-window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = true; }));
+
+/* Printed are the summary, the figures and the tables of scaling; everything, if the reader asks for it. */
+for (const button of document.querySelectorAll("button.print")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const closed = document.querySelectorAll("details:not([open])");
+    const whole = on => { document.body.classList.toggle("whole", on); closed.forEach(d => { d.open = on; }); };
+    whole(true);
+    window.addEventListener("afterprint", () => whole(false), { once: true });
+    window.print();
+  });
+}
 
 /* The calculator: the formula of report/forecast (calculator.py has the numbers). */
 const calculator = document.getElementById("calculator");
