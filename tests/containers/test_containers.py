@@ -100,7 +100,7 @@ def copy_of(project: Path, folder: Path) -> Path:
 def use(folder: Path, engine: str) -> None:
     (folder / "engine.yaml").write_text(
         f"container: {{engine: {engine}, base_image: '{BASE}', packages: my.lock}}\n"
-        "workloads: {mine: {file: my_model.py, batch_size: 4}, gpt: null, resnet50: null}\n"
+        "workloads: {mine: {file: my_model.py, batch_size: 4}, stranger: null}\n"
         "experiments: {strategies: {scaling: [strong]}}\n"
     )
 
