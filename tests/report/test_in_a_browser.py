@@ -63,6 +63,28 @@ def test_no_horizontal_scroll(page: Page, html: Path, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_contents_lead_to_every_section_and_mark_the_one_that_is_read(page: Page, html: Path) -> None:
+    page.set_viewport_size({"width": 1280, "height": 844})
+    page.goto(html.as_uri())
+    links = page.locator("nav a")
+    sections = {f"#{name}" for name in page.locator("section").evaluate_all("all => all.map(each => each.id)")}
+    assert set(links.evaluate_all("all => all.map(each => each.hash)")) == sections
+    page.locator("#allreduce").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('#allreduce').scrollIntoView({behavior: 'instant'})")
+    page.wait_for_function("document.querySelector('nav a[aria-current]')?.hash === '#allreduce'")
+    assert page.locator("nav a[aria-current]").count() == 1
+
+
+def test_a_phone_begins_with_the_summary_and_has_the_contents_at_hand(page: Page, html: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(html.as_uri())
+    heading = page.locator("h1").bounding_box()
+    assert heading is not None
+    assert heading["y"] < 200
+    page.locator("a.to-contents").click()
+    page.wait_for_function("document.querySelector('nav').getBoundingClientRect().top < window.innerHeight")
+
+
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
 def test_text_of_figures_follows_the_page(page: Page, html: Path, scheme: str, dark: bool) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

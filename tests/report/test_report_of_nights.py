@@ -56,7 +56,7 @@ def test_the_report_shows_numbers_over_nights_and_what_changed(nights: Nights) -
 
 def test_without_kept_nights_there_is_no_such_section(nights: Nights) -> None:
     nights.measure(1.0)
-    assert "trend" not in write(nights, "box")
+    assert 'id="trend"' not in write(nights, "box")
 
 
 def test_a_damaged_index_is_named_and_stops_nothing(nights: Nights) -> None:

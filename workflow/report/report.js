@@ -33,6 +33,16 @@ if ("DecompressionStream" in window) {
   }
 }
 
+/* The contents mark the section that is being read: the last one whose beginning has passed the upper third. */
+const places = [...document.querySelectorAll("nav a")].map(link => [link, document.querySelector(link.hash)]);
+const mark = () => {
+  const passed = places.filter(([, section]) => section.getBoundingClientRect().top < window.innerHeight / 3);
+  for (const [link] of places) link.removeAttribute("aria-current");
+  passed.at(-1)?.[0].setAttribute("aria-current", "true");
+};
+window.addEventListener("scroll", mark, { passive: true });
+mark();
+
 /* Printed are the summary, the figures and the tables of scaling; everything, if the reader asks for it. */
 for (const button of document.querySelectorAll("button.print")) {
   button.hidden = false;

@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from scalecard.report import units
+from scalecard.report import contents, units
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 
@@ -17,7 +17,7 @@ def render(template: str, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"commands": _commands, "number": units.number}
+    environment.filters |= {"commands": _commands, "number": units.number, "label": contents.label}
     environment.globals["on_axis"] = units.on_axis
     return environment.get_template(template).render(**values)
 

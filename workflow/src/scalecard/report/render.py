@@ -14,7 +14,7 @@ from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import answered, modules, pages, section, sections, style, tables, units
+from scalecard.report import answered, contents, modules, pages, section, sections, style, tables, units
 from scalecard.report.answered import Answer
 from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.brief import Brief, others_table
@@ -92,7 +92,7 @@ def render(
     unused = [*left_out, *unfit, *unfit_too]
     _tell(unused)
     platforms = [platform for platform in platforms if any(s.platform == platform for s in known)]
-    by_name = {name: _of(known, name, platforms) for name in dict.fromkeys(s.name for s in known)}
+    by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
     return pages.render(
         "report.html.j2",
         left_out=by_reason(unused),
@@ -114,7 +114,9 @@ def _said_of_all(
     results, current = [s.result for s in known], [s for s in known if s.platform == platforms[0]]
     replies = answered.every([s.result for s in current], settings)
     advised = [] if results[0].emulated else replies
+    troubled = {s.name for s in current if any(judgement.is_trouble for judgement in s.judgements)}
     return {
+        "contents": contents.grouped([*(answer.name for answer in replies), *{s.name for s in known}], troubled),
         "masthead": _masthead([s.result for s in current]),
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),

@@ -1,0 +1,17 @@
+"""The contents of the page: every section and answer has a name for readers, and is in one group."""
+
+from scalecard.report import answers, contents, sections
+
+
+def test_every_section_and_answer_has_a_name_and_one_group() -> None:
+    listed = [name for group in contents.GROUPS.values() for name in group]
+    assert sorted(listed) == sorted([*sections.names(), *answers.names()])
+    assert set(contents.NAMES) == set(listed)
+    assert len(set(contents.NAMES.values())) == len(listed)
+
+
+def test_groups_without_anything_are_left_out_and_trouble_is_marked() -> None:
+    found = contents.grouped(["ddp", "copy_cost", "new_one", "allreduce"], ["allreduce"])
+    assert list(found) == ["Hardware", "Data parallelism", "Others"]
+    assert [(entry.label, entry.trouble) for entry in found["Hardware"]] == [("Copies", False), ("All-reduce", True)]
+    assert found["Others"][0].label == "new one"

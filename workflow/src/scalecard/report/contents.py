@@ -1,0 +1,63 @@
+"""What readers call the sections and answers, and the groups in which the page has them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+GROUPS = {
+    "Answers": ("why", "use", "forecast"),
+    "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
+    "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
+    "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
+    "Your models": ("strategies", "input", "tuning"),
+}
+NAMES = {
+    "why": "Why not N times as fast",
+    "use": "What to use",
+    "forecast": "How far it scales",
+    "health": "Health",
+    "async_timing": "Asynchronous timing",
+    "copy_cost": "Copies",
+    "allreduce": "All-reduce",
+    "dp_scratch": "From scratch",
+    "dp_concise": "nn.DataParallel",
+    "ddp": "DistributedDataParallel",
+    "heterogeneous": "Unequal devices",
+    "model_parallel": "Stages on devices",
+    "pipeline": "Pipelines",
+    "tensor_parallel": "Tensor parallelism",
+    "hybrid": "Data and model together",
+    "strategies": "Every strategy",
+    "input": "Loading data",
+    "tuning": "Tuning one device",
+}
+_ORDER = [name for names in GROUPS.values() for name in names]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the contents; `trouble`: one of its judgements is less than it should be."""
+
+    name: str
+    label: str
+    trouble: bool = False
+
+
+def label(name: str) -> str:
+    """'Copies' for copy_cost; the name itself, if nobody has given it a better one."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """As the page has them; what is in no group comes last."""
+    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
+def grouped(names: Iterable[str], troubled: Iterable[str]) -> dict[str, list[Entry]]:
+    """The contents by group, those with something to show."""
+    shown, troubled = in_order(names), set(troubled)
+    groups = {**GROUPS, "Others": tuple(name for name in shown if name not in _ORDER)}
+    made = {
+        group: [Entry(name, label(name), name in troubled) for name in shown if name in own]
+        for group, own in groups.items()
+    }
+    return {group: entries for group, entries in made.items() if entries}
