@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from scalecard.hardware.counts import device_counts, threads_each
-from scalecard.hardware.devices import CudaDevice, copy_engine, open_devices
+from scalecard.hardware.devices import MAX_PENDING, CudaDevice, copy_engine, open_devices
 from scalecard.hardware.machine import Machine
 
 
@@ -37,6 +37,19 @@ def test_an_error_of_the_work_comes_out_at_synchronize(machine: Machine) -> None
             device.submit(int)
         with pytest.raises(RuntimeError, match="negative"):
             device.synchronize()
+
+
+def test_work_that_is_still_unfinished_when_much_more_is_submitted_is_waited_for(machine: Machine) -> None:
+    go = threading.Event()
+    done: list[bool] = []
+    with open_devices(machine, 1) as (device,):
+        device.submit(lambda: (go.wait(10), done.append(True), torch.ones(-1)))
+        for _ in range(2 * MAX_PENDING):
+            device.submit(int)
+        go.set()
+        with pytest.raises(RuntimeError, match="negative"):
+            device.synchronize()
+        assert done
 
 
 def test_workers_share_the_cores_alike_however_many_are_opened(machine: Machine) -> None:
