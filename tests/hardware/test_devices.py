@@ -39,6 +39,19 @@ def test_an_error_of_the_work_comes_out_at_synchronize(machine: Machine) -> None
             device.synchronize()
 
 
+def test_a_worker_does_one_piece_of_work_at_a_time(machine: Machine) -> None:
+    started: list[int] = []
+
+    def piece(number: int) -> list[int]:
+        started.append(number)
+        time.sleep(0.05)
+        return list(started)
+
+    with open_devices(machine, 1) as (device,):
+        tasks = [device.submit(piece, number) for number in range(3)]
+        assert [task.result() for task in tasks] == [[0], [0, 1], [0, 1, 2]]
+
+
 def test_work_that_is_still_unfinished_when_much_more_is_submitted_is_waited_for(machine: Machine) -> None:
     go = threading.Event()
     done: list[bool] = []
