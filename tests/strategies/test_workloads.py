@@ -177,7 +177,9 @@ def test_the_built_in_workloads_are_ones(name: str) -> None:
 def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "aside_of_mine.py").write_text("WIDTH = 4\n")
     text = changed("width=4", "width=WIDTH")
-    check(written(tmp_path, "from aside_of_mine import WIDTH\n" + text))
+    load = written(tmp_path, "from aside_of_mine import WIDTH\n" + text)
+    check(load)
+    assert load.module.WIDTH == 4
 
 
 def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others_random_numbers_alone() -> None:

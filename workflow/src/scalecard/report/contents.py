@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scalecard.report import answers
+
 GROUPS = {
-    "Answers": ("why", "use", "forecast"),
+    "Answers": answers.ORDER,
     "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
     "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
     "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),

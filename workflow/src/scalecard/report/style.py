@@ -77,7 +77,8 @@ def marker(label: str) -> str:
 def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) -> None:
     """From now on the first result's platform has the first colour, those of `show` the next ones, and others are grey.
 
-    So a platform looks the same in figures that are drawn apart, whichever platforms have measured what they show.
+    So this platform and those of `show` look the same in figures that are drawn apart, whoever else has measured what
+    they show. Which grey another one has may differ.
     """
     asked = [name for name in show or () if name != results[0].platform]
     rest = dict.fromkeys(r.platform for r in results[1:] if r.platform not in (results[0].platform, *asked))

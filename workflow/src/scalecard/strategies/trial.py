@@ -76,7 +76,7 @@ class Trials:
         empty_cache()
         allocated, reserved = self._each(torch.cuda.memory_allocated), self._each(torch.cuda.memory_reserved)
         subject = build()
-        first = Bench(self.devices).block(subject.work, 1).own
+        first = Bench(self.devices).block(subject.work, 1).own  # without ranks: one that cannot take it lets none wait
         if not self.gpus:
             return 0.0, 0.0, first
         empty_cache()

@@ -92,11 +92,10 @@ def subject(
         counts=_counts(combination, ctx, plainly, load, sizes, trainable(model)),
         agreeing=lambda: trainable(model) if ctx.world_size > 1 else (),
     )
-    if not (compared or load.exact):
-        made = in_train_mode(replace(made, prove=partial(_only_run, ctx, step)), load, [module])
-    elif combination.rounding and not load.exact:
+    if not load.exact and (combination.rounding or not compared):
         still = partial(_still_trains, combination, ctx, plainly, load, step, model, whole)
-        made = in_train_mode(replace(made, prove=still), load, [module])
+        prove = still if compared else partial(_only_run, ctx, step)
+        made = in_train_mode(replace(made, prove=prove), load, [module])
     return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
 
 
