@@ -20,7 +20,7 @@ PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 # The tests that need a whole workflow, a cluster, an engine or a browser.
 SLOW := workflow or cluster or container or browser
 
-.PHONY: all wheels test test-fast mutants fuzz faults check slurm generic kubernetes bench lock clean
+.PHONY: all wheels test test-fast mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -94,6 +94,10 @@ slurm generic kubernetes: $(VENV)/package
 # Ratios measured side by side in one run, against what the project promises.
 bench: $(VENV)/testing
 	$(RUN) python tests/benchmarks/bench.py
+
+# The README's picture, from the report of this machine's own results. Needs Chromium.
+pictures: $(VENV)/testing
+	$(RUN) python docs/pictures.py $(ARGS)
 
 # Needs uv. Recomputes every version and hash from the requirements.in files; the later ones follow docker's, the first.
 lock:

@@ -3,11 +3,28 @@
 import random
 import uuid
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import Machine, probe
 from scalecard.records.merge import merged
 from scalecard.records.record import Record
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
+
+
+@cache
+def here() -> dict[str, Any]:
+    """This machine's environment: git and the packages' metadata take 20 ms to ask, and say the same in every test."""
+    return environment(probe())
+
+
+def environment_of(machine: Machine) -> dict[str, Any]:
+    """What a result says of such a machine, whose GPUs no driver describes."""
+    facts = {"fingerprint": machine.fingerprint, "emulated": machine.emulated, "machine": asdict(machine)}
+    return {**deepcopy(here()), **facts}
 
 
 def gpu_state(**changes: Any) -> GpuState:

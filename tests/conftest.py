@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from blocks import SHORTEST, block
-from builders import repeated
+from builders import environment_of, here, repeated
 from fake_nvml import Board, FakeNvml
-from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.containers import engines
 from scalecard.measuring.rule import Rule
@@ -45,8 +44,14 @@ def rule() -> Rule:
     )
 
 
+@pytest.fixture(scope="session")
+def described() -> None:
+    """Before any test pretends to be elsewhere."""
+    here()
+
+
 @pytest.fixture
-def make_result(machine: Machine) -> Callable[..., Result]:
+def make_result(described: None, machine: Machine) -> Callable[..., Result]:
     """A result of this machine with these records; keyword arguments change its other fields."""
 
     def make(records: list[Record], **changes: Any) -> Result:
@@ -54,7 +59,7 @@ def make_result(machine: Machine) -> Callable[..., Result]:
             "experiment": "async_timing",
             "platform": "box",
             "spec": {},
-            "environment": environment(machine),
+            "environment": environment_of(machine),
             "started": "2026-01-01T00:00:00.000+00:00",
             "finished": "2026-01-01T00:01:00.000+00:00",
             "warnings": [],

@@ -9,9 +9,8 @@ from itertools import product
 from typing import Any
 
 from blocks import block
-from builders import gpu_state, hardware_state
-from health_boxes import health_cases
-from scalecard.hardware.environment import environment
+from builders import environment_of, gpu_state, hardware_state
+from health_boxes import Extent, health_cases
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Check, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
@@ -20,13 +19,11 @@ Settings = dict[str, Any]
 Kind = tuple[str, Case]  # a metric and a case
 
 CUTS = ("after layer2", "balanced")
+CODE = {"commit": "c0ffee" * 6 + "beef", "dirty": False}
 GPU = {
     "name": "NVIDIA A100-SXM4-40GB",
     "memory_bytes": 40 * 2**30,
-    "pcie_gen": 4,
-    "pcie_gen_max": 4,
-    "pcie_width": 16,
-    "pcie_width_max": 16,
+    **{"pcie_gen": 4, "pcie_gen_max": 4, "pcie_width": 16, "pcie_width_max": 16},
     "nvlinks": 12,
     "power_limit_w": 400.0,
     "power_limit_max_w": 400.0,
@@ -44,7 +41,7 @@ def every_result(
     platform: str, *, gpus: int = 0, processes: int = 1, rounds: int = 7, scale: str = "quick", day: int = 1
 ) -> list[Result]:
     """One per experiment, each with as many samples of as many processes; a platform has the same ones every time."""
-    draw, facts = random.Random(platform), environment_of(machine_named(platform, gpus), gpus)
+    draw, facts = random.Random(platform), described(machine_named(platform, gpus), gpus)
     return [
         Result(
             experiment=name,
@@ -69,12 +66,13 @@ def machine_named(name: str, gpus: int) -> Machine:
     )
 
 
-def environment_of(machine: Machine, gpus: int) -> dict[str, Any]:
-    """What a result says of it; no driver is asked."""
-    details = [{**GPU, "uuid_hash": name} for name in machine.gpu_uuid_hashes]
+def described(machine: Machine, gpus: int) -> dict[str, Any]:
+    """What a result says of it; neither a driver nor git is asked."""
     links = [[None if a == b else 20 for b in range(gpus)] for a in range(gpus)]
     nvlinks = [[None if a == b else GPU["nvlinks"] for b in range(gpus)] for a in range(gpus)]
-    return {**environment(machine), "gpus": details, "topology": links, "nvlink_pairs": nvlinks}
+    details = [{**GPU, "uuid_hash": name} for name in machine.gpu_uuid_hashes]
+    hardware = {"gpus": details, "topology": links, "nvlink_pairs": nvlinks}
+    return {**environment_of(machine), **hardware, **CODE}
 
 
 def settings(name: str, scale: str) -> Settings:
@@ -261,8 +259,8 @@ def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
 
 def _health(gpus: int, spec: Settings) -> Iterator[Kind]:
     """Small sizes, as without GPUs, which stand in for devices then."""
-    sizes = (4096, 16 * 2**20)
-    yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, sizes=sizes)
+    extent = Extent(links=(4096, 16 * 2**20), collectives=(16 * 2**20,))
+    yield from health_cases(gpus or 2, emulated=not gpus, adapters=2 if gpus else 0, extent=extent)
 
 
 # Of what is no time, or was not taken by a clock.

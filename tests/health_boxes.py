@@ -3,24 +3,40 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
-from builders import gpu_state, hardware_state
-from scalecard.hardware.environment import environment, of_nodes
+from builders import environment_of, gpu_state, hardware_state
+from scalecard.hardware.environment import of_nodes
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Record, Result
-from scalecard.records.telemetry import GpuState, Spread, Telemetry
+from scalecard.records.telemetry import HardwareState, Spread, Telemetry
 from scalecard.report import limits, reference
 
 MIB, GIB = 2**20, 2**30
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 ROUNDS = 12
+WAKE = 5e-6  # seconds that a copy takes however few bytes it has
 Matrix = list[list[int]]
 
 
+class Extent(NamedTuple):
+    """How much is looked at: bytes of copies and collectives, the host's memory, and what counts errors."""
+
+    host: tuple[int, ...] = (256 * MIB,)
+    links: tuple[int, ...] = (4096, GIB)
+    collectives: tuple[int, ...] = (GIB,)
+    memories: tuple[str, ...] = ("pinned", "pageable")
+    counters: tuple[str, ...] = ("ECC corrected", "XID", "PCIe replays")
+    port_counters: tuple[str, ...] = ("symbol errors",)
+
+
+USUAL = Extent()
+
+
 def health_cases(
-    devices: int, *, emulated: bool = False, nodes: int = 1, adapters: int = 0, sizes: tuple[int, int] = (4096, GIB)
+    devices: int, *, emulated: bool = False, nodes: int = 1, adapters: int = 0, extent: Extent = USUAL
 ) -> Iterator[tuple[str, Case]]:
     """(metric, case) of every record of a run, as the experiment lays them out."""
     own = [{"device": device, "at_once": at_once} for at_once, device in product((False, True), range(devices))]
@@ -28,21 +44,22 @@ def health_cases(
         yield "time", {"part": "compute", **case, "dtype": dtype, "size": 8192, "products": 10}
     for case, access in product(own, ("read", "write", "copy")):
         yield "time", {"part": "memory", **case, "access": access, "bytes": GIB}
-    for case, direction, memory in product(own, ("to device", "to host"), ("pinned", "pageable")):
-        yield "time", {"part": "host link", **case, "direction": direction, "memory": memory, "bytes": 256 * MIB}
-    for size, at_once, (source, target) in product(sizes, (False, True), permutations(range(devices), 2)):
+    for case, direction, memory, size in product(own, ("to device", "to host"), extent.memories, extent.host):
+        yield "time", {"part": "host link", **case, "direction": direction, "memory": memory, "bytes": size}
+    for size, at_once, (source, target) in product(extent.links, (False, True), permutations(range(devices), 2)):
         pair: Case = {"source": source, "target": target, "at_once": at_once}
         yield "time", {"part": "device link", **pair, "bytes": size, "peer": None if emulated else True}
-    for collective, count in product(COLLECTIVES, _counts(devices)):
-        yield "time", _collective(collective, count, sizes[1], emulated)
-    yield from _over_nodes(devices, nodes, sizes[1], emulated)
+    for collective, count, size in product(COLLECTIVES, _counts(devices), extent.collectives):
+        yield "time", _collective(collective, count, size, emulated)
+    yield from _over_nodes(devices, nodes, max(extent.collectives), emulated)
     for device in range(devices):
         yield "time", {"part": "load", "device": device, "dtype": "bfloat16", "size": 8192, "products": 10}
-    for device, counter in product(range(0 if emulated else devices), ("ECC corrected", "XID", "PCIe replays")):
+    for device, counter in product(range(0 if emulated else devices), extent.counters):
         yield "errors", {"part": "counters", "device": device, "counter": counter}
-    for number in range(adapters):
-        yield "errors", {"part": "counters", "adapter": f"mlx5_{number} port 1", "counter": "symbol errors"}
-        yield "rate", {"part": "adapter", "adapter": f"mlx5_{number} port 1"}
+    for port in (f"mlx5_{number} port 1" for number in range(adapters)):
+        for counter in extent.port_counters:
+            yield "errors", {"part": "counters", "adapter": port, "counter": counter}
+        yield "rate", {"part": "adapter", "adapter": port}
     yield "time", {"part": "storage", "bytes": GIB}
     yield "free_space", {"part": "storage"}
     for numa_node in (0, 1):
@@ -99,6 +116,9 @@ class Box:
     nccl_paths: dict[str, int] = field(default_factory=dict)
     peer: bool = True
     emulated: bool = False
+    extent: Extent = USUAL
+    ring_share: float = 0.8  # of the rate of a GPU's NVLinks
+    network_gbs: tuple[float, float] = (200.0, 40.0)  # bus bandwidth within a node, and over nodes
 
     def result(self) -> Result:
         """Its result; the samples scatter by 0.3 % and are the same every time."""
@@ -112,13 +132,13 @@ class Box:
             started="2026-01-01T00:00:00.000+00:00",
             finished="2026-01-01T00:05:00.000+00:00",
             warnings=[],
-            records=[*self._records(every)],
+            records=[*self.records(every)],
         )
 
-    def _records(self, every: Sequence["Box"]) -> Iterator[Record]:
+    def records(self, every: Sequence["Box"]) -> Iterator[Record]:
         """What each node measured of itself says whose it is, if there are several."""
-        draw = random.Random(1)
-        for metric, case in health_cases(self.count, emulated=self.emulated, nodes=self.nodes, adapters=self.adapters):
+        draw, own = random.Random(1), {"emulated": self.emulated, "nodes": self.nodes, "adapters": self.adapters}
+        for metric, case in health_cases(self.count, **own, extent=self.extent):
             if case["part"] in ("collective", "node", "node pair"):
                 yield self._record(draw, metric, case)
                 continue
@@ -146,7 +166,7 @@ class Box:
     def _environment(self) -> dict[str, Any]:
         every = range(0 if self.emulated else self.count)
         return {
-            **environment(self.machine()),
+            **environment_of(self.machine()),
             "gpus": [self._facts(device) for device in every],
             "topology": [[None if a == b else self.level for b in every] for a in every],
             "nvlink_pairs": [[None if a == b else self.nvlinks(a, b) for b in every] for a in every],
@@ -180,25 +200,24 @@ class Box:
         samples = [seconds * draw.gauss(1, 0.003) for _ in range(ROUNDS)]
         if case["part"] == "load":
             samples = self._course(samples, int(case["device"] or 0))
-        watched = Telemetry(rounds_id=str(case), iterations=10, state=hardware_state(*self._states()))
+        watched = Telemetry(rounds_id=str(case), iterations=10, state=self._state)
         return Record(case=case, metric="time", unit="s", samples=[samples], telemetry=[watched])
 
     def _course(self, samples: list[float], device: int) -> list[float]:
         """A hot card slows down by a quarter halfway."""
         return [s / (0.75 if device in self.hot and i >= ROUNDS // 2 else 1.0) for i, s in enumerate(samples)]
 
-    def _states(self) -> list[GpuState]:
+    @cached_property
+    def _state(self) -> HardwareState:
         held = {"thermal slowdown (hardware)": 0.5}
         degrees = {True: Spread(low=70, median=88, high=93), False: Spread(low=41, median=55, high=61)}
-        return [
-            gpu_state(
-                pcie_gen=self.slot(device)[0],
-                pcie_width=self.slot(device)[1],
-                reasons=held if device in self.hot else {"power cap": 0.9},
-                temperature_c=degrees[device in self.hot],
-            )
-            for device in range(0 if self.emulated else self.count)
-        ]
+        states = []
+        for device in range(0 if self.emulated else self.count):
+            generation, width = self.slot(device)
+            hot = device in self.hot
+            reasons = held if hot else {"power cap": 0.9}
+            states.append(gpu_state(pcie_gen=generation, pcie_width=width, reasons=reasons, temperature_c=degrees[hot]))
+        return hardware_state(*states)
 
     def _seconds(self, case: Case) -> float:
         facts: dict[str, Any] = dict(case)
@@ -236,7 +255,7 @@ class Box:
         own = sheet and sheet.host_link_one_way_gbs
         rate = 0.7 * own if own else 0.82 * limits.pcie_gbs(*self.slot(case["device"]))
         rate *= 0.7 if case["at_once"] else 1.0
-        return float(case["bytes"]) / (1e9 * (min(rate, 2.0) if case["memory"] == "pageable" else rate))
+        return WAKE + float(case["bytes"]) / (1e9 * (min(rate, 2.0) if case["memory"] == "pageable" else rate))
 
     def _link(self, a: int, b: int) -> float:
         """GB/s from one GPU to another."""
@@ -258,15 +277,15 @@ class Box:
         if min(near) >= fewest and self.peer:
             sheet = reference.gpu_spec(self.gpu)
             of_each = self.switched or min(sum(self.nvlinks(a, b) for b in used if a != b) for a in used)
-            rate = 0.8 * of_each * ((sheet and sheet.one_nvlink_gbs) or 25.0)
+            rate = self.ring_share * of_each * ((sheet and sheet.one_nvlink_gbs) or 25.0)
             rate *= min(self.pairs.get((a, b), 1.0) for a in used for b in used)
         else:
             rate = min((self._link(a, b) for a in used for b in used if a != b), default=1.0) * 0.9
         rate *= self._slowest(used)
         if case.get("nodes"):
-            rate = 40.0 * min([*self.nodes_speed.values(), 1.0])
+            rate = self.network_gbs[1] * min([*self.nodes_speed.values(), 1.0])
         n, factors = case["devices"], {"all_reduce": 2.0, "broadcast": case["devices"] / (case["devices"] - 1)}
-        return float(factors.get(case["collective"], 1.0) * (n - 1) / n * case["bytes"] / (rate * 1e9))
+        return n * WAKE + float(factors.get(case["collective"], 1.0) * (n - 1) / n * case["bytes"] / (rate * 1e9))
 
     def _slowest(self, used: range) -> float:
         """Ranks wait for the slowest of them, and add up as fast as its memory."""
@@ -274,7 +293,7 @@ class Box:
 
     def _node(self, case: dict[str, Any]) -> float:
         ends = [case[axis] for axis in ("node", "other") if axis in case]
-        rate = (200.0 if len(ends) == 1 else 40.0) * 1e9
+        rate = self.network_gbs[len(ends) - 1] * 1e9
         rate *= 1.0 if len(ends) == 1 else min(self.nodes_speed.get(end, 1.0) for end in ends)
         n = case["devices"]
         return float(2 * (n - 1) / n * case["bytes"] / rate)

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from scalecard import experiments
 from scalecard.hardware.machine import probe
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Result
-from scalecard.report import answers
-from scalecard.report.exports import EXPERIMENTS
+from scalecard.report import answers, exports
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ("--configfile", "tests/smoke.yaml")
@@ -82,22 +82,18 @@ def made_since(folder: Path, before: dict[str, int]) -> set[str]:
     return {path for path, _ in made_at(folder).items() - before.items()}
 
 
-def outputs(experiments: Iterable[str] = (), *, figures: Iterable[str] = (), exported: bool = False) -> set[str]:
-    """What a run makes that measures these experiments here, and draws these figures (and the exports) besides.
+def outputs(measured: Iterable[str] = (), *, figures: Iterable[str] = (), exported: bool = False) -> set[str]:
+    """What a run makes that measures these experiments here, and draws these figures (and exports) besides.
 
-    Answers rest on every experiment.
+    Answers and exports rest on every experiment.
     """
-    experiments = list(experiments)
-    drawn = {*experiments, *figures, *(answers.names() if experiments else ())}
-    images = {f"figures/{name}.{suffix}" for name in drawn for suffix in ("svg", "png")}
-    tables = exports() if exported or set(experiments) & set(EXPERIMENTS) else set()
-    made = {f"{probe().slug}/{name}.json" for name in experiments} | images | tables
+    measured, here = list(measured), probe().slug
+    drawn = {*measured, *figures, *(answers.names() if measured else ())}
+    images = {f"figures/{name}.{suffix}" for name in drawn for suffix in ("svg", "png", "pdf", "csv", "html")}
+    every = experiments.names()
+    files = [*exports.linked(every), *exports.beside(every)] if exported or measured else []
+    made = {f"{here}/{name}.json" for name in measured} | images | {f"exports/{here}/{name}" for name in files}
     return made | ({"report.html"} if made else set())
-
-
-def exports() -> set[str]:
-    """The tables to take along."""
-    return {f"exports/{probe().slug}/scaling.{suffix}" for suffix in ("csv", "md", "tex", "pdf")}
 
 
 def results_of(folder: Path, platform: str | None = None) -> dict[str, Result]:

@@ -20,6 +20,7 @@ from projects import ROOT
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.machine_file import read_machine
 from scalecard.records.record import Record
+from scalecard.report import units
 
 Command = Callable[..., Any]
 Save = Callable[..., Path]
@@ -162,7 +163,7 @@ def test_compare_prints_json_and_writes_a_page(scalecard: Command, two_platforms
     done = scalecard("compare", "old", "new", "--json", "--html", "c.html")
     told = json.loads(done.out)
     assert [row["verdict"] for row in told["rows"]] == ["slower"]
-    assert f"{told['rows'][0]['ratio']:.3f}" in (two_platforms / "c.html").read_text()
+    assert units.change(told["rows"][0]["ratio"]).replace(" %", "\u00a0%") in (two_platforms / "c.html").read_text()
 
 
 @pytest.mark.parametrize(

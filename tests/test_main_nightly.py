@@ -11,7 +11,7 @@ import pytest
 from builders import repeated
 from nights import Nights
 from projects import ROOT
-from scalecard.__main__ import _parser as parser
+from scalecard.arguments import parser
 from scalecard.report import health_gate
 from stand_in_verdicts import ALERTS, install
 
@@ -112,4 +112,4 @@ def test_the_commands_of_the_manual_for_nights_are_commands() -> None:
     lines = re.findall(r"^(?:    )?scalecard (.*?)(?: +#.*| \|\| .*)?$", text, re.MULTILINE)
     assert {line.split()[0] for line in lines} == {"health", "compare", "keep", "trend"}
     for line in lines:
-        assert parser().parse_args(line.split()).command == line.split()[0]
+        assert parser(None).parse_args(line.split()).command == line.split()[0]

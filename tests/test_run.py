@@ -47,7 +47,7 @@ def report_of(scalecard: Callable[..., Any], tmp_path: Path) -> Callable[[Result
     def write(result: Result) -> str:
         path, page = tmp_path / result.platform / f"{result.experiment}.json", tmp_path / "report.html"
         save(result, path)
-        figure = tmp_path / "figures" / f"{result.experiment}.svg"
+        figure = tmp_path / "figures" / f"{result.experiment}.html"
         assert scalecard("plot", result.experiment, "--results", path, "--output", figure).status == 0
         assert scalecard("report", "--results", path, "--figures", figure.parent, "--output", page).status == 0
         return words(page.read_text())

@@ -87,7 +87,7 @@ def _shown(paths: list[Path]) -> str:
         if len(found.results) < len(paths):  # what is drawn is the unaltered one
             print(*found.left_out, sep="\n")
             return ""
-        figures.draw(name, paths, [folder / "figures" / f"{name}.svg"])
+        figures.draw(name, paths, [folder / "figures" / f"{name}.html"])
         render.write(paths, folder / "figures", folder / "report.html")
     except InvalidResult as error:
         return str(error)

@@ -63,7 +63,7 @@ def test_one_panel_per_model_with_a_bar_per_partition_and_a_line_for_one_device(
     assert [axes.get_title(loc="left") for axes in (lenet, resnet18)] == ["LeNet", "ResNet-18"]
     labels = [label.get_text() for label in resnet18.get_yticklabels()]
     assert labels == ["pairs, 2 devices", "column, 4 devices", "row, 4 devices", "pairs, 4 devices"]
-    assert [line.get_xdata()[0] for line in resnet18.lines if line.get_linestyle() == "--"] == [1.0]
+    assert [line.get_xdata()[0] for line in resnet18.lines if line.get_linestyle() == ":"] == [1.0]
 
 
 def test_the_nights_follow_the_partitions_on_most_devices(result: Result) -> None:

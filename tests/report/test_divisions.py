@@ -7,6 +7,7 @@ import pytest
 from builders import timed
 from scalecard.records.merge import merged
 from scalecard.records.record import Case, Record, Result
+from scalecard.report import points
 from scalecard.report.divisions import divisions, over_in_rounds
 from scalecard.report.sections import heterogeneous
 
@@ -124,8 +125,10 @@ def test_a_pair_without_a_prediction_is_no_division(make_result: Callable[..., R
 def test_every_share_is_drawn_with_its_whisker(make_result: Callable[..., Result]) -> None:
     figure = heterogeneous.plot([make_result(made({32: 20.0, 48: 8.0, 50: 7.5}))])
     left, _ = figure.axes
-    (points,) = left.containers
-    assert list(points[0].get_xdata()) == [32, 48, 50]
-    first, second = [line for line in left.lines if str(line.get_label()).endswith("alone")][:2]
-    assert list(first.get_xdata()) == [1, 32, 64]
-    assert list(second.get_xdata()) == [63, 32, 0], "what is left for the first device"
+    shares: dict[str, list[float]] = {}
+    for shown in points.of(figure):
+        if shown.axes is left:
+            shares.setdefault(shown.point.series.split(" ")[-1], []).append(float(shown.point.x))
+            assert shown.point.low <= shown.point.value <= shown.point.high
+    assert sorted(shares["together"]) == [32, 48, 50]
+    assert sorted(shares["alone"]) == [0, 1, 32, 32, 63, 64], "what is left for the first device"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import timed
 from scalecard.records.record import Record, Result
-from scalecard.report import feeding
+from scalecard.report import feeding, points
 from scalecard.report.sections import input as section
 
 STEP = 0.1  # seconds on resident data
@@ -139,12 +139,14 @@ def test_without_a_data_set_the_reason_is_told(told: Callable[..., list[str]]) -
 
 def test_the_figure_shows_rates_over_workers_and_what_a_device_consumes(make_result: Callable[..., Result]) -> None:
     result = make_result(sweep(step(0.1, data="fed", workers=16)), experiment="input")
-    (axes,) = section.plot([result]).axes
-    lines = {str(line.get_label()): line for line in axes.get_lines()}
-    assert list(lines["loader alone"].get_xdata()) == [0, 1, 8, 16, 50]
-    assert list(lines["loader alone"].get_ydata()) == pytest.approx([40, 40, 320, 640, 2000])
-    assert lines["one device, its data resident"].get_ydata()[0] == pytest.approx(640)
-    assert list(lines["one device, fed"].get_xdata()) == [16]
+    figure = section.plot([result])
+    (axes,), shown = figure.axes, [shown.point for shown in points.of(figure)]
+    alone = {point.x: point.value for point in shown if point.series == "loader alone"}
+    assert alone == pytest.approx({0: 40, 1: 40, 8: 320, 16: 640, 50: 2000})
+    assert [point.x for point in shown if point.series == "one device, fed"] == [16]
+    (resident,) = [line for line in axes.get_lines() if line.get_linestyle() == "--"]
+    assert resident.get_ydata()[0] == pytest.approx(640)
+    assert "one device, its data resident" in {text.get_text() for text in axes.texts}
     assert axes.get_ylabel() == "samples per second"
 
 

@@ -24,7 +24,7 @@ def test_every_timed_case_has_its_proof_and_its_counts(make_result: Callable[...
         ],
     )
     (proof,) = proofs(make_result([proven, Record.skipped({"devices": 4}, "needs 4 devices")]))
-    assert proof.case == "option no_sync, devices 2"
+    assert proof.cases == ["option no_sync, devices 2"]
     assert proof.proven == [
         "parameters after 3 steps: float64, differs by 2.2e-16 (allowed 1e-10)",
         "sum: float32, exactly equal (allowed 0)",
@@ -35,3 +35,12 @@ def test_every_timed_case_has_its_proof_and_its_counts(make_result: Callable[...
         "received by the busiest device: 2 KiB",
         "all-reduces: 2",
     ]
+
+
+def test_cases_with_the_same_proof_are_told_together(make_result: Callable[..., Result]) -> None:
+    def proven(devices: int, difference: float) -> Record:
+        check = Check(name="parameters", dtype="float64", difference=difference, tolerance=1e-10)
+        return Record(case={"devices": devices}, metric="time", unit="s", samples=[[0.1]], checks=[check])
+
+    found = proofs(make_result([proven(2, 1e-16), proven(3, 2e-16), proven(4, 1e-16)]))
+    assert [proof.cases for proof in found] == [["devices 2", "devices 4"], ["devices 3"]]

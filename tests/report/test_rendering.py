@@ -61,11 +61,12 @@ def test_two_machines_under_one_label_are_refused(results: list[Result], tmp_pat
         render([results[0], other], tmp_path)
 
 
-def test_an_svg_is_the_same_twice_and_has_no_ink_of_its_own(results: list[Result], tmp_path: Path) -> None:
+def test_panels_are_the_same_twice_and_have_no_ink_of_their_own(results: list[Result], tmp_path: Path) -> None:
     for name in ("a", "b"):
-        figures.save(sections.load("allreduce").plot([results[1]]), tmp_path / f"{name}.svg")
-    text = (tmp_path / "a.svg").read_text()
-    assert text == (tmp_path / "b.svg").read_text()
+        (tmp_path / name).mkdir()
+        figures.save(sections.load("allreduce").plot([results[1]]), tmp_path / name / "figure.html")
+    text = (tmp_path / "a" / "figure.html").read_text()
+    assert text == (tmp_path / "b" / "figure.html").read_text()
     assert style.INK not in text
     assert "currentColor" in text
 

@@ -24,10 +24,10 @@ def write(nights: Nights, platform: str) -> str:
     """Draw what is there, and write the report as the workflow does."""
     drawn = nights.root / "results" / "figures"
     drawn.mkdir(exist_ok=True)
-    (drawn / "async_timing.svg").write_text("<svg></svg>")
+    (drawn / "async_timing.html").write_text("<svg></svg>")
     history = places.indices(nights.folder(platform))
     if history:
-        figures.save(figure.plot(of_platform(nights.folder(platform))), drawn / "trend.svg")
+        figures.save(figure.plot(of_platform(nights.folder(platform))), drawn / "trend.html")
     output = nights.root / "results" / "report.html"
     render.write([nights.folder(platform) / "async_timing.json"], drawn, output, history=history)
     return output.read_text()
@@ -48,7 +48,7 @@ def test_the_report_shows_numbers_over_nights_and_what_changed(nights: Nights) -
         "Slower than the nights before:",
         "float32 products of 4 rows",
         "driver 570.1 -&gt; 580.2",
-        'class="plot narrow"',
+        'class="plot"',
     ):
         assert said in text
     assert text.count("<svg") == 2
@@ -106,9 +106,9 @@ def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path:
     results = every_result("box")
     for result in results:
         (platform / f"{result.experiment}.json").write_text(as_json(result))
-        (drawn / f"{result.experiment}.svg").write_text("<svg></svg>")
+        (drawn / f"{result.experiment}.html").write_text("<svg></svg>")
     for name in ("trend", *answers.names()):
-        (drawn / f"{name}.svg").write_text("<svg></svg>")
+        (drawn / f"{name}.html").write_text("<svg></svg>")
     made_up(platform, 100)
     assert len(json.loads((platform / "history" / "trend.json").read_text())["entries"]) == 100 * len(results)
     paths = sorted(platform.glob("*.json"))

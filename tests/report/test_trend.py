@@ -96,7 +96,7 @@ def test_a_new_workload_is_compared_with_its_own_nights_or_told(nights: Nights) 
     nights.keep(9.0, spec={"train_images": 5})
     series = only_series(of_platform(nights.folder()))
     assert series.verdict == "not compared"
-    assert "train_images None -> 5" in views.ratio(series)
+    assert "train_images all -> 5" in views.ratio(series)
     nights.keep_all(USUAL)
     row = only_series(of_platform(nights.folder())).row
     assert row

@@ -56,7 +56,7 @@ def test_what_is_found(result: Result) -> None:
     """After 30 / (0.1 - 0.08) steps compiling is repaid. Of 4 devices, 0.1 / 0.125 are used in float32."""
     texts = [finding.text for finding in by_priority(tuning.findings(result))]
     assert texts[0].startswith("mine: bf16 + compile takes 60 % (60 % to 60 %) less time than the plain float32 step")
-    assert "the best of 5 combinations: 2.50x (2.50 to 2.50) the samples/s." in texts[0]
+    assert "the best of 5 combinations at one batch size: 2.50x (2.50 to 2.50) the samples/s." in texts[0]
     assert texts[1] == (
         "mine, each rung alone on one device: bf16 (2.00x), compile (1.25x) help; fused (0.91x) costs time;"
         " graphs (1.00x) makes no difference that can be told."

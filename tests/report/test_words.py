@@ -1,4 +1,4 @@
-"""From records to data frames and words."""
+"""From records to words and lines."""
 
 from collections.abc import Callable
 
@@ -8,21 +8,9 @@ from builders import repeated, timed
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import units, words
-from scalecard.report.sections import ddp
+from scalecard.report.sections import hybrid
 
 CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[[0.1, 0.5], [0.2, 0.7], [0.1, 0.6]])
-
-
-def test_a_frame_has_a_row_per_sample_with_its_place(make_result: Callable[..., Result]) -> None:
-    frame = words.frame([make_result([CURVES])], "accuracy", "devices")
-    assert list(frame["value"]) == [0.1, 0.5, 0.2, 0.7, 0.1, 0.6]
-    assert list(frame["index"]) == [0, 1] * 3
-
-
-def test_a_frame_of_nothing_has_the_columns_asked_for(make_result: Callable[..., Result]) -> None:
-    frame = words.frame([make_result([])], "time", "devices", "nodes")
-    assert {"value", "index", "platform", "devices", "nodes"} <= set(frame.columns)
-    assert len(frame) == 0
 
 
 def test_the_final_value_of_curves_is_the_median_of_their_last() -> None:
@@ -67,15 +55,18 @@ def test_a_case_has_its_sizes_in_units_for_readers() -> None:
 
 
 def test_the_ideal_is_that_of_this_platform_alone(make_result: Callable[..., Result]) -> None:
-    """Four times the rate of one rank here: 4 x 64 / 0.1 s; the other platform's one rank is ten times as slow."""
+    """Four times the rate of two devices here: 4 x 64 / 0.1 s; the other platform is ten times as slow."""
 
-    def steps(scale: float) -> list[Record]:
-        case = {"model": "lenet", "scaling": "strong", "batch_size": 64}
-        return [timed([scale / n] * 7, metric="step_time", **case, devices=n) for n in (1, 4)]
+    def steps(seconds: float) -> list[Record]:
+        case = {"model": "resnet50", "batch_size": 64}
+        one = timed([seconds] * 7, **case, strategy="model parallel", ranks=1, devices=2)
+        return [one, timed([seconds] * 7, **{**case, "batch_size": 256}, strategy="hybrid", ranks=4, devices=8)]
 
-    of = {"experiment": "ddp", "spec": {"models": ["lenet"]}}
-    results = [make_result(steps(0.1), **of), make_result(steps(1.0), platform="older", **of)]
-    figure = ddp.plot(results)
-    (line,) = [line for line in figure.axes[0].lines if line.get_label() == "ideal"]
+    results = [
+        make_result(steps(seconds), experiment="hybrid", platform=name)
+        for seconds, name in ((0.1, "box"), (1.0, "older"))
+    ]
+    figure = hybrid.plot(results)
+    (line,) = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert list(line.get_ydata()) == pytest.approx([640, 2560])  # type: ignore[arg-type]
     plt.close(figure)

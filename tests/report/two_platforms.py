@@ -44,9 +44,9 @@ def write_report(results: Sequence[Result], folder: Path) -> Path:
     """Draw the figures, then write report.html into the folder."""
     for name in dict.fromkeys(result.experiment for result in results):
         figure = sections.load(name).plot([r for r in results if r.experiment == name])
-        figures.save(figure, folder / "figures" / f"{name}.svg")
+        figures.save(figure, folder / "figures" / f"{name}.html")
     for name in answers.names():
-        figures.save(answers.load(name).plot(answers.measured(results)), folder / "figures" / f"{name}.svg")
+        figures.save(answers.load(name).plot(answers.measured(results)), folder / "figures" / f"{name}.html")
     path = folder / "report.html"
     path.write_text(render(results, folder / "figures"))
     return path

@@ -12,7 +12,7 @@ from scalecard.hardware.machine import probe
 pytestmark = pytest.mark.workflow
 
 HERE = probe().slug
-KEPT = (".html", ".svg", ".png")
+KEPT = (".html", ".svg", ".png", ".pdf", ".csv")
 CHANGES = 'id="changes"'  # the report's section on what differs between platforms
 
 

@@ -1,3 +1,19 @@
+/* A long table has a box: only rows with the words in it are shown. */
+for (const table of document.querySelectorAll("table.sortable")) {
+  const rows = [...table.tBodies[0].rows];
+  if (rows.length < 12) continue;
+  table.parentElement.classList.add("long");
+  const label = Object.assign(document.createElement("label"), { className: "filter", textContent: "Only rows with " });
+  const box = Object.assign(document.createElement("input"), { type: "search" });
+  label.append(box);
+  table.parentElement.before(label);
+  const texts = rows.map(row => row.textContent.toLowerCase());
+  box.addEventListener("input", () => {
+    const words = box.value.toLowerCase().split(/\s+/);
+    rows.forEach((row, place) => { row.hidden = !words.every(word => texts[place].includes(word)); });
+  });
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
   table.tHead.rows[0].querySelectorAll("th").forEach((head, column) => {
     const button = document.createElement("button");
@@ -16,6 +32,43 @@ for (const table of document.querySelectorAll("table.sortable")) {
       table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
     });
   });
+}
+
+/* What a mark in a figure stands for: by pointer, by touch, or with the arrow keys once the figure has the focus. */
+const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
+tip.setAttribute("role", "status");
+document.body.append(tip);
+const tell = point => {
+  document.querySelector(".point.on")?.classList.remove("on");
+  tip.hidden = !point;
+  if (!point) return;
+  point.classList.add("on");
+  tip.textContent = point.dataset.text;
+  const mark = point.getBoundingClientRect();
+  const left = Math.min(mark.left, document.documentElement.clientWidth - tip.offsetWidth - 8);
+  tip.style.left = `${Math.max(8, left) + window.scrollX}px`;
+  tip.style.top = `${mark.top + window.scrollY - tip.offsetHeight - 6}px`;
+};
+for (const plot of document.querySelectorAll(".plot")) {
+  const points = [...plot.querySelectorAll(".point")];
+  for (const point of points) { // the browser's own title would come too, and late
+    const title = point.querySelector("title");
+    point.dataset.text = title.textContent;
+    title.remove();
+    point.addEventListener("pointerenter", () => tell(point));
+    point.addEventListener("pointerleave", () => tell(null));
+    point.addEventListener("click", () => tell(point));
+  }
+  let at = -1;
+  plot.addEventListener("keydown", event => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") tell(null);
+    if (!step || !points.length) return;
+    event.preventDefault();
+    at = (at + step + points.length) % points.length;
+    tell(points[at]);
+  });
+  plot.addEventListener("blur", () => tell(null));
 }
 
 /* Raw data is packed in the page. A browser that cannot unpack it saves it as it is. */
@@ -43,7 +96,24 @@ const mark = () => {
 window.addEventListener("scroll", mark, { passive: true });
 mark();
 
-/* Printed are the summary, the figures and the tables of scaling; everything, if the reader asks for it. */
+/* A click copies the summary or the citation; where that is not allowed, it shows and selects the text. */
+for (const button of document.querySelectorAll("button.copy")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.from);
+    const told = document.querySelector(".copied");
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      told.textContent = "Copied.";
+    } catch {
+      source.closest("details").open = true;
+      window.getSelection().selectAllChildren(source);
+      told.textContent = "Selected below: copy it with the keyboard.";
+    }
+  });
+}
+
+/* Printed are the summary, the figures and what to use; everything, if the reader asks for it. */
 for (const button of document.querySelectorAll("button.print")) {
   button.hidden = false;
   button.addEventListener("click", () => {

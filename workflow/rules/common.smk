@@ -23,6 +23,7 @@ from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import marker, packages
 from scalecard.jobs.containers.passwords import hidden
 from scalecard.jobs.machine_file import write_machine
+from scalecard.report import exports
 
 
 # On a cluster these run where the workflow was started; without one, every job does.
@@ -145,6 +146,11 @@ def code_of_figure(wildcards):
 def folder_of_figures(wildcards, input):
     """Where the report finds the figures."""
     return os.path.dirname(input.figures[0])
+
+
+def folder_of_exports(wildcards, output):
+    """Where all of them are written."""
+    return os.path.dirname(output[0])
 
 
 wildcard_constraints:

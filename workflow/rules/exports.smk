@@ -1,31 +1,33 @@
-# Tables of this platform's results for a paper or a proposal.
-EXPORTED = inputs.exported(SETTINGS.platform, SETTINGS.blocks)
-EXPORTS = (
-    expand(
-        "results/exports/{platform}/scaling.{suffix}",
-        platform=SETTINGS.platform,
-        suffix=("csv", "md", "tex", "pdf"),
-    )
-    if EXPORTED
-    else []
+# This platform's results to take along. The report links the first files; an archive describes all of them.
+EXPORTS = expand(
+    "results/exports/{platform}/{file}",
+    platform=SETTINGS.platform,
+    file=exports.linked(SETTINGS.blocks),
+)
+BESIDE_EXPORTS = expand(
+    "results/exports/{platform}/{file}",
+    platform=SETTINGS.platform,
+    file=exports.beside(SETTINGS.blocks),
 )
 
-if EXPORTED:
 
-    localrules:
-        exports,
+localrules:
+    exports,
 
-    rule exports:
-        input:
-            results=EXPORTED,
-            code=inputs.of_exports(),
-        output:
-            update(EXPORTS),  # the last tables stay until there are new ones
-        log:
-            "results/logs/exports.log",
-        resources:
-            machine=10,
-        message:
-            "write the tables of scaling"
-        shell:
-            "python -m scalecard export scaling --results {input.results:q} --output {output:q} 2>&1 | tee {log:q}"
+
+rule exports:
+    input:
+        results=MEASURED,
+        code=inputs.of_exports(),
+    output:
+        update(EXPORTS + BESIDE_EXPORTS),  # the last ones stay until there are new ones
+    log:
+        "results/logs/exports.log",
+    resources:
+        machine=10,
+    params:
+        folder=folder_of_exports,
+    message:
+        "write what one takes along"
+    shell:
+        "python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -1,4 +1,5 @@
-# One figure per experiment, with every platform that has a result of it, and one per question about this platform.
+# One figure per experiment, with every platform that has a result of it, and one per question about this platform: for
+# papers, as the data it shows, and as the panels that the report includes.
 rule figure:
     input:
         results=results_of,
@@ -12,7 +13,12 @@ rule figure:
             category="Figures",
             labels={"experiment": "{name}"},
         ),
-        png=update("results/figures/{name}.png"),
+        others=update(
+            expand(
+                "results/figures/{{name}}.{suffix}",
+                suffix=["png", "pdf", "csv", "html"],
+            )
+        ),
     log:
         "results/logs/figures/{name}.log",
     resources:
@@ -25,7 +31,7 @@ rule figure:
         "draw the figure of {wildcards.name}"
     shell:
         "python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
-        " --show {params.show:q} --answers {params.answers:q} --output {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"
+        " --show {params.show:q} --answers {params.answers:q} --output {output.svg:q} {output.others:q} 2>&1 | tee {log:q}"
 
 
 # One figure of all kept nights, if any were kept. `figure` could make a file of this name too.
@@ -47,7 +53,7 @@ if HISTORY:
                 category="Figures",
                 labels={"experiment": "trend"},
             ),
-            png=update("results/figures/trend.png"),
+            others=update(["results/figures/trend.png", "results/figures/trend.html"]),
         log:
             "results/logs/figures/trend.log",
         resources:
@@ -58,4 +64,4 @@ if HISTORY:
         message:
             "draw the figure of the kept nights"
         shell:
-            "python -m scalecard trend {params.platform:q} --figure {output.svg:q} {output.png:q} 2>&1 | tee {log:q}"
+            "python -m scalecard trend {params.platform:q} --figure {output.svg:q} {output.others:q} 2>&1 | tee {log:q}"

@@ -2,9 +2,9 @@
 rule report:
     input:
         results=all_results,
-        figures=expand("results/figures/{name}.svg", name=FIGURES),
+        figures=expand("results/figures/{name}.html", name=FIGURES),
         history=HISTORY,
-        trend=["results/figures/trend.svg"] if HISTORY else [],
+        trend=["results/figures/trend.html"] if HISTORY else [],
         exports=EXPORTS,
         code=inputs.of_report(),
     output:

@@ -16,7 +16,7 @@ from simulated_clusters import simulated
 @pytest.fixture
 def figures(tmp_path: Path) -> Path:
     for name in ("strategies", "allreduce", "health", "input", *answers.names()):
-        (tmp_path / f"{name}.svg").write_text("<svg></svg>")
+        (tmp_path / f"{name}.html").write_text("<svg></svg>")
     return tmp_path
 
 

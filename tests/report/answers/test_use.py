@@ -1,17 +1,14 @@
 """What the page is told to use: findings of real devices, grey tables of emulated ones, and the figure."""
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
-import jinja2
 import matplotlib.pyplot as plt
 import pytest
 from eight_gpus import ddp, measured, strategies, too_large
 from scalecard.records.record import Result
-from scalecard.report import style
+from scalecard.report import charts, pages, style
 from scalecard.report.answers import Measured, use
-from scalecard.report.pages import TEMPLATES
 from scalecard.report.strategy_table import Table
 
 Make = Callable[..., Result]
@@ -95,30 +92,28 @@ def test_without_strategies_it_says_so(make_result: Make) -> None:
     plt.close(use.plot(measured(make_result, allreduce=[])))
 
 
-def test_the_figure_emphasises_the_fastest_and_names_all(real: Measured, emulated: Measured) -> None:
+def test_the_figure_emphasises_the_fastest_and_names_the_next(real: Measured, emulated: Measured) -> None:
     for measured_, colour in ((real, style.colour("DDP")), (emulated, style.INK)):
         figure = use.plot(measured_)
+        charts.finish(figure)
         (axes,) = figure.axes
         thick = {line.get_color() for line in axes.lines if line.get_linewidth() > 2}
         assert thick == {colour}
         names = {text.get_text() for text in axes.texts}
-        assert names == {"DDP", "FSDP gradients", "FSDP parameters", "DataParallel", "model parallel"}
+        assert names == {
+            "ideal",
+            "DDP, weak",
+            "DDP",
+            "FSDP gradients",
+            "FSDP parameters",
+        }
         assert ("trial" in axes.get_title(loc="left")) == (measured_ is emulated)
         plt.close(figure)
 
 
-def test_names_at_the_ends_of_lines_never_overlap() -> None:
-    for heights in ([0.9, 0.89, 0.88], [0.02, 0.01, 0.0], [0.5, 0.1, 0.09, 0.0]):
-        moved = use._apart(heights)
-        assert all(upper - lower >= use.GAP - 1e-9 for upper, lower in itertools.pairwise(moved))
-        assert min(moved) >= 0
-    assert use._apart([0.9, 0.5]) == [0.9, 0.5]
-
-
 def test_the_page_greys_a_trial_and_sorts_text_as_text() -> None:
     """A cell that is a number has the number to sort by; a name has none, and escapes what it contains."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
-    computed = environment.get_template("macros.html.j2").module.computed  # type: ignore[attr-defined]
+    computed = pages.environment().get_template("macros.html.j2").module.computed  # type: ignore[attr-defined]
     rows = [[("<DDP>", 0.0), ("1.5x", 1.5)]]
     trial, real = (computed(Table("Label", ["Name", "Gain"], rows, "A note.", trial)) for trial in (True, False))
     assert 'class="trial"' in trial

@@ -1,12 +1,11 @@
 """The page's calculator in a real browser, beside the forecast that it repeats."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from scalecard.report import pages
 from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
@@ -14,8 +13,6 @@ from scalecard.report.forecast.draws import middle
 from scalecard.report.forecast.forecast import forecasts
 from scalecard.report.forecast.settings import Settings
 from simulated_clusters import drawn, simulated
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +30,11 @@ def html(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(html: Path) -> Iterator[Page]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = browser.new_page()
-        opened.goto(html.as_uri())
-        yield opened
-        browser.close()
+def page(browser: Browser, html: Path) -> Iterator[Page]:
+    opened = browser.new_page()
+    opened.goto(html.as_uri())
+    yield opened
+    opened.close()
 
 
 def shares(page: Page, column: int) -> dict[int, float]:

@@ -1,48 +1,25 @@
 """Forecasts of simulated clusters, whose truth on any number of devices is known."""
 
-import functools
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from blocks import CONFIG
-from scalecard.records.record import Record, Result
+from forecast_results import Results, changed, found, results
+from scalecard.records.record import Result
 from scalecard.records.statistics import Interval
 from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import NUM, band, middle
-from scalecard.report.forecast.forecast import Forecast, accuracy, forecasts
+from scalecard.report.forecast.forecast import accuracy
 from scalecard.report.forecast.measured import Layout, layout_of
 from scalecard.report.forecast.model import Pipeline
 from scalecard.report.forecast.settings import Settings
-from simulated_clusters import WATTS, Cause, drawn, simulated, true_step
+from simulated_clusters import WATTS, Cause, drawn, true_step
 from simulated_events import buckets
 
-Results = Mapping[str, Result]
 DDP = ("DDP", "strong"), ("DDP", "weak")
-
-
-@functools.cache
-def results(cause: Cause | None = None, devices: int = 8, nodes: int = 1, seed: int = 101) -> dict[str, Result]:
-    return simulated(devices, cause=cause, nodes=nodes, seed=seed)
-
-
-def found(of: Results, settings: Settings | None = None) -> dict[tuple[str, str], Forecast]:
-    every = forecasts(of, settings or Settings())
-    return {(one.model.strategy, one.model.scaling): one for one in every}
-
-
-def changed(of: Results, experiment: str, change: "dict[str, float]", **case: object) -> dict[str, Result]:
-    """Records of a metric, at these values of the case, with their samples multiplied; 0 leaves them out."""
-
-    def record(one: Record) -> Record | None:
-        factor = change.get(one.metric, 1.0) if all(one.case.get(k) == v for k, v in case.items()) else 1.0
-        return replace(one, samples=[[factor * s for s in run] for run in one.samples]) if factor else None
-
-    records = [new for one in of[experiment].records if (new := record(one))]
-    return {**of, experiment: replace(of[experiment], records=records)}
 
 
 @pytest.mark.parametrize("cause", [None, "communication", "slow rank"])
@@ -239,17 +216,6 @@ def test_without_smaller_batches_there_is_a_reason() -> None:
     alone = {"strategies": results()["strategies"]}
     assert {strategy for strategy, _ in found(alone)} == {"our gpipe", "our 1f1b"}
     assert answer.findings(Measured(alone))[-1].text == "DDP is not forecast: no all-reduce was timed."
-
-
-def test_the_sentences_and_tables_of_eight_gpus() -> None:
-    measured = Measured(results("communication"), {"forecast": CONFIG["forecast"]})
-    first, *others = answer.findings(measured)
-    assert "on 8 devices, none of which they had seen" in first.text
-    assert all("16 devices would be" in other.text for other in others)
-    assert {"strong", "weak"} == {row[2][0] for row in answer.tables(measured)[0].rows}
-    assert [len(row) for table in answer.tables(measured) for row in table.rows] == [
-        len(table.head) for table in answer.tables(measured) for _ in table.rows
-    ]
 
 
 def test_the_same_results_give_the_same_forecast() -> None:

@@ -30,7 +30,7 @@ BOXES = {
 
 def report_of(result: Result, folder: Path) -> str:
     """The report's HTML."""
-    figures.save(health.plot([result]), folder / "health.svg")
+    figures.save(health.plot([result]), folder / "health.html")
     return render([result], folder)
 
 

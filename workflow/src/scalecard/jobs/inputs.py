@@ -6,11 +6,9 @@ which only prints to the terminal, are not inputs: they affect nothing that was 
 
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
-from scalecard.report.exports import EXPERIMENTS
 from scalecard.report.history import places
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
@@ -38,13 +36,8 @@ def of_answer(name: str) -> list[str]:
 
 
 def of_exports() -> list[str]:
-    """What `scalecard export scaling` executes."""
-    return _files("report.exports.scaling")
-
-
-def exported(platform: str, names: Iterable[str]) -> list[str]:
-    """The results on this platform of those experiments that are exported."""
-    return [str(RESULTS / platform / f"{name}.json") for name in EXPERIMENTS if name in set(names)]
+    """What `scalecard export` executes, and what it copies and quotes."""
+    return [*_files("report.exports.package"), *_reference(), "CITATION.cff", "Snakefile"]
 
 
 def of_trend() -> list[str]:

@@ -1,140 +1,179 @@
-"""The kinds of chart that the sections draw, each with its spread, in the colours and markers of style.py."""
+"""The kinds of chart that the sections draw: every value with its interval, named where it is drawn.
+
+Lines are named at their ends and bars carry their values, so that few figures need a legend. points.py remembers what
+is shown. `finish` places the names, once all limits are known.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
+import matplotlib.pyplot as plt
 import seaborn as sns
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
-from scalecard.report import style, units
+from scalecard.report import ends, points, style, units
+from scalecard.report.points import Point
 
-MIDDLE_HALF = ("pi", 50)
-MOST_INSIDE = 9  # entries of a legend that leave room for what they explain
+COLUMNS = 2  # of panels
+BAR = 0.27  # inches of height for each bar
+WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
 
 
-def lines(data: pd.DataFrame, *, x: str, hue: str, axes: Axes) -> None:
-    """Median lines with a band over the middle half of the samples; a dashed line for every further platform."""
-    if data.empty:
+def panels(count: int, *, height: float = style.HEIGHT) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, two to a row, each `height` inches high."""
+    columns = min(COLUMNS, max(1, count))
+    rows = math.ceil(max(1, count) / columns)
+    size = (style.WIDTH * max(columns, 1.25), height * rows)
+    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=size)
+    for axes in list(grid.flat)[max(1, count) :]:
+        axes.remove()
+    return figure, list(grid.flat)[: max(1, count)]
+
+
+def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", named: bool = True) -> None:
+    """A line for each series, or for each platform if there are several, with a band over the intervals."""
+    if not shown:
         nothing(axes)
         return
-    labels = list(dict.fromkeys(data[hue])) if len(data) else []
-    sns.lineplot(
-        data,
-        x=x,
-        y="value",
-        hue=hue,
-        style="platform" if _several(data) else hue,
-        palette={label: style.colour(str(label)) for label in labels},
-        estimator="median",
-        errorbar=MIDDLE_HALF,
-        markers=True,
-        dashes=_several(data),
-        ax=axes,
+    for label, own in _lines(shown).items():
+        colour, xs = style.colour(label), [_number(point) for point in own]
+        axes.plot(xs, [point.value for point in own], color=colour, linewidth=1.7)
+        axes.fill_between(
+            xs, [point.low for point in own], [point.high for point in own], color=colour, alpha=0.2, linewidth=0
+        )
+        for point, x in zip(own, xs, strict=True):
+            axes.plot(
+                [x], [point.value], style.marker(label), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
+            )
+        if named:
+            ends.name(axes, xs[-1], own[-1].value, label, colour)
+    number_axis(axes.yaxis, unit)
+
+
+def _lines(shown: Sequence[Point]) -> dict[str, list[Point]]:
+    """By what tells lines apart; each in the order of x."""
+    several, found = _several(shown), dict[str, list[Point]]()
+    for point in shown:
+        found.setdefault(point.platform if several else point.series, []).append(point)
+    return {label: sorted(own, key=_number) for label, own in found.items()}
+
+
+def _number(point: Point) -> float:
+    assert not isinstance(point.x, str)
+    return float(point.x)
+
+
+def bars(shown: Sequence[Point], axes: Axes, *, unit: str) -> None:
+    """Horizontal bars with whiskers over the intervals and values at their ends, from the top in the given order.
+
+    Bars of the same `x` lie beside one another: one for each series, or each platform if there are several. The first
+    of each says what it is.
+    """
+    if not shown:
+        nothing(axes)
+        return
+    several = _several(shown)
+    rows, kinds = (list(dict.fromkeys(keys)) for keys in ([p.x for p in shown], [_kind(p, several) for p in shown]))
+    height, named = 0.76 / len(kinds), set[str]()
+    for point in shown:
+        kind = _kind(point, several)
+        place = rows.index(point.x) + height * (kinds.index(kind) - (len(kinds) - 1) / 2)
+        axes.barh([place], [point.value], height, color=style.colour(kind), gid=points.show(axes, point, unit))
+        if point.interval:
+            axes.plot([point.low, point.high], [place, place], **WHISKER)
+        name = f" {kind}" if len(kinds) > 1 and kind not in named else ""
+        beside(axes, point.high, place, f"{units.of(point.value, unit)}{name}")
+        named.add(kind)
+    axes.set_yticks(range(len(rows)), [str(row) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    number_axis(axes.xaxis, unit)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.margins(x=0.28)  # the values
+
+
+def beside(axes: Axes, x: float, y: float, text: str) -> None:
+    """Right of a mark; spaces would be lost in an SVG."""
+    axes.annotate(
+        text, (x, y), (5, 0), textcoords="offset points", va="center", fontsize="small", annotation_clip=False
     )
-    legend(axes)
 
 
-def bars(data: pd.DataFrame, *, y: str, axes: Axes) -> None:
-    """Horizontal bars of medians, a whisker over the middle half of the samples, one colour per platform."""
-    if data.empty:
+def _kind(point: Point, several: bool) -> str:
+    return point.platform if several else point.series
+
+
+def height_of(shown: Sequence[Point]) -> float:
+    """The height in inches of a panel with these bars."""
+    kinds = {_kind(point, _several(shown)) for point in shown}
+    return max(style.HEIGHT, 0.9 + BAR * len({point.x for point in shown}) * len(kinds))
+
+
+def ratios(shown: Sequence[Point], axes: Axes) -> None:
+    """Ratios to one, one per row, each with its interval and its change; a dashed line marks 1."""
+    if not shown:
         nothing(axes)
         return
-    sns.barplot(
-        data,
-        x="value",
-        y=y,
-        hue="platform",
-        palette=_platforms(data),
-        estimator="median",
-        errorbar=MIDDLE_HALF,
-        err_kws={"color": style.INK},
-        ax=axes,
-        legend=_several(data),
-    )
-    axes.locator_params(axis="x", nbins=4)  # times have long labels
-    legend(axes)
-
-
-def beside(data: pd.DataFrame, *, y: str, hue: str, axes: Axes) -> None:
-    """Horizontal bars of medians side by side, a whisker over the middle half of the samples, one colour per `hue`."""
-    if data.empty:
-        nothing(axes)
-        return
-    palette = {label: style.colour(str(label)) for label in data[hue].unique()}
-    bars = {"estimator": "median", "errorbar": MIDDLE_HALF, "err_kws": {"color": style.INK}}
-    sns.barplot(data, x="value", y=y, hue=hue, palette=palette, ax=axes, **bars)
-    axes.locator_params(axis="x", nbins=4)
-    legend(axes)
-
-
-def dots(data: pd.DataFrame, *, x: str, axes: Axes) -> None:
-    """Every sample as a dot, the median as a line across."""
-    if data.empty:
-        nothing(axes)
-        return
-    options = {"data": data, "x": x, "y": "value", "hue": "platform", "palette": _platforms(data), "ax": axes}
-    sns.stripplot(**options, dodge=_several(data), legend=_several(data), jitter=0.12, alpha=0.8)
-    sns.pointplot(
-        **options,
-        dodge=0.4 if _several(data) else False,
-        estimator="median",
-        errorbar=None,
-        linestyle="none",
-        marker="_",
-        markersize=22,
-        legend=False,
-    )
-    legend(axes)
-
-
-def accuracies(data: pd.DataFrame, *, hue: str, axes: Axes) -> None:
-    """Test accuracy after each epoch."""
-    shown = data.assign(epoch=data["index"] + 1, **{hue: data[hue].astype(str)})
-    lines(shown, x="epoch", hue=hue, axes=axes)
-    axes.set(xlabel="epoch", ylabel="test accuracy", title="accuracy after each epoch", ylim=(0, 1))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    explained = axes.get_legend()
-    if explained:
-        explained.set_title(hue.replace("_", " "))
-
-
-def intervals(rows: Sequence[tuple[str, str, float, float, float]], *, axes: Axes) -> None:
-    """Ratios with their intervals, one per row: (label, platform, ratio, low, high); a dashed line marks 1."""
-    platforms = list(dict.fromkeys(platform for _, platform, *_ in rows))
-    labels = list(dict.fromkeys(label for label, *_ in rows))
-    for label, platform, ratio, low, high in rows:
-        place = labels.index(label) + 0.18 * platforms.index(platform)
-        colour = style.colour(platform)
-        axes.plot([low, high], [place, place], color=colour, linewidth=2)
-        axes.plot(ratio, place, style.marker(platform), color=colour, label=platform)
+    for place, point in enumerate(shown):
+        axes.plot([point.low, point.high], [place, place], color=style.PALETTE[0], linewidth=2)
+        axes.plot([point.value], [place], "o", color=style.PALETTE[0], ms=5, gid=points.show(axes, point, "x"))
+        beside(axes, point.high, place, units.change(point.value))
     axes.axvline(1, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-    if len(platforms) > 1:
-        legend(axes)
+    axes.set_yticks(range(len(shown)), [str(point.x) for point in shown])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.margins(x=0.2)
 
 
-def ticks(axes: Axes, values: Sequence[float], *, every: int = 1) -> None:
-    """Ticks of a logarithmic axis at the values measured (or at every second one), and nowhere else."""
+def accuracies(shown: Sequence[Point], axes: Axes) -> None:
+    """Test accuracy after each epoch."""
+    curves(shown, axes, unit="share")
+    axes.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1.02))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def limit(axes: Axes, value: float, label: str) -> None:
+    """A dashed line across at what cannot be exceeded, with its name above it."""
+    axes.axhline(value, color=style.INK, linewidth=0.9, linestyle="--")
+    axes.annotate(label, (0.01, value), xycoords=axes.get_yaxis_transform(), va="bottom", fontsize="small")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, max(high, 1.12 * value))
+
+
+def ideal(axes: Axes, xs: Sequence[float], values: Sequence[float], label: str = "ideal") -> None:
+    """A dotted line through what would be ideal."""
+    axes.plot(xs, values, ":", color=style.colour("ideal"), linewidth=1.4)
+    ends.name(axes, xs[-1], values[-1], label, style.colour("ideal"))
+
+
+def mark_at(axes: Axes, value: float, label: str) -> None:
+    """A dotted line from top to bottom, with its name beside its upper end."""
+    axes.axvline(value, color=style.INK, linewidth=1.1, linestyle=":")
+    place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(label, (value, 1), (4, 0), **place, va="top", fontsize="small")
+
+
+def number_axis(axis: Axis, unit: str) -> None:
+    """Ticks as readers want them: times in the unit that fits, shares in per cent, no powers of ten."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.on_tick(value, unit)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def ticks(axes: Axes, values: Sequence[float]) -> None:
+    """Ticks at the values measured and nowhere else: at every second one, or fewer, if they are many."""
+    every = max(1, math.ceil(len(values) / 8))
     axes.set_xticks(list(values)[::every], [f"{value:g}" for value in values][::every])
     axes.set_xticks([], minor=True)
 
 
-def plain_numbers(axis: Axis) -> None:
-    """Label a logarithmic axis with 20 and 30 instead of 2 x 10^1."""
-    axis.set_major_formatter(ScalarFormatter())
-    axis.set_minor_formatter(ScalarFormatter())
-
-
 def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
-    """Ticks at every second size, in KiB and MiB."""
-    axes.set_xticks(list(values)[::2], [units.count_bytes(value) for value in values][::2], rotation=30)
+    """Ticks at four sizes at most, in KiB and MiB: more would touch one another."""
+    every = max(1, math.ceil(len(values) / 4))
+    axes.set_xticks(list(values)[::every], [units.count_bytes(value) for value in values][::every])
     axes.set_xticks([], minor=True)
 
 
@@ -143,39 +182,25 @@ def nothing(axes: Axes) -> None:
     axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
 
 
-def legend(axes: Axes) -> None:
-    """A frameless legend without repeated entries, if there is anything to explain; a long one is below the axes."""
+def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
+    """A legend without repeated entries, so far below the axes that their label fits between."""
     handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    if not unique:
-        return
-    if len(unique) <= MOST_INSIDE:
-        axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small")
-        return
-    inside = axes.get_legend()
-    if inside:
-        inside.remove()
-    _legend_below(axes, unique)
-
-
-def _legend_below(axes: Axes, entries: Mapping[str, Artist]) -> None:
-    """Below the axes, on their side of the figure, which becomes as much higher."""
-    figure = axes.get_figure()
+    unique, figure = dict(zip(labels, handles, strict=True)), axes.get_figure()
     assert isinstance(figure, Figure)
-    side, columns = ("right" if figure.axes.index(axes) else "left"), 1 if max(map(len, entries)) > 24 else 2
-    for earlier in [legend for legend in figure.legends if legend.get_gid() == side]:
-        earlier.remove()
-    place: Any = f"outside lower {side}"
-    below = figure.legend(
-        list(entries.values()), list(entries), frameon=False, fontsize="x-small", loc=place, ncols=columns
-    )
-    below.set_gid(side)
-    figure.set_figheight(max(figure.get_figheight(), style.HEIGHT + 0.17 * math.ceil(len(entries) / columns)))
+    below = axes.transAxes + ScaledTranslation(0, -inches, figure.dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "ncols": 2}
+    axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small", **place)
 
 
-def _several(data: pd.DataFrame) -> bool:
-    return len(data) > 0 and data["platform"].nunique() > 1
+def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
+    """Name the ends of lines, remove frames and write the lines of `footer` below: the last thing before saving."""
+    for axes in figure.axes:
+        ends.place(axes)
+    sns.despine(figure)
+    if footer:
+        lines = "\n".join(footer)
+        figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))
 
 
-def _platforms(data: pd.DataFrame) -> dict[str, str]:
-    return {label: style.colour(str(label)) for label in (data["platform"].unique() if len(data) else [])}
+def _several(shown: Sequence[Point]) -> bool:
+    return len({point.platform for point in shown}) > 1

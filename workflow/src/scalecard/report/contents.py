@@ -1,6 +1,6 @@
 """What readers call the sections and answers, and the groups in which the page has them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scalecard.report import answers
@@ -37,11 +37,11 @@ _ORDER = [name for names in GROUPS.values() for name in names]
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the contents; `trouble`: one of its judgements is less than it should be."""
+    """A line of the contents; `judged`: whether its rates and times are as they should be, if any is judged."""
 
     name: str
     label: str
-    trouble: bool = False
+    judged: bool | None = None
 
 
 def label(name: str) -> str:
@@ -54,12 +54,12 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
-def grouped(names: Iterable[str], troubled: Iterable[str]) -> dict[str, list[Entry]]:
+def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[Entry]]:
     """The contents by group, those with something to show."""
-    shown, troubled = in_order(names), set(troubled)
+    shown = in_order(names)
     groups = {**GROUPS, "Others": tuple(name for name in shown if name not in _ORDER)}
     made = {
-        group: [Entry(name, label(name), name in troubled) for name in shown if name in own]
+        group: [Entry(name, label(name), judged.get(name)) for name in shown if name in own]
         for group, own in groups.items()
     }
     return {group: entries for group, entries in made.items() if entries}

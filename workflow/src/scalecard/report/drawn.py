@@ -1,4 +1,4 @@
-"""Which platforms are drawn: more than six colours, or columns of a table, are not told apart.
+"""Which platforms are drawn: more than four lines in a panel, or columns of a table, are not told apart.
 
 The others are one row each in a compact table.
 """
@@ -8,11 +8,11 @@ from datetime import datetime
 
 from scalecard.records.record import Result
 
-MOST = 6
+MOST = 4
 
 
 def drawn(results: Sequence[Result], show: Sequence[str] | None = None) -> list[str]:
-    """At most six platforms: the current one, which is the first result's, then those of `show` in its order.
+    """At most four platforms: the current one, which is the first result's, then those of `show` in its order.
 
     Without `show` those that were measured last, the latest first.
     """

@@ -1,24 +1,20 @@
-"""Figures as files: SVG in the page's own text colour, PNG and PDF on white; each written whole or not at all."""
+"""Figures as files: SVG, PNG and PDF, what they show as CSV, and their panels for the page; whole or not at all."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import answers, sections, style
+from scalecard.report import answers, charts, modules, panels, points, sections, style
 from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.drawn import drawn
+from scalecard.report.exports import formats, provenance
 from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
-
-UNDATED = {  # the same picture has the same bytes whenever it is drawn
-    ".svg": {"Date": None, "Creator": None},
-    ".png": {"Software": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
 
 
 def draw(
@@ -30,7 +26,7 @@ def draw(
 ) -> list[LeftOut]:
     """Draw an experiment's or an answer's figure from result files, the current platform's first, and save it.
 
-    Of more than six platforms those of `show` are drawn. `settings` are those of answers. Returns the files that could
+    Of more than four platforms those of `show` are drawn. `settings` are those of answers. Returns the files that could
     not be used.
     """
     found = gather(results)
@@ -39,15 +35,14 @@ def draw(
     style.tell_platforms_apart(chosen, show)
 
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
-        figure = _figure(name, subset, settings)
-        return {path: picture(figure, path.suffix) for path in outputs}
+        return pictures(_figure(name, subset, settings), outputs, _title(name), origins(subset))
 
     try:
-        pictures, unfit = drawn_of(chosen), list[LeftOut]()
+        made, unfit = drawn_of(chosen), list[LeftOut]()
     except UNFIT:  # one of them lacks what the figure needs: the current one, which is an error, or another
         fitting, unfit = each_fit(chosen, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
-        pictures = drawn_of(fitting)
-    for path, content in pictures.items():
+        made = drawn_of(fitting)
+    for path, content in made.items():
         write_atomically(path, content)
     return [*found.left_out, *unfit]
 
@@ -60,17 +55,62 @@ def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
     return section
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure as .svg or .png."""
-    write_atomically(path, picture(figure, path.suffix))
+def _title(name: str) -> str:
+    return modules.title(answers.load(name) if name in answers.names() else sections.load(name))
 
 
-def picture(figure: Figure, suffix: str) -> bytes:
-    """An .svg (transparent, its ink the text colour of the page around it), or a .png or .pdf (on white)."""
+def origins(results: Sequence[Result]) -> list[str]:
+    """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
+    by_platform = {style.platform_label(result): result for result in results}
+    return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
+
+
+def _origin(label: str, own: Sequence[Result]) -> str:
+    machine = from_facts(own[0].environment["machine"]).describe()
+    return f"{label}: {machine}; ScaleCard, commit {', '.join(provenance.commits(own))}; {provenance.days(own)}"
+
+
+def save(figure: Figure, path: Path, title: str = "", footer: Sequence[str] = ()) -> None:
+    """Write the figure in the format of the file's suffix."""
+    for each, content in pictures(figure, [path], title, footer).items():
+        write_atomically(each, content)
+
+
+def pictures(figure: Figure, outputs: Sequence[Path], title: str, footer: Sequence[str]) -> dict[Path, bytes]:
+    """The figure in the format of each suffix: .svg, .png, .pdf, .csv (what it shows), .html (panels for the page).
+
+    The footer stands below the figure and in the file's own metadata.
+    """
+    plt.close(figure)
+    charts.finish(figure, footer)
+    content = {path: picture(figure, path.suffix, title, footer) for path in outputs if path.suffix in METADATA}
+    for path in outputs:
+        if path.suffix == ".csv":
+            content[path] = formats.as_csv(points.rows(figure), [title, *footer]).encode()
+        elif path.suffix == ".html":  # last, because it takes the figure apart
+            content[path] = panels.as_html(figure, path.stem).encode()
+    return content
+
+
+def picture(figure: Figure, suffix: str, title: str, footer: Sequence[str]) -> bytes:
+    """The figure as it stands, on white, with title and footer in the file's metadata."""
     plt.close(figure)  # otherwise pyplot keeps every figure
     content = io.BytesIO()
-    if suffix == ".svg":
-        figure.savefig(content, format="svg", transparent=True, metadata=UNDATED[suffix])
-        return content.getvalue().replace(style.INK.encode(), b"currentColor")
-    figure.savefig(content, format=suffix[1:], dpi=160, facecolor="white", metadata=UNDATED[suffix])
+    figure.savefig(
+        content, format=suffix[1:], facecolor="white", dpi=160, metadata=METADATA[suffix](title, "; ".join(footer))
+    )
     return content.getvalue()
+
+
+# The same picture has the same bytes whenever it is drawn, so no file has the time of drawing.
+METADATA: dict[str, Callable[[str, str], dict[str, str | None]]] = {
+    ".svg": lambda title, footer: {"Date": None, "Creator": "ScaleCard", "Title": title, "Description": footer},
+    ".png": lambda title, footer: {"Software": "ScaleCard", "Title": title, "Description": footer},
+    ".pdf": lambda title, footer: {
+        "CreationDate": None,
+        "Producer": None,
+        "Creator": "ScaleCard",
+        "Title": title,
+        "Subject": footer,
+    },
+}

@@ -9,19 +9,34 @@ from markupsafe import Markup, escape
 
 from scalecard.report import contents, units
 
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMGTP]?FLOP(?:/s)?|[MG]Hz|W|J|°C)(?!\w))")
 TEMPLATES = Path(__file__).parents[3] / "report"
 
 
 def render(template: str, **values: Any) -> str:
     """The page; every value is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    return environment().get_template(template).render(**values)
+
+
+def environment() -> jinja2.Environment:
+    """What the templates need: numbers and commands for readers, and spaces before units that do not break."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
-    environment.filters |= {"commands": _commands, "number": units.number, "label": contents.label}
-    environment.globals["on_axis"] = units.on_axis
-    return environment.get_template(template).render(**values)
+    made.filters |= {"commands": _commands, "number": units.number, "label": contents.label}
+    made.globals["setting"] = units.setting
+    return made
 
 
 def _commands(text: str) -> Markup:
     """A sentence for a terminal as HTML, with its `commands` in a font of their own."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(unbroken(text)))))
+
+
+def unbroken(text: str) -> str:
+    """With spaces before units at which no line breaks."""
+    return UNIT.sub("\u00a0", text)

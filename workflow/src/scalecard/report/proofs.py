@@ -23,26 +23,25 @@ COUNTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """One case in words: what was proven of it, and what was counted."""
+    """Cases in words of which the same was proven, with the same differences, and the same was counted."""
 
-    platform: str
-    case: str
+    cases: list[str]
     proven: list[str]
     counted: list[str]
 
+    @property
+    def num_cases(self) -> int:
+        return len(self.cases)
+
 
 def proofs(result: Result) -> list[Proof]:
-    """One per case that was timed; what was skipped or failed has none."""
-    return [
-        Proof(
-            platform=result.platform,
-            case=words.case(record.case),
-            proven=[_proven(check) for check in record.checks],
-            counted=[_counted(count) for count in record.work],
-        )
-        for record in result.records
-        if record.checks or record.work
-    ]
+    """Of all cases that were timed; what was skipped or failed has none."""
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for record in result.records:
+        if record.checks or record.work:
+            key = tuple(map(_proven, record.checks)), tuple(map(_counted, record.work))
+            found.setdefault(key, []).append(words.case(record.case))
+    return [Proof(cases=cases, proven=list(key[0]), counted=list(key[1])) for key, cases in found.items()]
 
 
 def _proven(check: Check) -> str:

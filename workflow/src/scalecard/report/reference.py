@@ -78,6 +78,12 @@ def published(experiment: str) -> list[Entry]:
     ]
 
 
+def chapters(experiment: str) -> list[dict[str, str]]:
+    """Title and URL of the pages that teach an experiment's subject; none for one that nobody teaches."""
+    data = _read("chapters.yaml")
+    return [data["pages"][name] for name in data["experiments"].get(experiment, [])]
+
+
 def gpu_spec(name: str) -> GpuSpec | None:
     """The vendor's figures for a device, by the name its driver prints or by an alias."""
     for known, facts in _read("gpu_specs.yaml")["gpus"].items():

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import hardware_state, judgements, reference, sections, style, tables
+from scalecard.report import hardware_state, judgements, reference, sections, style, tables, units
 from scalecard.report.judgements import Judgement
 from scalecard.report.proofs import Proof, proofs
 from scalecard.report.sections import Finding
@@ -91,6 +92,34 @@ class Section:
             "hidden_accuracies": len(entries) - len(shown),
             "same_workload": bool(self.ours),
         }
+
+    @property
+    def beside_the_book(self) -> list[str]:
+        """A published value of each metric that we measured alike, and ours."""
+        told: dict[str, str] = {}
+        for entry in reference.published(self.name):
+            ours = judgements.ours_beside(entry, self.ours)
+            if ours is not None and entry.metric not in told:
+                gpus = (
+                    f"{entry.gpus or 1} x {entry.gpu}"
+                    if entry.gpu
+                    else f"{counted(entry.gpus or 1, 'GPU')}, not stated which"
+                )
+                unit = "share" if entry.unit == "fraction" else entry.unit
+                published, here = (units.of(value, unit) for value in (entry.value, ours))
+                name = entry.metric.replace("_", " ").capitalize()
+                told[entry.metric] = f"{name}: the book says {published} ({gpus}), you got {here}."
+        return list(told.values())
+
+    @property
+    def scale_notes(self) -> list[str]:
+        """What means little at the scale at which this ran."""
+        images = self.result.spec.get("train_images")
+        if images:
+            return [f"Only {images} images were trained on here: the accuracies and the epochs say little."]
+        if reference.published(self.name) and not self.ours:
+            return ["The sizes here are not those of the publications, so their numbers are not shown beside these."]
+        return []
 
     @property
     def limit(self) -> dict[str, Any]:

@@ -7,10 +7,9 @@ launching, handing over, waiting for one another, and memory that devices share.
 
 from collections.abc import Iterable, Sequence
 
-import pandas as pd
-
 from scalecard.records.record import Record, Result, Scalar
-from scalecard.report import units, words
+from scalecard.report import points, units, words
+from scalecard.report.points import Point
 
 CUTS = ("after layer2", "balanced")
 REST = "launching, waiting and what devices share"
@@ -55,15 +54,14 @@ def pairs(result: Result) -> list[tuple[Record, Record]]:
     return [(measured, played) for measured, played in found if measured]
 
 
-def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Samples of measured and played steps, with a label for the case and `what` they are."""
-    rows = []
-    for result in results:
-        for measured, played in pairs(result):
-            label = f"{measured.case['implementation']} {measured.case['split_size']}, {cut_name(measured)}"
-            for what, record in (("measured", measured), ("played", played)):
-                rows += [{"label": label, "what": what, "value": value} for run in record.samples for value in run]
-    return pd.DataFrame(rows, columns=["label", "what", "value"])
+def points_of(result: Result) -> list[Point]:
+    """Measured and played, the fastest step of each cut."""
+    found, best = list[Point](), fastest([measured for measured, _ in pairs(result)], "devices", "cut")
+    for measured, played in (pair for pair in pairs(result) if pair[0] in best):
+        label = f"{measured.case['implementation']} {measured.case['split_size']}, {cut_name(measured)}"
+        for what, record in (("measured", measured), ("played", played)):
+            found.append(points.timed(result, record, series=what, x=label))
+    return found
 
 
 def idle(result: Result, measured: Record) -> float | None:

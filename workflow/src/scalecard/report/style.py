@@ -11,12 +11,15 @@ import seaborn as sns
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 
-HEIGHT = 3.6  # inches; a figure with long legends is higher
+WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
 INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
 MARKERS = "osD^vPX*"
 FIXED = {
+    "": 0,
+    "on those above": 0,
+    "alone": 4,
     "single device": 7,
     "ideal": 7,
     "model parallel": 3,
@@ -32,8 +35,20 @@ FIXED = {
     "concurrent": 1,
     "measured": 0,
     "played": 1,
-    "enqueued": 0,
-    "complete": 1,
+    "float32": 0,
+    "bfloat16": 1,
+    "tf32": 2,
+    "float16": 3,
+    "strong": 0,
+    "weak": 1,
+    "DDP": 0,
+    "FSDP parameters": 1,
+    "our 1f1b": 2,
+    "all-reduce": 0,
+    "all-gather": 1,
+    "all-to-all": 2,
+    "forward": 0,
+    "backward": 1,
 }
 GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see
 _given: dict[str, int] = {}
@@ -44,7 +59,7 @@ sns.set_theme(
     style="ticks",
     font_scale=0.8,
     rc={
-        "figure.figsize": (8.2, HEIGHT),
+        "figure.figsize": (2 * WIDTH, HEIGHT),
         "figure.constrained_layout.use": True,
         "axes.titlesize": "medium",
         "axes.titlelocation": "left",
@@ -52,7 +67,7 @@ sns.set_theme(
         "grid.alpha": 0.18,
         "grid.color": INK,
         "legend.framealpha": 0,
-        "svg.fonttype": "path",
+        "svg.fonttype": "none",
         "pdf.fonttype": 42,  # TrueType, which publishers ask for
         "svg.hashsalt": "scalecard",
         **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),

@@ -2,11 +2,13 @@
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scalecard.records.record import Case, Record, Result
+from scalecard.records.statistics import Interval
 from scalecard.report import hardware_state, units, words
 
 SHOW = {
@@ -45,10 +47,8 @@ def cells(result: Result) -> dict[str, Cell]:
 
 
 def _cell(record: Record) -> Cell:
-    show = SHOW[record.unit]
-    curve = record.metric in WHAT  # not repeated samples of one number
-    value = statistics.median(samples[-1] for samples in record.samples) if curve else record.median
-    within, between = (None, None) if curve else (record.within, record.between)
+    show, value = SHOW[record.unit], number(record)
+    within, between = intervals(record)
     return Cell(
         metric=record.metric,
         case=record.case,
@@ -64,38 +64,89 @@ def _cell(record: Record) -> Cell:
     )
 
 
+def number(record: Record) -> float:
+    """What stands for a measured record, in its unit: the median, or of a curve or a counter the last sample."""
+    curve = record.metric in WHAT
+    return statistics.median(samples[-1] for samples in record.samples) if curve else record.median
+
+
+def intervals(record: Record) -> tuple[Interval | None, Interval | None]:
+    """Of that number, within a process and between processes; none where samples do not repeat one number."""
+    return (None, None) if record.metric in WHAT else (record.within, record.between)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What stands in a cell of the page: text, the number to sort by, and what is said below it."""
+
+    text: str
+    sort: float | None = None
+    below: Sequence[str] = ()
+
+
 def joined(platforms: Mapping[str, Mapping[str, Cell]]) -> dict[str, Any]:
-    """The cells of each platform side by side: one row per case and metric."""
-    rows: dict[str, dict[str, Any]] = {}
-    for platform, own in platforms.items():
-        for key, cell in own.items():
-            row = rows.setdefault(key, {"metric": cell.metric, "case": cell.case, "cells": {}})
-            row["cells"][platform] = cell
-    everything = [cell for own in platforms.values() for cell in own.values()]
-    axes = list(dict.fromkeys(axis for cell in everything for axis in cell.case))
-    between, energy = any(cell.between for cell in everything), any(cell.energy for cell in everything)
+    """One row per case and metric: the first platform in full, and the medians of the others; no column is empty."""
+    keys = dict.fromkeys(key for own in platforms.values() for key in own)
+    rows = [[own.get(key) for own in platforms.values()] for key in keys]
+    columns = [*_axes(rows), *_of_first(list(platforms)), *_of_others(list(platforms))]
+    cells = [[column(row) for _, column in columns] for row in rows]
+    filled = [place for place in range(len(columns)) if any(row[place].text for row in cells)]
+    first = next(iter(platforms.values()), {})
     return {
-        "axes": axes,
-        "head": [*(axis.replace("_", " ") for axis in axes), "metric", *_columns(list(platforms), between, energy)],
-        "rows": list(rows.values()),
-        "platforms": list(platforms),
-        "between": between,
-        "energy": energy,
-        "remarked": sum(bool(cell.remarks) for cell in everything),
+        "head": [columns[place][0] for place in filled],
+        "rows": [[row[place] for place in filled] for row in cells],
+        "remarked": sum(bool(cell.remarks) for cell in first.values()),
     }
 
 
-def _columns(platforms: Sequence[str], between: bool, energy: bool) -> Iterator[str]:
-    """The headings of each platform's columns."""
-    for platform in platforms:
-        yield f"median, {platform}" if len(platforms) > 1 else "median"
-        yield "95 % within a process"
-        if between:
-            yield "95 % between processes"
-        if energy:
-            yield "energy per call, all GPUs"
-        yield "n"
-        yield "stopped at"
+Row = Sequence[Cell | None]  # of one case, a cell per platform that measured it
+Column = tuple[str, Callable[[Row], Shown]]
+
+
+def _axes(rows: Sequence[Row]) -> Iterator[Column]:
+    """The values of the case."""
+    for axis in dict.fromkeys(axis for row in rows for cell in row if cell for axis in cell.case):
+        yield axis.replace("_", " "), partial(_on_axis, axis)
+    yield "metric", lambda row: Shown(_known(row).metric.replace("_", " "))
+
+
+def _on_axis(axis: str, row: Row) -> Shown:
+    case = _known(row).case
+    if axis not in case:
+        return Shown("")
+    value = case[axis]
+    return Shown(units.on_axis(axis, value), value if axis.endswith("bytes") and isinstance(value, int) else None)
+
+
+def _known(row: Row) -> Cell:
+    return next(cell for cell in row if cell)
+
+
+def _of_first(platforms: Sequence[str]) -> Iterator[Column]:
+    """Everything that is known of each case on this platform."""
+    yield f"median, {platforms[0]}" if len(platforms) > 1 else "median", partial(_median, 0)
+    yield "95 % within a process", partial(_said, lambda cell: cell.within or "none")
+    yield "95 % between processes", partial(_said, lambda cell: cell.between)
+    yield "energy per call, all GPUs", partial(_said, lambda cell: cell.energy)
+    yield "n", partial(_said, lambda cell: str(cell.count))
+    yield "stopped at", partial(_said, lambda cell: cell.stopped)
+
+
+def _said(of: Callable[[Cell], str], row: Row) -> Shown:
+    """What is known of the case on the first platform."""
+    return Shown(of(row[0]) if row[0] else "")
+
+
+def _of_others(platforms: Sequence[str]) -> Iterator[Column]:
+    for place, platform in enumerate(platforms[1:], 1):
+        yield f"median, {platform}", partial(_median, place)
+
+
+def _median(place: int, row: Row) -> Shown:
+    cell = row[place]
+    if cell is None:
+        return Shown("\u2013")  # not measured
+    return Shown(cell.value, cell.sort, [*filter(None, [cell.what]), *cell.remarks])
 
 
 def absent(result: Result) -> list[dict[str, Any]]:

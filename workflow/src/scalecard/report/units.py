@@ -1,5 +1,27 @@
 """Numbers with their units, as a reader wants them: three digits, and the unit that fits."""
 
+from collections.abc import Mapping
+
+SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+
+def of(value: float, unit: str) -> str:
+    """A value in this unit, as a reader wants it: '12.3 ms' for seconds, '68 %' for a share, '1.54x' for a factor."""
+    if unit == "s":
+        return seconds(value)
+    if unit == "share":
+        return percent(value)
+    return f"{value:.2f}x" if unit == "x" else f"{number(value)} {unit}".strip()
+
+
+def on_tick(value: float, unit: str) -> str:
+    """A value beside an axis, whose label has the unit if that is always the same: '5 ms', '80 %', '300'."""
+    if unit == "s":
+        return _on_tick(value) if value > 0 else "0"
+    if unit == "share":
+        return percent(value)
+    return f"{value:g}x" if unit == "x" else number(value)
+
 
 def number(value: float) -> str:
     """Three digits, thousands apart, and no power of ten from 0.0001 on: '2,870'."""
@@ -12,12 +34,37 @@ def on_axis(axis: str, value: object) -> str:
     return count_bytes(value) if axis.endswith("bytes") and isinstance(value, int | float) else str(value)
 
 
+def setting(key: str, value: object, none: str = "not known") -> str:
+    """A value of config.yaml or of an environment, however nested: 'gpt (batch size 8, layers 12)', '1 MiB, 4 MiB'."""
+    if value is None:
+        return none
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        own = ((name.replace("_", " "), each, setting(name, each, none)) for name, each in value.items())
+        return ", ".join(
+            f"{name} ({told})" if isinstance(each, Mapping) else f"{name} {told}" for name, each, told in own
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(setting(key, each, "default") for each in value)
+    return on_axis(key, value)
+
+
 def seconds(value: float) -> str:
     """Three digits and the unit that fits: '12.3 ms'."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= scale:
-            return f"{_digits(value / scale)} {unit}"
-    return f"{_digits(value / 1e-9)} ns"
+    unit, scale = _of_seconds(value)
+    return f"{_digits(value / scale)} {unit}"
+
+
+def _of_seconds(value: float) -> tuple[str, float]:
+    """The unit that fits, and how many seconds it has."""
+    return next((one for one in SECONDS if value >= one[1]), SECONDS[-1])
+
+
+def _on_tick(value: float) -> str:
+    """Without the digits that all ticks would have: '20 ms'."""
+    unit, scale = _of_seconds(value)
+    return f"{number(value / scale)} {unit}"
 
 
 def count_bytes(value: object) -> str:
@@ -50,6 +97,19 @@ def count(value: float) -> str:
 def percent(share: float, digits: int = 0) -> str:
     """A share of one as '68 %', with a space as SI writes it."""
     return f"{100 * share:.{digits}f} %"
+
+
+def change(ratio: float) -> str:
+    """New over old as a change: '+8.1 %', '-3.0 %', and beyond +200 % as '3.1x'."""
+    percents = round(100 * (ratio - 1), 1)
+    if percents > 200:
+        return f"{number(ratio)}x"
+    return f"{percents:+.{0 if percents >= 100 else 1}f} %" if percents else "0 %"
+
+
+def changes(low: float, high: float) -> str:
+    """A range of them: '+7.0 % to +8.1 %'."""
+    return f"{change(low)} to {change(high)}"
 
 
 def minute(moment: str) -> str:

@@ -1,30 +1,11 @@
-"""Turns records into words and data frames: what the sections share, apart from their looks."""
+"""Turns records into words: what the sections share, apart from their looks."""
 
 import statistics
 from collections.abc import Sequence
 
-import pandas as pd
-
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
-from scalecard.report import style, units
-
-
-def frame(results: Sequence[Result], metric: str, *axes: str, **case: str | int | float | bool | None) -> pd.DataFrame:
-    """One row per sample of the matching records: `value`, `platform`, `index` (of the sample), and the case's axes.
-
-    The columns `axes` exist even if nothing was measured.
-    """
-    rows = [
-        {**record.case, "value": value, "index": index, "platform": style.platform_label(result)}
-        for result in results
-        for record in result.select(metric, **case)
-        for samples in record.samples
-        for index, value in enumerate(samples)
-    ]
-    data = pd.DataFrame(rows)
-    missing = [column for column in ("value", "index", "platform", *axes) if column not in data]
-    return data.assign(**{column: pd.Series(dtype=object) for column in missing})
+from scalecard.report import units
 
 
 def case(record: Case) -> str:
@@ -80,6 +61,11 @@ def factor(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}x ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})"
 
 
+def about(ratio: Ratio) -> str:
+    """'5.03x ± 0.04': half the width of the interval, which is on the page in full elsewhere."""
+    return f"{ratio.value:.2f}x" + (f" ± {ratio.interval.half_width:.2f}" if ratio.interval else "")
+
+
 def share(ratio: Ratio) -> str:
     """A ratio as a share: '79 % (77 % to 80 %)', or without the interval that too few samples do not have."""
     text = units.percent(ratio.value)
@@ -108,12 +94,6 @@ def spans(records: Sequence[Record]) -> list[int | None]:
     """The numbers of nodes these were measured over: None (within one), then 2 and more."""
     found = {_number(r.case["nodes"]) for r in records if r.case.get("nodes")}
     return [None] * any(r.case.get("nodes") is None for r in records) + [int(number) for number in sorted(found)]
-
-
-def where(data: pd.DataFrame) -> pd.Series:
-    """`over_nodes` for each row of a frame with a column `nodes`."""
-    counts = data["nodes"].astype(float).fillna(1)
-    return pd.Series([over_nodes(int(n)) if n > 1 else "" for n in counts], index=data.index, dtype=object)
 
 
 def over_nodes(nodes: int | None) -> str:

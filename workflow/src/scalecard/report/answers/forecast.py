@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.report import charts, style
+from scalecard.report import charts, ends, points, style
 from scalecard.report.answers import Measured
 from scalecard.report.forecast import calculator as numbers
 from scalecard.report.forecast import told
 from scalecard.report.forecast.draws import band, middle
 from scalecard.report.forecast.forecast import Forecast, forecasts, reasons
 from scalecard.report.forecast.settings import Settings
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -30,51 +29,55 @@ TITLES = {"strong": "one device's batch for all", "weak": "as many samples on ea
 
 
 def plot(measured: Measured) -> Figure:
-    """A row per workload, a column per scaling."""
+    """A panel per workload and scaling."""
     found = _of(measured)
-    names = list(dict.fromkeys(one.model.workload.name for one in found))
-    scalings = [scaling for scaling in TITLES if any(one.model.scaling == scaling for one in found)] or ["strong"]
-    size = (5.4 * max(1.5, len(scalings)), 3.6 * max(1, len(names)))
-    figure, panels = plt.subplots(max(1, len(names)), len(scalings), squeeze=False, figsize=size)
-    for name, row in zip(names or [""], panels, strict=True):
-        for scaling, axes in zip(scalings, row, strict=True):
-            of_panel = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
-            _panel(axes, [one for one in of_panel if one.model.strategy in DRAWN])
-            axes.set_title(f"{name}, {TITLES[scaling]}" if name else "")
-    sns.despine(figure)
+    kinds = list(dict.fromkeys((one.model.workload.name, one.model.scaling) for one in found))
+    figure, panels = charts.panels(len(kinds), height=1.1 * style.HEIGHT)
+    for (name, scaling), axes in zip(kinds, panels, strict=False):
+        of_panel = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
+        _panel(axes, [one for one in of_panel if one.model.strategy in DRAWN], measured.platform)
+        axes.set_title(f"{name}, {TITLES[scaling]}")
+    if not kinds:
+        charts.nothing(panels[0])
     return figure
 
 
-def _panel(axes: Axes, found: Sequence[Forecast]) -> None:
+def _panel(axes: Axes, found: Sequence[Forecast], platform: str) -> None:
     if not found:
         charts.nothing(axes)
         return
     for one in found:
-        _line(axes, one)
+        _line(axes, one, platform)
     farthest = max(one.shown[-1] for one in found)
-    axes.axhline(100 * found[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.set(xscale="log", xlabel="devices", ylabel="efficiency (%)", ylim=(0, 112))
+    axes.axhline(found[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
+    axes.set(xscale="log", xlabel="devices", ylabel="efficiency", ylim=(0, 1.12))
+    charts.number_axis(axes.yaxis, "share")
     counts = [count for count in max(found, key=lambda one: one.counts[-1]).counts if count <= farthest]
     charts.ticks(axes, counts)
-    charts.legend(axes)
 
 
-def _line(axes: Axes, one: Forecast) -> None:
+def _line(axes: Axes, one: Forecast, platform: str) -> None:
     name, colour, until = one.model.strategy, style.colour(one.model.strategy), one.trusted[0]
-    curve = {count: 100 * middle(one.efficiencies[count]) for count in one.shown}
-    limits = [band(100 * one.efficiencies[count]) for count in one.shown]
+    curve = {count: middle(one.efficiencies[count]) for count in one.shown}
+    limits = [band(one.efficiencies[count]) for count in one.shown]
     axes.fill_between(
         one.shown, [b.low for b in limits], [b.high for b in limits], color=colour, alpha=0.15, linewidth=0
     )
     trusted = [count for count in one.shown if count <= until]
-    axes.plot(trusted, [curve[count] for count in trusted], color=colour, label=name)
+    axes.plot(trusted, [curve[count] for count in trusted], color=colour)
     beyond = [count for count in one.shown if count >= until]
     axes.plot(beyond, [curve[count] for count in beyond], color=colour, linestyle=":")
+    ends.name(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
+    for count, limit in zip(one.shown, limits, strict=True):
+        point = Point(
+            series=f"{name}, forecast", x=count, value=curve[count], interval=limit, samples=None, platform=platform
+        )
+        axes.plot([count], [curve[count]], "o", ms=7, alpha=0, gid=points.show(axes, point, "share"))
     marker = style.marker(name)
-    known = {layout.devices: 100 * one.measured_efficiency(record) for layout, record in one.model.known.items()}
+    known = {layout.devices: one.measured_efficiency(record) for layout, record in one.model.known.items()}
     axes.plot(list(known), list(known.values()), marker, color=colour, markersize=5)
     if held := one.held_out:
-        at = 100 * one.measured_efficiency(held.measured)
+        at = one.measured_efficiency(held.measured)
         axes.plot(
             [held.layout.devices], [at], marker, color=colour, markersize=9, fillstyle="none", markeredgewidth=1.5
         )

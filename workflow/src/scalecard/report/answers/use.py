@@ -1,21 +1,18 @@
 """Which strategy should train each workload here, on how many devices, and which defaults should change?
 
 Samples or tokens per second over the number of devices, one panel per workload, with one device's batch shared by all.
-Thick: the fastest strategy, with its 95 % intervals; the others are grey, and named at their last point. Dashed: the
-fastest one with as many samples on each device as one has alone. Dotted: as many devices that each work as fast as one.
+Thick: the fastest strategy, with its 95 % intervals; the next two are grey. Dashed: the fastest one with as many
+samples on each device as one has alone. Dotted: as many devices that each work as fast as one.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
-from scalecard.report import charts, style, words
+from scalecard.report import charts, ends, points, style, words
 from scalecard.report.advice import sentences, tabulated
 from scalecard.report.advice.choice import choose
 from scalecard.report.advice.defaults import changes
@@ -24,10 +21,9 @@ from scalecard.report.answers import Measured
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
-COLUMNS = 2
 OTHERS = style.PALETTE[7]
+MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-GAP = 0.062  # of the height of a panel, between two names
 PRIORITIES = {sentences.USE: 7, sentences.BATCH: 28, sentences.AVOID: 29}
 
 
@@ -35,17 +31,13 @@ def plot(measured: Measured) -> Figure:
     """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
     names = workloads(result) if result else []
-    rows = max(1, math.ceil(len(names) / COLUMNS))
-    columns = min(COLUMNS, max(1, len(names)))
-    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=(8.2, 1.1 * style.HEIGHT * rows))
-    for axes in grid.flat[len(names) :]:
-        axes.set_visible(bool(not names))
-        charts.nothing(axes)
-    for name, axes in zip(names, grid.flat, strict=False):
-        if result:
-            _draw(result, name, axes)
+    figure, panels = charts.panels(len(names), height=1.1 * style.HEIGHT)
+    if not result or not names:
+        charts.nothing(panels[0])
+        return figure
+    for name, axes in zip(names, panels, strict=True):
+        _draw(result, name, axes)
         axes.set(title=f"{name}, a trial of the method" if measured.emulated else name)
-    sns.despine(figure)
     return figure
 
 
@@ -59,19 +51,26 @@ def _draw(result: Result, workload: str, axes: Axes) -> None:
     for scaling, dash in (("strong", "-"), ("weak", "--")):
         several = [place for place in timed(found, scaling) if place.devices > 1]
         choice = choose(several, scaling)
+        others = _next(several)
         for name in dict.fromkeys(place.strategy for place in several):
             line = _over_devices([place for place in several if place.strategy == name])
             if choice and choice.best.strategy == name:
-                _line(line, axes, f"{name}, {scaling}", style.INK if result.emulated else style.colour(name), dash)
-            elif scaling == "strong":
+                text = name if scaling == "strong" else f"{name}, weak"
+                _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
+            elif scaling == "strong" and name in others:
                 rates = [place.rate for place in line]
                 axes.plot([place.devices for place in line], rates, style.marker(name) + "-", color=OTHERS, **THIN)
+                ends.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
     charts.ticks(axes, sorted({place.devices for place in able}))
-    charts.plain_numbers(axes.yaxis)
-    charts.legend(axes)
-    _name_the_ends(able, axes)
+    charts.number_axis(axes.yaxis, "")
+
+
+def _next(several: Sequence[Place]) -> list[str]:
+    """The fastest strategies on the most devices: more lines would be a tangle, and the tables have them all."""
+    most = max((place.devices for place in several), default=0)
+    return [place.strategy for place in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
 
 
 def _over_devices(own: Sequence[Place]) -> list[Place]:
@@ -80,57 +79,23 @@ def _over_devices(own: Sequence[Place]) -> list[Place]:
     return [by_devices[devices] for devices in sorted(by_devices)]
 
 
-def _line(line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
+def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
     """The rates of the recommended strategy, with their intervals."""
-    bounds = [(p.units / i.high, p.units / i.low) if (i := p.step.interval) else (p.rate, p.rate) for p in line]
-    below = [max(0.0, place.rate - low) for place, (low, _) in zip(line, bounds, strict=True)]
-    above = [max(0.0, high - place.rate) for place, (_, high) in zip(line, bounds, strict=True)]
-    devices, rates = [place.devices for place in line], [place.rate for place in line]
-    mark = style.marker(line[0].strategy) + dash
-    axes.errorbar(devices, rates, [below, above], fmt=mark, color=colour, linewidth=2.4, label=label, zorder=3)
-
-
-def _name_the_ends(able: Sequence[Place], axes: Axes) -> None:
-    """The strategies by name, right of their last points, one below the other where points are close."""
-    axes.get_figure().draw_without_rendering()  # type: ignore[union-attr]  # so that the axes have their limits
-    names = dict.fromkeys(place.strategy for place in able if place.devices > 1)
-    ends = [_over_devices([place for place in able if place.strategy == name])[-1] for name in names]
-    to_share = axes.transData + axes.transAxes.inverted()
-    ends.sort(key=lambda place: -place.rate)
-    points = [(place.devices, place.rate) for place in ends]
-    heights = _apart([to_share.transform(point)[1] for point in points])
-    line = {"arrowstyle": "-", "color": OTHERS, "linewidth": 0.4, "relpos": (0, 0.5), "shrinkA": 0}
-    for place, point, height in zip(ends, points, heights, strict=True):
-        axes.annotate(
-            place.strategy,
-            point,
-            (1.05, height),
-            textcoords="axes fraction",
-            arrowprops=line,
-            fontsize="x-small",
-            va="center",
-            color=style.INK,
-        )
-
-
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Descending heights, moved apart to where texts do not overlap: down from the first, and up from the axis."""
-    moved: list[float] = []
-    for height in heights:
-        moved.append(min(height, moved[-1] - GAP) if moved else height)
-    for index in reversed(range(len(moved))):
-        floor = moved[index + 1] + GAP if index + 1 < len(moved) else 0.0
-        moved[index] = max(moved[index], floor)
-    return moved
+    shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
+    axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
+    for point, place in zip(shown, line, strict=True):
+        gid, mark = points.show(axes, point, f"{place.unit}/s"), style.marker(place.strategy)
+        axes.plot([place.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
+        axes.vlines([place.devices], [point.low], [point.high], color=colour, linewidth=1.2)
+    ends.name(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
 def _ideal(able: Sequence[Place], axes: Axes) -> None:
     alone = next((place for place in able if place.devices == 1), None)
     if alone:
         most = max(place.devices for place in able)
-        colour = style.colour("ideal")
-        axes.plot([1, most], [alone.rate, most * alone.rate], ":", color=colour, label="ideal")
-        axes.plot([1], [alone.rate], style.marker("single device"), color=colour, label="one device")
+        charts.ideal(axes, [1, most], [alone.rate, most * alone.rate])
+        axes.plot([1], [alone.rate], style.marker("single device"), color=style.colour("ideal"))
 
 
 def findings(measured: Measured) -> list[Finding]:

@@ -8,14 +8,15 @@ mark by input, and by gains: terms below zero, which are in the table alone.
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from scalecard.report import breakdown, charts, style, units
+from scalecard.records.statistics import Interval
+from scalecard.report import breakdown, charts, points, style, units
 from scalecard.report.answers import Measured
 from scalecard.report.breakdown import Breakdown, Term
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -46,12 +47,10 @@ def plot(measured: Measured) -> Figure:
     found = _drawn(breakdown.of_strategies(measured))
     names = list(dict.fromkeys(str(each.record.case["workload"]) for each in found))
     rows = max((sum(e.record.case["workload"] == name for e in found) for name in names), default=4)
-    size = (5.2 * max(1.6, len(names)), 1.6 + 0.34 * rows)
-    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=size)
-    for axes, name in zip(panels[0], names or [""], strict=True):
-        _bars([each for each in found if each.record.case["workload"] == name], axes)
+    figure, panels = charts.panels(len(names), height=2.2 + 0.3 * rows)
+    for axes, name in zip(panels, names or [""], strict=True):
+        _bars([each for each in found if each.record.case["workload"] == name], axes, measured.platform)
         axes.set_title(name)
-    sns.despine(figure)
     return figure
 
 
@@ -66,30 +65,45 @@ def _drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
     return sorted(drawn, key=lambda each: each.seconds)
 
 
-def _bars(found: Sequence[Breakdown], axes: Axes) -> None:
+def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
     if not found:
         charts.nothing(axes)
         return
     places = range(len(found))
     starts = [0.0] * len(found)
     for name in breakdown.TERMS:
-        widths = [1e3 * max(0.0, each.of(name)) for each in found]
+        widths = [max(0.0, each.of(name)) for each in found]
         if any(widths):
             hatch = "///" if name == breakdown.REST else ""
             fill = "none" if hatch else style.colour(name)
             edge = style.colour(name) if hatch else "none"
-            axes.barh(places, widths, left=starts, label=name, color=fill, edgecolor=edge, hatch=hatch, height=0.62)
+            drawn = axes.barh(
+                places, widths, left=starts, label=name, color=fill, edgecolor=edge, hatch=hatch, height=0.62
+            )
+            for patch, each in zip(drawn, found, strict=True):
+                patch.set_gid(points.show(axes, _point(each, name, platform), "s"))
             starts = [start + width for start, width in zip(starts, widths, strict=True)]
-    ends = [1e3 * each.seconds for each in found]
+    ends = [each.seconds for each in found]
     axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
-    ideal = 1e3 * found[0].of(breakdown.COMPUTE)
-    axes.axvline(ideal, color=style.INK, linestyle=":", linewidth=1.2)
-    axes.text(ideal, 1, "ideal", transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
+    ideal = found[0].of(breakdown.COMPUTE)
+    charts.mark_at(axes, ideal, "ideal")
     axes.set_yticks(places, [str(each.record.case["strategy"]) for each in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set(xlabel=f"time of a step on {_devices(found[0]):.0f} devices (ms)")
+    axes.set(xlabel=f"time of a step on {_devices(found[0]):.0f} devices")
+    charts.number_axis(axes.xaxis, "s")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(visible=False, axis="y")
-    charts.legend(axes)
+    charts.legend_below(axes)
+
+
+def _point(found: Breakdown, name: str, platform: str) -> Point:
+    """A term with its error."""
+    term = next((term for term in found.terms if term.name == name), Term(name, 0.0, None))
+    bounds = term.error and Interval(term.seconds - term.error, term.seconds + term.error)
+    strategy, samples = str(found.record.case["strategy"]), found.record.num_samples
+    return Point(
+        series=strategy, x=name, value=term.seconds, interval=bounds or None, samples=samples, platform=platform
+    )
 
 
 def findings(measured: Measured) -> list[Finding]:

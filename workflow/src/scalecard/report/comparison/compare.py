@@ -13,6 +13,7 @@ from typing import Any
 
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.report import units
 from scalecard.report.comparison import family
 from scalecard.report.doubts import doubts
 
@@ -61,6 +62,7 @@ class Comparison:
 
     old: str
     new: str
+    sides: tuple[Sequence[Result], Sequence[Result]]
     margin: float
     rows: list[Row]
     only: dict[str, int]
@@ -95,6 +97,7 @@ def compare(
     return Comparison(
         old=old[0].platform if old[0].platform != new[0].platform else names[0],
         new=new[0].platform if old[0].platform != new[0].platform else names[1],
+        sides=(old, new),
         margin=margin,
         rows=sorted(rows, key=lambda row: (order[row.verdict], -(row.ratio.value if row.ratio else 0))),
         only={"A": a - len(rows), "B": b - len(rows)},
@@ -200,7 +203,8 @@ def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         for key in dict.fromkeys([*old, *new])
         if key not in NOT_WORKLOAD and not key.startswith("check_") and not isinstance(old.get(key), list | tuple)
     ]
-    differing = [f"{key} {old.get(key)} -> {new.get(key)}" for key in fields if old.get(key) != new.get(key)]
+    pairs = [(key, old.get(key), new.get(key)) for key in fields if old.get(key) != new.get(key)]
+    differing = [f"{key} {units.setting(key, a, 'all')} -> {units.setting(key, b, 'all')}" for key, a, b in pairs]
     return f"different workload: {', '.join(differing)}" if differing else ""
 
 
@@ -232,8 +236,6 @@ def _of_all(gpus: Sequence[Mapping[str, Any]], key: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "not known"
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else units.setting("", value)
     is_digest = len(text) >= 40 and all(c in "0123456789abcdef" for c in text.removeprefix("sha256:"))
     return text[:12] if is_digest else text

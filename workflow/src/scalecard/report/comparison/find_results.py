@@ -47,6 +47,14 @@ def platform_folder(name: str, root: Path = Path()) -> Path:
     raise ValueError(f"'{name}': no platform under {RESULTS}/ (known: {_known(root)}) and no such folder")
 
 
+def result_files(folder: Path) -> list[Path]:
+    """The result files in a platform's folder; ValueError if there are none."""
+    found = _result_files(folder)
+    if not found:
+        raise ValueError(f"'{folder}': no result files in it")
+    return found
+
+
 def this_platform(root: Path = Path()) -> Path:
     """The folder of this machine's results, or if there is none, of any; of several the one that was written last.
 

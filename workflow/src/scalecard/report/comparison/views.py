@@ -1,13 +1,24 @@
-"""A comparison as a table on the terminal, as JSON, and as one HTML page."""
+"""A comparison as tables on the terminal, as JSON, as JUnit's XML, and as one HTML page.
+
+Between like hardware each begins with a sentence on what changed, and with the kinds of work; between unlike hardware,
+with how many times as fast the one is.
+"""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from scalecard.report import pages, units, words
+from scalecard.report import contents, pages, units, words
+from scalecard.report.comparison import likeness, speedups, told
 from scalecard.report.comparison.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
+from scalecard.report.comparison.forest import forest
+from scalecard.report.comparison.groups import Group, grouped
+from scalecard.report.comparison.speedups import SpeedUp
 from scalecard.report.junit import JUnitCase, as_xml
+from scalecard.report.strategy_table import Table
 
-HEAD = ("verdict", "B / A", "95 % interval", "A", "B", "experiment", "case")
+HEAD = ("verdict", "change of time", "95 % interval", "A", "B", "experiment", "case")
+GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 
 
 def case_in_words(row: Row) -> str:
@@ -24,13 +35,20 @@ def cells(row: Row) -> tuple[str, ...]:
     interval = row.ratio and row.ratio.interval
     return (
         row.verdict,
-        f"{row.ratio.value:.3f}" if row.ratio else "",
-        f"{interval.low:.3f} to {interval.high:.3f}" if interval else row.reason or "too few samples",
+        units.change(row.ratio.value) if row.ratio else "",
+        units.changes(interval.low, interval.high) if interval else row.reason or "too few samples",
         units.seconds(row.old.median),
         units.seconds(row.new.median),
-        row.experiment,
+        contents.label(row.experiment),
         _case_and_reason(row),
     )
+
+
+def case_table(rows: Sequence[Row], label: str, note: str = "") -> Table:
+    """The same rows for a page whose tables can be sorted."""
+    by = [(0.0, row.ratio.value if row.ratio else 0.0, 0.0, row.old.median, row.new.median, 0.0, 0.0) for row in rows]
+    cells_of = [list(zip(cells(row), numbers, strict=True)) for row, numbers in zip(rows, by, strict=True)]
+    return Table(label, [name[0].upper() + name[1:] for name in HEAD], cells_of, note)
 
 
 def headline(comparison: Comparison) -> str:
@@ -63,11 +81,43 @@ def notes(comparison: Comparison) -> list[str]:
     return said
 
 
+def summary(comparison: Comparison) -> str:
+    """Between like hardware, the sentence on what changed; otherwise which hardware is compared."""
+    if likeness.alike(*comparison.sides):
+        return told.sentence(comparison)
+    old, new = likeness.names(*comparison.sides)
+    return f"{new} beside {old}."
+
+
+def faster(comparison: Comparison) -> list[SpeedUp]:
+    """Of unlike hardware, how many times as fast B is; nothing of like hardware."""
+    if likeness.alike(*comparison.sides):
+        return []
+    return speedups.speed_ups(comparison.rows, *map(speedups.headlines, comparison.sides))
+
+
 def as_text(comparison: Comparison) -> str:
-    rows = [HEAD, *(cells(row) for row in comparison.rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD) - 1)]
-    lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]
-    return "\n".join([headline(comparison), "", *(line.rstrip() for line in lines), "", *notes(comparison)])
+    found = faster(comparison)
+    if found:
+        table = speedups.table(found, likeness.names(*comparison.sides))
+        first = [table.head, *([text for text, _ in row] for row in table.rows)]
+    else:
+        first = [GROUPS_HEAD, *map(_group_cells, grouped(comparison.rows))]
+    cases = _aligned([HEAD, *map(cells, comparison.rows)])
+    lines = [headline(comparison), "", summary(comparison), "", *_aligned(first), "", *cases, "", *notes(comparison)]
+    return "\n".join(lines)
+
+
+def _group_cells(group: Group) -> tuple[str, ...]:
+    middle = units.change(group.median) if group.median else ""
+    return group.label, str(len(group.rows)), middle, group.span, group.told
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns under their head; the last one may be of any width."""
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    lines = ("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows)
+    return [line.rstrip() for line in lines]
 
 
 def as_json(comparison: Comparison) -> str:
@@ -76,13 +126,38 @@ def as_json(comparison: Comparison) -> str:
             "a": comparison.old,
             "b": comparison.new,
             "margin": comparison.margin,
+            "summary": summary(comparison),
             "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
             "changes": comparison.changes,
             "notes": notes(comparison),
+            "groups": [_json_group(group) for group in grouped(comparison.rows)],
+            "speed_ups": [_json_speed_up(each) for each in faster(comparison)],
             "rows": [_json_row(row) for row in comparison.rows],
         },
         indent=1,
     )
+
+
+def _json_group(group: Group) -> dict[str, Any]:
+    ratios = group.ratios
+    return {
+        "group": group.label,
+        "counts": {verdict: group.count(verdict) for verdict in VERDICTS},
+        "median_ratio": group.median,
+        "range": [ratios[0], ratios[-1]] if ratios else None,
+    }
+
+
+def _json_speed_up(each: SpeedUp) -> dict[str, Any]:
+    return {
+        "experiment": each.experiment,
+        "cases": len(each.ratios),
+        "speed_up": each.mean,
+        "range": [each.ratios[0], each.ratios[-1]] if each.ratios else None,
+        "reason": each.reason,
+        "a": each.old,
+        "b": each.new,
+    }
 
 
 def _json_row(row: Row) -> dict[str, Any]:
@@ -103,11 +178,15 @@ def _json_row(row: Row) -> dict[str, Any]:
 
 
 def as_html(comparison: Comparison) -> str:
+    found = faster(comparison)
     return pages.render(
         "compare.html.j2",
         title=f"{comparison.new} against {comparison.old}",
+        summary=summary(comparison),
         headline=headline(comparison),
         notes=notes(comparison),
+        forest=None if found else forest(grouped(comparison.rows), comparison.margin),
+        speed_ups=speedups.table(found, likeness.names(*comparison.sides)) if found else None,
         head=HEAD,
         rows=[(cells(row), row.doubts) for row in comparison.rows],
     )
@@ -120,8 +199,7 @@ def as_junit(comparison: Comparison) -> str:
 
 
 def _test_case(row: Row) -> JUnitCase:
-    _, ratio, interval, old, new, *_ = cells(row)
-    said = f"{row.verdict}: {ratio} ({interval}) of A's time, {new} instead of {old}"
+    said = f"{row.verdict}: {_times_of_a(row)} of A's time, {cells(row)[4]} instead of {cells(row)[3]}"
     return JUnitCase(
         group=row.experiment,
         name=case_in_words(row) or row.metric,
@@ -129,3 +207,11 @@ def _test_case(row: Row) -> JUnitCase:
         skipped=row.reason or row.verdict if row.verdict == "not compared" else "",
         details=[said if row.ratio else row.reason, *row.doubts],
     )
+
+
+def _times_of_a(row: Row) -> str:
+    """'1.098 (1.096 to 1.100)': programs read it, and the page says +9.8 %."""
+    if not row.ratio:
+        return ""
+    own = row.ratio.interval
+    return f"{row.ratio.value:.3f} ({f'{own.low:.3f} to {own.high:.3f}' if own else row.reason or 'too few samples'})"

@@ -22,10 +22,10 @@ def provenance(results: Sequence[Result]) -> str:
     facts = [
         from_facts(environment["machine"]).describe(),
         f"PyTorch {environment['torch']}",
-        f"container {_shortened(image)}" if image else "no container",
+        f"container {shortened(image)}" if image else "no container",
         f"commit {', '.join(commits(results))}",
     ]
-    text = f"Measured by ScaleCard on {'; '.join(facts)}; {_days(results)}."
+    text = f"Measured by ScaleCard on {'; '.join(facts)}; {days(results)}."
     return text + (EMULATED if any(result.emulated for result in results) else "")
 
 
@@ -35,12 +35,13 @@ def commits(results: Sequence[Result]) -> list[str]:
     return sorted(commit[:12] + ("+changes" if dirty else "") for commit, dirty in found)
 
 
-def _shortened(image: str) -> str:
+def shortened(image: str) -> str:
+    """A container's digest, with as many digits as tell it from others."""
     kind, colon, digest = image.rpartition(":")
     return f"{kind}{colon}{digest[:DIGITS]}"
 
 
-def _days(results: Sequence[Result]) -> str:
-    """'2026-01-01', or '2026-01-01 to 2026-01-02', in UTC."""
+def days(results: Sequence[Result]) -> str:
+    """When it was measured, in UTC: '2026-01-01', or '2026-01-01 to 2026-01-02'."""
     first, last = min(result.started for result in results)[:10], max(result.finished for result in results)[:10]
     return first if first == last else f"{first} to {last}"

@@ -4,35 +4,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 
-from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import figures, units
 from scalecard.report.advice.places import Place, places, workloads
-from scalecard.report.exports import figure, formats
+from scalecard.report.exports import EXPERIMENTS, figure, formats
 from scalecard.report.exports.provenance import METHOD, provenance
-from scalecard.report.gather import fit, gather
+from scalecard.report.gather import fit
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
 LEFT = 1  # column of text; the others are numbers
 Cells = Mapping[str, object]
 
 
-def export(results: Sequence[Path], outputs: Sequence[Path]) -> None:
-    """Write the table of one platform's results, each output in the format of its suffix: .csv, .md, .tex or .pdf.
+def of_results(results: Sequence[Result]) -> dict[str, bytes]:
+    """The table and the figure by the name of their files; none if no experiment was measured that they are of.
 
-    ValueError for another suffix, and InvalidResult names a file that lacks what the tables show, before anything is
-    written.
+    InvalidResult names a file that lacks what the table shows.
     """
-    for path in outputs:
-        if path.suffix not in FORMATS:
-            raise ValueError(f"--output {path}: no format of {', '.join(FORMATS)}")
-    found = gather(results).results
+    found = [result for name in EXPERIMENTS for result in results if result.experiment == name]
     rows = [row for result in found for row in fit(result, partial(_complete, result))]
-    for path in outputs:
-        write_atomically(path, FORMATS[path.suffix](rows, found))
+    return {f"scaling{suffix}": write(rows, found) for suffix, write in FORMATS.items()} if found else {}
 
 
 def _complete(result: Result) -> list[Place]:
@@ -131,7 +124,7 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
 def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     """The figure, with where its numbers are from below it."""
     drawn = figure.plot([row for row in rows if row.fits], provenance(results))
-    return figures.picture(drawn, ".pdf")
+    return figures.picture(drawn, ".pdf", "Strong and weak scaling", [provenance(results)])
 
 
 def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[Place]]]:

@@ -36,7 +36,16 @@ def error(found: Sequence[Forecast]) -> Sentence:
         f"The forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
         f" {units.percent(median, 1)} (median of {count}); {inside} of {count} lie in their bands."
     )
-    return text, ""
+    return text + _farthest_off(found), ""
+
+
+def _farthest_off(found: Sequence[Forecast]) -> str:
+    """Of the steps outside their bands: a small median may hide a strategy that is not understood."""
+    outside = [(abs(one.held_out.error), one) for one in found if one.held_out and not one.held_out.inside]
+    if not outside:
+        return ""
+    error, one = max(outside, key=lambda pair: pair[0])
+    return f" The farthest off is {', '.join(name for name, _ in _case(one))} scaling, by {units.percent(error, 1)}."
 
 
 def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
@@ -67,9 +76,9 @@ def _sentence(one: Forecast) -> Sentence:
     how = "one device's batch shared by all" if model.scaling == "strong" else "as many samples on each device"
     gain, between = one.speedup(count)
     network = f", with {_network(one.settings)} between nodes (assumed)" if one.assumed(count) else ""
-    there = (
-        f"{count} devices would be {gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g}){network}"
-    )
+    would = "would" if count <= one.trusted[0] else "might"
+    factor = f"{gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g})"
+    there = f"{count} devices {would} be {factor}{network}"
     text = f"{model.workload.name}, {model.strategy}, {how}: {there}; {_knee(one)}. {_until(one)}"
     return text, f"{model.workload.name}: {knee_words(one.knee)}"
 

@@ -3,31 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from scalecard.records.record import Result
-from scalecard.report import charts, style, words
+from scalecard.records.record import Record, Result
+from scalecard.report import charts, points, style, words
 from scalecard.report.health import measured
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.peers import NOTABLE, Groups
+from scalecard.report.heat_map import ODD, Cell, Cells
 
-ODD = style.PALETTE[1]
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn
 OFFSET = 0.2  # between what was measured alone and all at once, in rows
-SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
-DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A link's rate in GB/s, and whether it is an odd one out."""
-
-    rate: float
-    odd: bool
-
-
-Cells = dict[tuple[int, int], Cell]
 
 
 def device_links(result: Result) -> tuple[int, Cells]:
@@ -58,28 +44,6 @@ def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]
 def _cell(rate: Rate, groups: Groups) -> Cell:
     below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
     return Cell(rate.value, groups.is_odd(rate) or below)
-
-
-def heat_map(cells: Cells, axes: Axes, *, points: float, what: str) -> None:
-    """Numbers in the cells, if `points`, the width of the axes, leaves room for them; odd ones are outlined."""
-    ends = sorted({end for pair in cells for end in pair})
-    size = min(LARGEST, 0.45 * points / len(ends))
-    top = max(cell.rate for cell in cells.values())
-    colours = colormaps["Blues"]
-    for (a, b), cell in cells.items():
-        x, y, share = ends.index(b), ends.index(a), 0.1 + 0.8 * cell.rate / top
-        edge = {"edgecolor": ODD, "linewidth": min(2.2, size / 4), "zorder": 3} if cell.odd else {"linewidth": 0}
-        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colours(share), **edge))
-        if size >= SMALLEST:
-            text = f"{cell.rate:.0f}" if cell.rate >= 10 else f"{cell.rate:.1f}"
-            ink = LIGHT if share > 0.55 else DARK
-            axes.text(x, y, text, ha="center", va="center", fontsize=size, color=ink, zorder=4)
-    every = range(0, len(ends), 1 if size >= SMALLEST else 4)
-    axes.set_xticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
-    axes.set_yticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
-    axes.grid(visible=False)
-    last = len(ends) - 0.5
-    axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal", xlabel=f"to {what}", ylabel=f"from {what}")
 
 
 @dataclass(frozen=True)
@@ -136,7 +100,7 @@ def draw_strips(found: Sequence[Strip], axes: Axes, *, alone: bool) -> None:
     axes.set_yticks(range(len(found)), [strip.label for strip in found], fontsize="x-small")
     if not alone:
         axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
-        charts.legend(axes)
+        charts.legend_below(axes)
 
 
 def _row(points: Sequence[tuple[str, float, bool]], y: float, label: str, axes: Axes) -> None:
@@ -155,17 +119,27 @@ def _row(points: Sequence[tuple[str, float, bool]], y: float, label: str, axes: 
 
 
 def collectives(results: Sequence[Result], axes: Axes) -> None:
-    """Bus bandwidth of each collective over the number of devices, at the largest size."""
-    data = words.frame(results, "time", "devices", "collective", "bytes", part="collective")
-    if len(data):
-        data = data[data["bytes"] == data.groupby("platform")["bytes"].transform("max")]
-        kinds = zip(data["collective"], data["devices"], strict=True)
-        factors = [measured.bus_factor(str(collective), int(devices)) for collective, devices in kinds]
-        data = data.assign(value=factors * data["bytes"] / data["value"] / 1e9)
-        data = data.assign(collective=data["collective"].str.replace("_", "-"))
-    charts.lines(data, x="devices", hue="collective", axes=axes)
-    if len(data):
+    """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
+    several = len({result.platform for result in results}) > 1
+    shown = [
+        points.rated(result, record, _bus_bytes(record), series=name.replace("_", "-"), x=_count(record))
+        for result in results
+        for name in (COLLECTIVES[:1] if several else COLLECTIVES)
+        for record in words.largest(result.select("time", part="collective", collective=name), "bytes")
+    ]
+    charts.curves(shown, axes, unit="GB/s")
+    if shown:
         axes.set_xscale("log", base=2)
-        charts.ticks(axes, sorted(set(data["devices"])))
-        axes.set_ylim(0, 1.1 * data["value"].max())
+        charts.ticks(axes, sorted({float(point.x) for point in shown}))
+        axes.set_ylim(bottom=0)
     axes.set(xlabel="devices", ylabel="bus bandwidth (GB/s)", title="collectives")
+
+
+def _bus_bytes(record: Record) -> float:
+    """What bus bandwidth counts, in GB."""
+    factor = measured.bus_factor(str(record.case["collective"]), _count(record))
+    return factor * measured.number(record, "bytes") / 1e9
+
+
+def _count(record: Record) -> int:
+    return int(measured.number(record, "devices"))

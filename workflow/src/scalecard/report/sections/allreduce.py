@@ -1,42 +1,75 @@
 """How fast can devices add up their gradients, and what does a good algorithm bring?
 
 Bus bandwidth over the bytes each device holds, at the largest number of devices within a node and over nodes:
-2 (n - 1)/n x bytes / time, which can be compared with the link's rate whatever n is. Small sizes cost latency. Bands
-hold the middle half of the samples.
+2 (n - 1)/n x bytes / time, which can be compared with the link's rate (dashed) whatever n is. Right: the time of small
+sizes, which is latency. Over nodes, and beside other platforms, only the library's is drawn. Bands are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, limits, units, words
+from scalecard.report import charts, limits, points, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.limits import Limit
 from scalecard.report.sections import Finding, Number
 
+SMALL = 2**20  # bytes up to which latency is drawn
+
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Bus bandwidth over bytes, and time over bytes."""
-    figure, (left, right) = plt.subplots(1, 2)
-    data = words.frame(results, "time", "devices", "nodes", "algorithm", "bytes", textbook=None)
-    if len(data):
-        data = data.assign(where=words.where(data))
-        data = data[data["devices"] == data.groupby(["platform", "where"])["devices"].transform("max")]
-        data = data.assign(algorithm=data["algorithm"] + data["where"])
-        bandwidth = data.assign(value=2 * (data["devices"] - 1) / data["devices"] * data["bytes"] / data["value"] / 1e9)
-        charts.lines(bandwidth, x="bytes", hue="algorithm", axes=left)
-        charts.lines(data, x="bytes", hue="algorithm", axes=right)
+    """Bus bandwidth over bytes, and time of the small sizes."""
+    figure, (left, right) = charts.panels(2)
+    everything = [pair for result in results for pair in _drawn(result, alone=len(results) == 1)]
+    bandwidth = [
+        points.rated(
+            result, record, limits.bus_bandwidth(record) * record.median, series=_label(record), x=_size(record)
+        )
+        for result, record in everything
+    ]
+    charts.curves(bandwidth, left, unit="GB/s", x_unit="B")
+    bounds = [limits.of_all_reduce(result, record) for result, record in everything if result is results[0]]
+    if bounds and bounds[-1]:
+        charts.limit(left, bounds[-1].rate, bounds[-1].name)
     left.set(
-        xlabel="size on each device", ylabel="bus bandwidth (GB/s)", xscale="log", yscale="log", title="bus bandwidth"
+        xlabel="size on each device", ylabel="bus bandwidth (GB/s)", xscale="log", title="bandwidth", ylim=(0, None)
     )
-    right.set(xlabel="size on each device", ylabel="time (s)", xscale="log", yscale="log", title="time")
-    for axes in (left, right):
-        charts.byte_ticks(axes, results[0].spec["bytes"])
-    sns.despine(figure)
+    small = [(result, record) for result, record in everything if _size(record) <= SMALL]
+    latency = [points.timed(result, record, series=_label(record), x=_size(record)) for result, record in small]
+    charts.curves(latency, right, unit="s", x_unit="B")
+    right.set(
+        xlabel="size on each device", ylabel="time", xscale="log", title=f"latency: up to {units.count_bytes(SMALL)}"
+    )
+    right.set_ylim(bottom=0)
+    charts.byte_ticks(left, results[0].spec["bytes"])
+    charts.byte_ticks(right, [size for size in results[0].spec["bytes"] if size <= SMALL])
     return figure
+
+
+def _drawn(result: Result, *, alone: bool) -> list[tuple[Result, Record]]:
+    """On the most devices within a node and over nodes, every algorithm; beside other platforms only the library's."""
+    everything = [
+        r for r in result.select("time", textbook=None) if alone or r.case["algorithm"] == "torch.distributed"
+    ]
+    spans = words.spans(everything)[: None if alone else 1]
+    most = [words.largest([r for r in everything if r.case.get("nodes") == nodes], "devices") for nodes in spans]
+    return [
+        (result, record) for records in most for record in records if not record.case.get("nodes") or _named(record)
+    ]
+
+
+def _named(record: Record) -> bool:
+    return record.case["algorithm"] == "torch.distributed"
+
+
+def _label(record: Record) -> str:
+    nodes = record.case.get("nodes")
+    return str(record.case["algorithm"]) + words.over_nodes(int(str(nodes)) if nodes else None)
+
+
+def _size(record: Record) -> float:
+    return float(record.case["bytes"] or 0)
 
 
 def findings(result: Result) -> list[Finding]:

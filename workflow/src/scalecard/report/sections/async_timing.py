@@ -1,44 +1,79 @@
 """How long does work take, and how long does launching it take?
 
-Left: the same products on 1..N devices, one device after the other and all at once; all at once should take as long
-as one device alone. Right: time of the products over matrix size, until they are enqueued and until they are complete;
-where the two meet, launching takes all the time. Bands hold the middle half of the samples.
+Left: TFLOP/s of one device over the size of the matrices, with the device's peak where it is near; in the shaded zone
+the host takes nearly all of the time to launch the products. Right: the same products on 1..N devices, one device after
+the other and all at once; all at once should take as long as one device alone. Bands are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Case, Record, Result
-from scalecard.report import charts, limits, units, words
+from scalecard.report import charts, limits, points, style, units, words
 from scalecard.report.judgements import Judgement, rated
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
 MODES = ("serial", "concurrent")
+DTYPES = ("float32", "tf32", "bfloat16", "float16")  # that are drawn
+VISIBLE = 3.0  # times what was measured: a peak beyond would press the lines down
+LAUNCHING = 0.9  # of the whole time
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time over devices by mode; time over matrix size by when the clock stops."""
-    figure, (left, right) = plt.subplots(1, 2)
-    modes = words.frame(results, "time", "mode", "devices")
-    modes = modes[modes["mode"].isin(MODES)]
-    charts.lines(modes, x="devices", hue="mode", axes=left)
-    left.set(xlabel="devices", ylabel="time (s)", title="one by one, or all at once")
-    left.set_xticks(sorted(modes["devices"].unique()))
+    """TFLOP/s over matrix size; time over devices by mode."""
+    figure, (left, right) = charts.panels(2)
+    _draw_rates(results, left)
+    left.set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
+    charts.ticks(left, sorted(results[0].spec["sizes"]))
     left.set_ylim(bottom=0)
-    clocks = {"enqueue_time": "enqueued", "time": "complete"}
-    parts = [words.frame(results, m, "size", mode="single", dtype="float32").assign(clock=c) for m, c in clocks.items()]
-    charts.lines(pd.concat(parts), x="size", hue="clock", axes=right)
-    right.set(
-        xlabel="matrix size n (n x n)", ylabel="time (s)", title="enqueued, and complete", xscale="log", yscale="log"
-    )
-    charts.ticks(right, sorted(results[0].spec["sizes"]))
-    sns.despine(figure)
+    modes = [point for point in _modes(results[0]) if point.series in MODES]
+    charts.curves(modes, right, unit="s")
+    if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
+        counts = sorted({float(point.x) for point in modes})
+        charts.ideal(right, counts, [serial[0].value] * len(counts))
+    right.set(xlabel="devices", ylabel="time", title="one by one, or all at once", ylim=(0, None))
+    charts.ticks(right, sorted({point.x for point in modes if not isinstance(point.x, str)}))
     return figure
+
+
+def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
+    """Of this platform alone every dtype, with the peak and where launching dominates; of several, the first dtype."""
+    several = len({result.platform for result in results}) > 1
+    shown = [
+        points.rated(result, record, limits.product_rate(record) * record.median, series=dtype, x=_rows(record))
+        for result in results
+        for record in result.select("time", mode="single")
+        if (dtype := str(record.case["dtype"])) in (DTYPES[:1] if several else DTYPES)
+    ]
+    charts.curves(shown, axes, unit="TFLOP/s")
+    for dtype in dict.fromkeys(point.series for point in shown):
+        peak = limits.of_products(results[0], dtype)
+        if peak and peak.rate <= VISIBLE * max(point.value for point in shown):
+            charts.limit(axes, peak.rate, f"peak in {dtype}" + (" here" if several else ""))
+    if bound := _launch_bound(results[0]):
+        axes.axvspan(axes.get_xlim()[0], bound, color=style.colour("ideal"), alpha=0.15, linewidth=0)
+        axes.annotate("launching\ntakes longer", (0.02, 0.5), xycoords="axes fraction", va="center", fontsize="x-small")
+
+
+def _launch_bound(result: Result) -> float | None:
+    """The largest matrix of float32 whose products take less time than launching them; None if there is none."""
+    sizes = []
+    for complete in result.select("time", mode="single", dtype="float32"):
+        enqueue = result.find("enqueue_time", **complete.case)
+        if enqueue and enqueue.median > LAUNCHING * complete.median:
+            sizes.append(_rows(complete))
+    return max(sizes, default=None)
+
+
+def _modes(result: Result) -> list[Point]:
+    return [
+        points.timed(result, record, series=str(record.case["mode"]), x=float(record.case["devices"] or 0))
+        for record in result.select("time")
+    ]
 
 
 def findings(result: Result) -> list[Finding]:

@@ -1,41 +1,80 @@
 """What does it cost to move data between host and devices, and what can hide it?
 
-Left: the textbook's three steps, and the same copies on a separate stream. "Non-blocking" is the textbook's third: its
-copies queue in the computing stream and gain only from pinned memory; "overlapped" can take less than the sum of both.
-Right: rate of one copy over its size, for every direction, kind of memory and call; latency limits small copies, the
-link large ones. Of many GPU pairs, only the fastest and the slowest are drawn. Whiskers and bands hold the middle half
-of the samples.
+The map shows the rate of the largest copies from each device to each other one. Rates between host and device are over
+the size of the copy: latency limits small ones, the link (dashed) large ones. Then the textbook's three steps, and the
+same copies on a separate stream: "non-blocking" is the textbook's third, whose copies queue in the computing stream and
+gain only from pinned memory; "overlapped" can take less than the sum of both. Bands and whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, limits, units, words
+from scalecard.report import charts, limits, points, units, words
+from scalecard.report.heat_map import Cell, Cells, heat_map
 from scalecard.report.judgements import Judgement, rated
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
+
+HOST = ("host to device", "device to host")
+HOST_KINDS = [(direction, memory) for memory in ("pinned", "pageable") for direction in HOST]
+MAP = 190.0  # points: the width of a map's cells in all
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time of the textbook's steps; GB/s over bytes."""
-    figure, (left, right) = plt.subplots(1, 2)
-    steps = words.frame(results, "time", "step", part="textbook")
-    charts.bars(steps, y="step", axes=left)
-    left.set(xlabel="time (s)", ylabel="", title="compute, copy, both")
-    matrix = words.frame(results, "time", "direction", "memory", "call", "bytes", part="matrix")
-    shown = {d for result in results for d in _worth_showing(result.select("time", part="matrix"))}
-    matrix = matrix[matrix["direction"].isin(shown)]
-    passes = 1 + matrix["direction"].str.startswith("within")  # within a device every byte is read and written
-    matrix["value"] = passes * matrix["bytes"] / matrix["value"] / 1e9
-    matrix["copy"] = matrix["direction"] + ", " + matrix["memory"] + ", " + matrix["call"].str.replace("_", "-")
-    charts.lines(matrix, x="bytes", hue="copy", axes=right)
-    right.set(xlabel="size", ylabel="rate (GB/s)", title="one copy", xscale="log", yscale="log")
-    charts.byte_ticks(right, results[0].spec["bytes"])
-    sns.despine(figure)
+    """GB/s between devices, as a map; GB/s between host and device over bytes; time of the textbook's steps."""
+    here = results[0]
+    links, host = _links(here), _host_links(results)
+    shown = [
+        points.timed(result, record, series="", x=str(record.case["step"]))
+        for result in results
+        for record in result.select("time", part="textbook")
+    ]
+    figure, panels = charts.panels(1 + bool(links) + bool(host), height=charts.height_of(shown))
+    if links:
+        heat_map(links, panels[0], width=MAP, what="device")
+        panels[0].set_title("largest copy between devices (GB/s)")
+    if host:
+        _draw_host(here, host, panels[-2])
+    charts.bars(shown, panels[-1], unit="s")
+    panels[-1].set(xlabel="time", ylabel="", title="the textbook's steps")
     return figure
+
+
+def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
+    """GB/s over bytes, beside the link's rate."""
+    charts.curves(shown, axes, unit="GB/s", x_unit="B")
+    best = [limits.of_copy(here, record) for record in here.select("time", part="matrix", direction=HOST[0])]
+    if best and best[-1]:
+        charts.limit(axes, best[-1].rate, best[-1].name)
+    axes.set(xlabel="size of the copy", ylabel="GB/s", title="between host and device", xscale="log", ylim=(0, None))
+    charts.byte_ticks(axes, here.spec["bytes"])
+
+
+def _links(result: Result) -> Cells:
+    """The best rate of the largest copy from each device to each other one."""
+    found = dict[tuple[int, int], Cell]()
+    for record in words.largest(result.select("time", part="matrix"), "bytes"):
+        ends = [int(word) for word in str(record.case["direction"]).split() if word.isdigit()]
+        if len(ends) == 2:
+            pair, rate = (ends[0], ends[1]), limits.copy_rate(record)
+            found[pair] = Cell(max(rate, found[pair].rate if pair in found else 0.0), False)
+    return found
+
+
+def _host_links(results: Sequence[Result]) -> list[Point]:
+    """By direction and kind of memory; of several platforms the fastest kind to the device alone."""
+    several = len({result.platform for result in results}) > 1
+    return [
+        points.rated(
+            result, record, limits.copy_rate(record) * record.median, series=f"{direction}, {memory}", x=_bytes(record)
+        )
+        for result in results
+        for direction, memory in (HOST_KINDS[:1] if several else HOST_KINDS)
+        for record in result.select("time", part="matrix", direction=direction, memory=memory, call="blocking")
+    ]
 
 
 def findings(result: Result) -> list[Finding]:

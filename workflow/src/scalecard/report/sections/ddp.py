@@ -1,52 +1,55 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
-Left: samples per second over the number of ranks, with the batch shared by all (strong) or kept on each rank (weak),
-and this platform's ideal line. Right: time of a step with each option, relative to the default in the same rounds; left
-of 1 is faster.
+Efficiency over the number of ranks, a panel per model: the share of one rank's samples per second that each rank keeps,
+with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Last: time of a step with each
+option on this platform, over the default's in the same rounds; left of 1 is faster. Bands and whiskers are 95 %
+intervals.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import charts, style, units, words
+from scalecard.report import charts, points, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Samples per second by ranks; relative step time by option."""
-    figure, (left, right) = plt.subplots(1, 2)
-    scaling = _throughput(results)
-    charts.lines(scaling, x="devices", hue="kind", axes=left)
-    counts, here = sorted(scaling["devices"].unique()), scaling["platform"] == style.platform_label(results[0])
-    for _, first in scaling[here & (scaling["devices"] == 1)].groupby("model"):
-        ideal = [first["value"].median() * count for count in counts]
-        left.plot(counts, ideal, ":", color=style.colour("ideal"), label="ideal")
-    charts.legend(left)
-    left.set(xlabel="ranks", ylabel="samples/s", title="scaling", yscale="log")
-    charts.plain_numbers(left.yaxis)
-    left.set_xticks(counts)
-    charts.intervals(_relative(results), axes=right)
-    right.set(xlabel="time relative to the default", ylabel="", title=f"options, {results[0].spec['models'][-1]}")
-    sns.despine(figure)
+    """Efficiency by ranks, a panel per model; relative step time by option."""
+    models = results[0].spec["models"]
+    figure, (*panels, last) = charts.panels(len(models) + 1)
+    for model, axes in zip(models, panels, strict=True):
+        shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
+        charts.curves(shown, axes, unit="share")
+        axes.axhline(1, color=style.colour("ideal"), linestyle=":")
+        axes.set(xlabel="ranks", ylabel="efficiency", title=f"{model}: 100 % is ideal", ylim=(0, None))
+        charts.ticks(axes, sorted({float(point.x) for point in shown}))
+    charts.ratios(_relative(results[0]), last)
+    last.set(xlabel="time of a step over the default's", ylabel="", title=f"options, {models[-1]}")
     return figure
 
 
-def _throughput(results: Sequence[Result]) -> pd.DataFrame:
-    """Samples per second; on one rank strong and weak scaling are the same measurement."""
-    steps = words.frame(results, "step_time", "scaling", "devices", "model", "batch_size", "nodes")
-    steps = steps[steps["scaling"].isin(["strong", "weak"])]
-    single = steps[steps["devices"] == 1].assign(scaling="weak")
-    both = pd.concat([steps, single], ignore_index=True)
-    kind = both["model"] + ", " + both["scaling"] + words.where(both)
-    return both.assign(value=both["batch_size"] / both["value"], kind=kind)
+def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
+    """The share of a rank's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
+    single = result.find("step_time", model=model, scaling="strong", devices=1)
+    found = list[Point]()
+    for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
+        for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
+            if single:
+                ratio, count = words.inverse(record.over(single)), int(str(record.case["devices"]))
+                share = words.scaled(ratio, 1 / count) if kind == "strong" else ratio
+                series = kind + words.over_nodes(nodes)
+                found.append(points.compared(result, record, share, series=series, x=count))
+        if single and nodes is None and kind == "weak":  # on one rank both are the same
+            one = words.inverse(single.over(single))
+            found.append(points.compared(result, single, one, series=kind, x=1))
+    return found
 
 
 def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
@@ -65,21 +68,17 @@ def spans(result: Result) -> list[int | None]:
     return words.spans(result.select("step_time"))
 
 
-def _relative(results: Sequence[Result]) -> list[tuple[str, str, float, float, float]]:
-    """(option, platform, ratio, low, high) of each option of the last model."""
-    rows = []
-    for result, nodes in ((each, nodes) for each in results for nodes in spans(each)):
+def _relative(result: Result) -> list[Point]:
+    """Each option of the last model, over the default."""
+    found = list[Point]()
+    for nodes in spans(result):
         options = options_of(result, result.spec["models"][-1], nodes)
-        if "default" not in options:
-            continue
         for name, record in options.items():
-            if name in APART:
-                continue
-            ratio = per_batch(record, options["default"])
-            low, high = (ratio.interval.low, ratio.interval.high) if ratio.interval else (ratio.value, ratio.value)
-            label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + words.over_nodes(nodes)
-            rows.append((label, style.platform_label(result), ratio.value, low, high))
-    return rows
+            if "default" in options and name not in APART:
+                label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + words.over_nodes(nodes)
+                ratio = per_batch(record, options["default"])
+                found.append(points.compared(result, record, ratio, series="", x=label))
+    return found
 
 
 def findings(result: Result) -> list[Finding]:

@@ -1,38 +1,47 @@
 """What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
 
-Left: seconds per epoch for every batch size, learning rate and number of devices. Right: test accuracy after each
-epoch. The textbook's pair changes batch, learning rate and devices together; here each is changed alone.
+First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
+accuracy after each epoch on one device and on the most, a panel for each batch size and learning rate. The textbook's
+pair changes batch, learning rate and devices together; here each is changed alone.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Case, Result
-from scalecard.report import charts, words
+from scalecard.report import charts, points, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Epoch times, and accuracy by epoch, of every setting."""
-    figure, (left, right) = plt.subplots(1, 2)
-    seconds, accuracy = (
-        _labelled(words.frame(results, metric, "devices", "batch_size", "lr")) for metric in ("epoch_time", "accuracy")
-    )
-    charts.bars(seconds, y="setting", axes=left)
-    left.set(xlabel="time of an epoch (s)", ylabel="", title="every setting")
-    charts.accuracies(accuracy, hue="setting", axes=right)
-    sns.despine(figure)
+    """Epoch times by devices, and a panel with the accuracies of each setting on this platform."""
+    here = results[0]
+    settings = list(dict.fromkeys((r.case["batch_size"], r.case["lr"]) for r in here.select("accuracy")))
+    shown = [point for result in results for point in _seconds(result, alone=len(results) == 1)]
+    figure, (left, *others) = charts.panels(1 + len(settings), height=charts.height_of(shown))
+    charts.bars(shown, left, unit="s")
+    left.set(xlabel="time of an epoch", ylabel="", title="epoch")
+    for (batch, lr), axes in zip(settings, others, strict=True):
+        curves = here.select("accuracy", batch_size=batch, lr=lr)
+        ends = [curves[0], curves[-1]] if len(curves) > 1 else curves
+        labels = [f"{r.case['devices']} dev." for r in ends]
+        charts.accuracies(
+            [p for r, label in zip(ends, labels, strict=True) for p in points.epochs(here, r, series=label)], axes
+        )
+        axes.set(title=f"batch {batch}, lr {lr:g}")
     return figure
 
 
-def _labelled(data: pd.DataFrame) -> pd.DataFrame:
-    numbers = (data[axis].map("{:g}".format) for axis in ("devices", "batch_size", "lr"))
-    devices, batch, lr = numbers
-    return data.assign(setting=devices + " dev, batch " + batch + ", lr " + lr)
+def _seconds(result: Result, *, alone: bool) -> list[Point]:
+    """At the first learning rate, which does not change the time; beside other platforms at the first batch only."""
+    batches = result.spec["batch_sizes"] if alone else result.spec["batch_sizes"][:1]
+    return [
+        points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
+        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
+        if r.case["batch_size"] in batches
+    ]
 
 
 def findings(result: Result) -> list[Finding]:

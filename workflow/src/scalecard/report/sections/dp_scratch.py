@@ -1,29 +1,56 @@
 """Does data parallelism written by hand train faster on more devices, and as well?
 
-Left: seconds of every epoch, one dot each, and their median, by number of devices, at the same batch (strong scaling).
-Right: test accuracy after each epoch; the curves should coincide, because the devices only share the work.
+Left: how many times as fast an epoch is as on one device, at the same batch (strong scaling), with 95 % intervals;
+dotted is as many times as there are devices. Right: test accuracy after each epoch on one device and on the most; the
+curves should coincide, because the devices only share the work.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.figure import Figure
 
-from scalecard.records.record import Result
-from scalecard.report import charts, words
+from scalecard.records.record import Record, Result
+from scalecard.report import charts, points, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Epoch times by devices; accuracy by epoch."""
-    figure, (left, right) = plt.subplots(1, 2)
-    charts.dots(words.frame(results, "epoch_time", "devices"), x="devices", axes=left)
-    left.set(xlabel="devices", ylabel="time of an epoch (s)", title="every epoch")
-    left.set_ylim(bottom=0)
-    charts.accuracies(words.frame(results, "accuracy", "devices"), hue="devices", axes=right)
-    sns.despine(figure)
+    """Speed-up by devices beside the ideal; accuracy by epoch, on this platform."""
+    figure, (left, right) = charts.panels(2)
+    shown = [point for result in results for point in _speedups(result)]
+    charts.curves(shown, left, unit="x")
+    counts = sorted({float(point.x) for point in shown})
+    if counts:
+        charts.ideal(left, counts, counts)
+    left.set(xlabel="devices", ylabel="speed-up over one device", title="how many times as fast", ylim=(0, None))
+    charts.ticks(left, counts)
+    curves = results[0].select("accuracy")
+    ends = [record for record in curves if record.case["devices"] in (1, *_most(curves))]
+    charts.accuracies([p for record in ends for p in points.epochs(results[0], record, series=_on(record))], right)
+    right.set(title="accuracy after each epoch")
     return figure
+
+
+def _speedups(result: Result) -> list[Point]:
+    single = result.find("epoch_time", devices=1)
+    return [
+        points.compared(result, record, words.inverse(record.over(single)), series="measured", x=_devices(record))
+        for record in result.select("epoch_time")
+        if single
+    ]
+
+
+def _most(records: Sequence[Record]) -> list[int]:
+    return [max(map(_devices, records))] if records else []
+
+
+def _devices(record: Record) -> int:
+    return int(str(record.case["devices"]))
+
+
+def _on(record: Record) -> str:
+    return "1 device" if _devices(record) == 1 else f"{_devices(record)} devices"
 
 
 def findings(result: Result) -> list[Finding]:

@@ -10,7 +10,6 @@ take part, as nccl-tests defines it.
 from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
@@ -18,6 +17,7 @@ from scalecard.report import links
 from scalecard.report.health import drawing, told
 from scalecard.report.health import tiles as parts
 from scalecard.report.health.tiles import Tile
+from scalecard.report.heat_map import heat_map
 from scalecard.report.history.of_health import nightly
 from scalecard.report.judgements import Judgement
 from scalecard.report.sections import Finding
@@ -37,17 +37,16 @@ def plot(results: Sequence[Result]) -> Figure:
     places = [[maps[0], "strips"], [maps[-1], "collectives"]] if maps else [["strips"]]
     panels = figure.subplot_mosaic(places, height_ratios=(above, 2.6)[: len(places)])  # type: ignore[arg-type]
     if pairs:
-        drawing.heat_map(pairs, panels["devices"], points=MAP, what="device")
+        heat_map(pairs, panels["devices"], width=MAP, what="device")
         on = f" of node {node}" if nodes else ""
         panels["devices"].set_title(f"copies between devices{on} (GB/s)")
     if nodes:
-        drawing.heat_map(nodes, panels["nodes"], points=MAP, what="node")
+        heat_map(nodes, panels["nodes"], width=MAP, what="node")
         panels["nodes"].set_title("all-reduce between nodes (GB/s)")
     drawing.draw_strips(strips, panels["strips"], alone=not pairs)
     panels["strips"].set_title("every device")
     if maps:
         drawing.collectives(results, panels["collectives"])
-    sns.despine(figure)
     return figure
 
 

@@ -1,54 +1,48 @@
 """How should a minibatch be divided between unequal devices, and does the slower one help at all?
 
 Time of a step over the samples that the first device takes of the minibatch; the second takes the rest. Lines: each
-device alone on its share. Where they cross, both are predicted to finish at the same time (dotted). Points: both
-together, with whiskers over the middle half of the samples. Dashed: the fastest device alone on the whole minibatch.
+device alone on its share, and both together, with bands of 95 % intervals. Where the first two cross, both are
+predicted to finish at the same time (dotted). Dashed: the fastest device alone on the whole minibatch.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
-from scalecard.report import charts, style, units, words
+from scalecard.report import charts, points, style, units, words
 from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """The first platform's divisions, a row each: over all shares, and near the prediction."""
+    """The first platform's divisions, two panels each: over all shares, and near the prediction."""
     found = divisions(results[0])
-    rows = max(1, len(found))
-    figure, grid = plt.subplots(rows, 2, squeeze=False, figsize=(8.2, style.HEIGHT * rows))
-    for division, (left, right) in zip(found, grid, strict=True) if found else ():
-        _draw(division, left)
-        _draw(division, right)
+    figure, panels = charts.panels(2 * len(found))
+    for index, division in enumerate(found):
+        left, right = panels[2 * index : 2 * index + 2]
+        _draw(results[0], division, left)
+        _draw(results[0], division, right, named=False)
         _zoom(division, right)
         left.set(title=f"{division.alone.case['model']}: all shares", ylim=(0, None))
-        right.set(title="near the prediction", ylabel="")
-        charts.legend(left)
+        right.set(title="near the prediction")
     if not found:
-        for axes in grid[0]:
-            charts.nothing(axes)
-    sns.despine(figure)
+        charts.nothing(panels[0])
     return figure
 
 
-def _draw(division: Division, axes: Axes) -> None:
-    for device, (name, curve) in enumerate(zip(division.names, division.curves, strict=True)):
-        on_first = [share_of(r) if device == 0 else division.batch_size - share_of(r) for r in curve]
-        times = [record.median for record in curve]
-        axes.plot(on_first, times, style.marker(name), linestyle="-", color=style.colour(name), label=f"{name} alone")
-    shares, times = [share_of(record) for record in division.together], [record.median for record in division.together]
-    spread = np.abs([np.quantile(np.concatenate(r.samples), (0.25, 0.75)) - r.median for r in division.together]).T
-    axes.errorbar(shares, times, spread, fmt="D", markersize=5, color=style.INK, capsize=3, label="both together")
-    axes.axvline(division.predicted * division.batch_size, color=style.INK, linestyle=":", label="predicted")
-    axes.axhline(division.alone.median, color=style.colour("single device"), linestyle="--", label="fastest alone")
-    axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step (s)")
+def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True) -> None:
+    together = [points.timed(result, r, series="both together", x=share_of(r)) for r in division.together]
+    alone = [
+        points.timed(result, r, series=f"{name} alone", x=share_of(r) if first else division.batch_size - share_of(r))
+        for first, name, curve in zip((True, False), division.names, division.curves, strict=True)
+        for r in curve
+    ]
+    charts.curves([*alone, *together], axes, unit="s", named=named)
+    charts.mark_at(axes, division.predicted * division.batch_size, "predicted")
+    axes.axhline(division.alone.median, color=style.colour("single device"), linestyle="--")
+    axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step")
 
 
 def _zoom(division: Division, axes: Axes) -> None:

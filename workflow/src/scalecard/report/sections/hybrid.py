@@ -1,46 +1,48 @@
 """What do data and model parallelism bring together?
 
-Left: images per second over the devices used, two per rank, and this platform's ideal line. Right: time of a step with
-and without averaging the gradients over the ranks. Whiskers and bands hold the middle half of the samples.
+Images per second over the devices used, two per rank, and this platform's ideal line. Bands are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, style, units, words
+from scalecard.report import charts, points, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Images per second by devices; time of a step by strategy and layout."""
-    figure, (left, right) = plt.subplots(1, 2)
-    data = _steps(results)
-    best = data[(data["strategy"] == "hybrid") | (data["ranks"] == 1)]
-    charts.lines(best.assign(value=best["batch_size"] / best["value"]), x="devices", hue="where", axes=left)
-    counts = sorted(best["devices"].unique())
-    single = best[(best["ranks"] == 1) & (best["platform"] == style.platform_label(results[0]))]
-    if len(single):
-        rate = (single["batch_size"] / single["value"]).median() / single["devices"].median()
-        left.plot(counts, [rate * count for count in counts], ":", color=style.colour("ideal"), label="ideal")
-    charts.legend(left)
-    left.set(xlabel="devices", ylabel="images/s", title="scaling", ylim=(0, None))
-    left.set_xticks(counts)
-    charts.bars(data.assign(label=data["strategy"] + ", " + data["layout"]), y="label", axes=right)
-    right.set(xlabel="time of a step (s)", ylabel="", title="with and without averaging")
-    sns.despine(figure)
+    """Images per second by devices, beside the ideal; no panel if only one number of devices was measured."""
+    shown = [point for result in results for point in _rates(result)]
+    counts = sorted({float(point.x) for point in shown})
+    if len(counts) < 2:
+        return Figure()
+    figure, (axes,) = charts.panels(1)
+    charts.curves(shown, axes, unit="images/s")
+    here = [point for point in shown if point.platform == style.platform_label(results[0]) and point.x == counts[0]]
+    if here:
+        charts.ideal(axes, counts, [here[0].value * count / counts[0] for count in counts])
+    axes.set(xlabel="devices", ylabel="images/s", title="scaling", ylim=(0, None))
+    charts.ticks(axes, counts)
     return figure
 
 
-def _steps(results: Sequence[Result]) -> pd.DataFrame:
-    data = words.frame(results, "time", "strategy", "ranks", "devices", "nodes", "batch_size")
-    where = words.where(data)
-    ranks = data["ranks"].map(lambda count: "1 rank" if count == 1 else f"{count} ranks")
-    return data.assign(where=where.str.strip().replace("", "within a node"), layout=ranks + where)
+def _rates(result: Result) -> list[Point]:
+    """One rank without averaging, then hybrid parallelism within a node and over nodes."""
+    records = [*result.select("time", strategy="model parallel", ranks=1), *result.select("time", strategy="hybrid")]
+    spans = words.spans(records)
+    return [
+        points.rated(result, r, float(r.case["batch_size"] or 0), series=_span(nodes), x=float(r.case["devices"] or 0))
+        for nodes in spans
+        for r in records
+        if r.case.get("nodes") == nodes
+    ]
+
+
+def _span(nodes: int | None) -> str:
+    return words.over_nodes(nodes).strip() or "hybrid"
 
 
 def findings(result: Result) -> list[Finding]:

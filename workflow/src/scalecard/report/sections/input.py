@@ -1,21 +1,18 @@
 """Does loading keep up with training, and how many processes does it take?
 
-What a loader alone makes per second over the number of its worker processes, one panel per workload; the band holds the
-middle half of the samples. Dotted: what one device trains on per second if its data are there already. Diamonds: what
-it trains on if a loader feeds it.
+What a loader alone makes per second over the number of its worker processes, and what one device trains on if a loader
+feeds it, one panel per workload; bands are 95 % intervals. Dashed: what the device trains on per second if its data are
+there already.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import charts, feeding, style, units, words
+from scalecard.report import charts, feeding, points, units, words
 from scalecard.report.feeding import Fed, per_unit, workers
 from scalecard.report.sections import Finding, Number
 
@@ -27,45 +24,35 @@ BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's rates over workers, a panel per workload."""
     found = feeding.fed(results[0])
-    width = 4.1 * max(2, len(found))
-    figure, panels = plt.subplots(1, max(1, len(found)), squeeze=False, figsize=(width, style.HEIGHT))
-    for one, axes in zip(found, panels[0], strict=True) if found else ():
-        _draw(one, axes)
+    figure, panels = charts.panels(len(found))
+    for one, axes in zip(found, panels, strict=False):
+        _draw(results[0], one, axes)
     if not found:
-        charts.nothing(panels[0][0])
-    sns.despine(figure)
+        charts.nothing(panels[0])
     return figure
 
 
-def _draw(one: Fed, axes: Axes) -> None:
-    counts, colour = [workers(record) for record in one.loaders], style.colour("loader alone")
-    axes.plot(
-        counts, _rates(one.loaders), style.marker("loader alone"), linestyle="-", color=colour, label="loader alone"
+def _draw(result: Result, one: Fed, axes: Axes) -> None:
+    loaders, steps = (
+        [points.rated(result, r, feeding.units(r), series=series, x=workers(r)) for r in records]
+        for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
     )
-    bounds = [np.quantile(np.concatenate(r.samples), (0.75, 0.25)) for r in one.loaders]
-    low, high = np.transpose([feeding.units(r) / bound for r, bound in zip(one.loaders, bounds, strict=True)])
-    axes.fill_between(counts, low, high, color=colour, alpha=0.2)
-    for resident in filter(None, [one.resident()]):
-        axes.axhline(
-            *_rates([resident]), color=style.colour("ideal"), linestyle=":", label="one device, its data resident"
-        )
-        axes.set(ylabel=f"{resident.case['unit']} per second")
-    if one.steps:
-        places = [workers(record) for record in one.steps]
-        axes.plot(places, _rates(one.steps), "D", color=style.colour("fed"), linestyle="none", label="one device, fed")
-    axes.set(xlabel="worker processes of the loader", title=one.name)
-    axes.set_xscale("symlog", base=2, linthresh=1)
-    charts.ticks(axes, counts)
-    _scale(axes, _rates([*filter(None, [one.resident()]), *one.loaders, *one.steps]))
-    charts.legend(axes)
-
-
-def _scale(axes: Axes, rates: Sequence[float]) -> None:
-    """From zero or, where the smallest would not be seen, in powers of ten."""
-    if max(rates) > FAR * min(rates):
+    unit = str((one.loaders or one.steps)[0].case["unit"])
+    if _far_apart(_rates([*filter(None, [one.resident()]), *one.loaders, *one.steps])):
         axes.set_yscale("log")
-    else:
+    charts.curves([*loaders, *steps], axes, unit=f"{unit}/s")
+    for resident in filter(None, [one.resident()]):
+        charts.limit(axes, feeding.units(resident) / resident.median, "one device, its data resident")
+    axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
+    axes.set_xscale("symlog", base=2, linthresh=1)
+    charts.ticks(axes, [workers(record) for record in one.loaders])
+    if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
+
+
+def _far_apart(rates: Sequence[float]) -> bool:
+    """Whether the smallest would not be seen beside the largest."""
+    return max(rates) > FAR * min(rates)
 
 
 def _rates(records: Sequence[Record]) -> list[float]:

@@ -1,38 +1,71 @@
 """What does cutting a model over several devices cost, and how long does each device idle?
 
-Time of the same minibatches on one device and cut over several, and of each stage alone, which is how long its device
-is busy. With one minibatch at a time, the other devices wait. "balanced" cuts where the slowest stage is fastest, by
-the blocks' own times. Whiskers hold the middle half of the samples.
+Time of the same minibatches on one device and cut over several. "balanced" cuts where the slowest stage is fastest, by
+the blocks' own times. Then when each device computes (forward blue, backward orange, as long as its stage takes alone)
+and when it waits (grey): with one minibatch at a time, only one device works. Whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, stages, units, words
+from scalecard.report import charts, points, stages, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time by strategy and cut, ResNet-50 and the toy."""
-    figure, (left, right) = plt.subplots(1, 2, width_ratios=[3, 2])
-    for model, axes in (("resnet50", left), ("toy", right)):
-        data = words.frame(results, "time", "strategy", "cut", "devices", model=model)
-        charts.bars(data.assign(label=_labels(data)), y="label", axes=axes)
-        axes.set(xlabel="time (s)", ylabel="", title={"resnet50": "ResNet-50", "toy": "toy"}[model])
-    figure.set_figheight(max(figure.get_figheight(), 0.3 * len(left.get_yticks())))
-    sns.despine(figure)
+    """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
+    here = results[0]
+    cuts = [cut for cut in here.select("time", model="resnet50", strategy="model parallel") if _stages(here, cut)]
+    lanes = words.largest(cuts, "devices")[:1]
+    bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
+    figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
+    for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
+        charts.bars(shown, axes, unit="s")
+        axes.set(xlabel="time", ylabel="", title={"resnet50": "ResNet-50", "toy": "toy"}[model])
+    for cut in lanes:
+        _draw_lanes(cut, _stages(here, cut), others[0])
     return figure
 
 
-def _labels(data: pd.DataFrame) -> list[str]:
+def _times(result: Result, model: str) -> list[Point]:
+    """One device, and every cut; each stage alone is in the other panel."""
+    records = [r for r in result.select("time", model=model) if "alone" not in str(r.case["strategy"])]
+    return [points.timed(result, record, series="", x=_label(record)) for record in records]
+
+
+def _label(record: Record) -> str:
     """The strategy and, of a cut model, on how many devices and where it is cut."""
-    rows = zip(data["strategy"], data["cut"], data["devices"], strict=True)
-    return [f"{strategy}, {cut} {devices:g}" if isinstance(cut, str) else strategy for strategy, cut, devices in rows]
+    case = record.case
+    return f"{case['cut']}, {case['devices']} devices" if "cut" in case else str(case["strategy"])
+
+
+def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
+    """One batch after another: forward through the stages, and backward through them in reverse.
+
+    A stage's time alone is forward and backward together; a third of it is drawn as forward, which is its share of the
+    operations. What the whole takes longer than all stages is drawn as idle at the end.
+    """
+    batches = int(str(cut.case.get("batches") or 1))
+    for place in range(len(alone)):
+        axes.barh([place], [cut.median], 0.5, color=style.colour("ideal"), alpha=0.25)
+    at, every = 0.0, list(enumerate(record.median / batches for record in alone))
+    for place, seconds, part in batches * [
+        *((place, seconds / 3, "forward") for place, seconds in every),
+        *((place, 2 * seconds / 3, "backward") for place, seconds in reversed(every)),
+    ]:
+        axes.barh([place], [seconds], 0.5, left=at, color=style.colour(part))
+        at += seconds
+    for place, record in enumerate(alone):
+        share = units.percent(max(0.0, 1 - record.median / cut.median))
+        charts.beside(axes, cut.median, place, f"idle {share}")
+    axes.set_yticks(range(len(alone)), [f"device {place}" for place in range(len(alone))])
+    axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {_label(cut)}", title="who computes when")
+    charts.number_axis(axes.xaxis, "s")
+    axes.margins(x=0.2)
 
 
 def findings(result: Result) -> list[Finding]:

@@ -1,21 +1,20 @@
 """How small should micro-batches be, and how close does a pipeline come to the ideal?
 
-Time of one batch over the split size (samples in a micro-batch), for every implementation, with the single device and
-plain model parallelism as lines. The dotted curve is the ideal (m + p - 1)(C/m + o) for p = 2 equal stages and m
-micro-batches, fitted to every second point of our GPipe. Small splits pay overhead o, large ones leave a bubble. On the
-right is our step beside its schedule played with the stages' own times, which are not equal: by split size and cut.
+How many times as fast as one device two train a batch, over the number m of micro-batches, a panel per platform.
+Dotted is what the bubble leaves of two equal stages, 2 m/(m + 1): few micro-batches leave a large bubble, many pay more
+overhead. Of the library's schedules the fastest is drawn. Last: the fastest step of each cut beside its schedule
+played with the stages' own times, which are not equal. Bands and whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, stages, style, units, words
+from scalecard.report import charts, points, stages, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 LINES = ("single device", "model parallel")
@@ -24,33 +23,39 @@ TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time over split size by implementation, the two lines, the ideal; and steps beside what is played."""
-    figure, (axes, right) = plt.subplots(1, 2, width_ratios=[3, 2])
-    data = words.frame(results, "time", "implementation", "cut", "beside")
-    over = data[~data["implementation"].isin(LINES) & (data["cut"] != "balanced") & data["beside"].isna()]
-    charts.lines(over, x="split_size", hue="implementation", axes=axes)
-    for name in LINES if len(data) else ():
-        record = results[0].find("time", implementation=name)
-        if record:
-            axes.axhline(
-                record.median, color=style.colour(name), linestyle="--" if name == LINES[0] else "-.", label=name
-            )
-    fit = fitted(results[0])
-    if fit:
-        sizes = np.geomspace(min(fit.sizes), max(fit.sizes), 60)
-        axes.plot(sizes, [fit.predict(size) for size in sizes], ":", color=style.colour("ideal"), label="ideal, fitted")
-    axes.set(
-        xlabel="split size (samples)", ylabel="time of one batch (s)", xscale="log", title="after layer2, 2 devices"
-    )
-    charts.ticks(axes, sorted(results[0].spec["split_sizes"]))
-    axes.set_ylim(bottom=0)
-    charts.legend(axes)
-    charts.beside(stages.frame(results[:1]), y="label", hue="what", axes=right)
-    right.set(xlabel="time of one batch (s)", ylabel="", title="measured and played")
-    right.set_xlim(right=1.4 * right.get_xlim()[1])  # room for the legend
-    figure.set_figheight(max(figure.get_figheight(), 0.35 * len(right.get_yticks())))
-    sns.despine(figure)
+    """Speed-up over micro-batches, a panel per platform; and steps beside what is played."""
+    figure, (*panels, last) = charts.panels(len(results) + 1)
+    for result, axes in zip(results, panels, strict=True):
+        shown = _speedups(result)
+        charts.curves(shown, axes, unit="x")
+        counts = sorted({float(point.x) for point in shown})
+        if counts:
+            charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
+        axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
+        axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
+        axes.set_title("2 devices" if len(results) == 1 else style.platform_label(result))
+        charts.ticks(axes, counts)
+    charts.bars(stages.points_of(results[0]), last, unit="s")
+    last.set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
+
+
+def _speedups(result: Result) -> list[Point]:
+    """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
+    single = result.find("time", implementation=LINES[0])
+    runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES and not _balanced(r)]
+    library = [record for record in runs if str(record.case["implementation"]).startswith("torch")]
+    fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
+    return [
+        points.compared(result, r, words.inverse(r.over(single)), series=str(r.case["implementation"]), x=_count(r))
+        for r in runs
+        if single and (r not in library or r.case["implementation"] in fastest)
+    ]
+
+
+def _count(record: Record) -> int:
+    """Of micro-batches."""
+    return -(-int(str(record.case["batch_size"])) // int(str(record.case["split_size"])))
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,46 @@
 """Which way to split a model over devices is the fastest, which needs the least memory, and which cannot be used?
 
 Time of a step of every strategy on the most devices, one panel per workload, with the batch of one device shared by
-all; the dotted line is one device alone. Whiskers hold the middle half of the samples.
+all; the dotted line is one device alone. Whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, strategy_table, style, units, words
+from scalecard.report import charts, points, strategy_table, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time of a step by strategy, a panel per workload."""
     names = _workloads(results[0])
-    figure, panels = plt.subplots(1, max(1, len(names)), squeeze=False, figsize=(5.2 * max(1.6, len(names)), 5))
-    for name, axes in zip(names or [""], panels[0], strict=True):
-        charts.bars(_at_most_devices(results, name), y="strategy", axes=axes)
+    shown = [[point for result in results for point in _at_most_devices(result, name)] for name in names]
+    figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
+    for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
+        charts.bars(own, axes, unit="s")
         single = strategy_table.single(results[0], name)
-        if single:
-            axes.axvline(single.median, color=style.colour("ideal"), linestyle=":", label="single device")
-        axes.set(xlabel="time of a step (s)", ylabel="", title=name)
-    figure.tight_layout()
-    sns.despine(figure)
+        if single and len(results) == 1:  # other platforms have one of their own
+            charts.mark_at(axes, single.median, "one device")
+        axes.set(xlabel="time of a step", ylabel="", title=name)
     return figure
 
 
-def _at_most_devices(results: Sequence[Result], workload: str) -> pd.DataFrame:
+def _at_most_devices(result: Result, workload: str) -> list[Point]:
     """Strong scaling on the most devices; a step of one device does as much."""
-    most = max((_devices(record) for record in _all(results[0], workload)), default=1)
-    return words.frame(results, "step_time", "strategy", workload=workload, devices=most, scaling="strong")
+    most = max((_devices(record) for record in _all(result, workload)), default=1)
+    records = [r for r in _all(result, workload, scaling="strong", devices=most) if r.samples]
+    return [
+        points.timed(result, record, series="", x=str(record.case["strategy"]) + _span(record))
+        for record in sorted(records, key=lambda record: record.median)
+    ]
+
+
+def _span(record: Record) -> str:
+    nodes = record.case.get("nodes")
+    return words.over_nodes(int(str(nodes)) if nodes else None)
 
 
 def _workloads(result: Result) -> list[str]:

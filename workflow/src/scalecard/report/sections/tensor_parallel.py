@@ -1,18 +1,17 @@
 """What does dividing each layer over devices bring, and what do its exchanges cost?
 
 Time of a step by how layers are divided: by output channels (column), by input channels (row), or by both in turn
-(pairs), which exchanges nothing between the two layers of a pair. A dashed line is one device at the same batch.
-Whiskers hold the middle half of the samples.
+(pairs), which exchanges nothing between the two layers of a pair. The dotted line is one device at the same
+batch. Whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, style, units, words
+from scalecard.report import charts, points, units, words
+from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
@@ -24,19 +23,21 @@ ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by 
 def plot(results: Sequence[Result]) -> Figure:
     """One panel per model."""
     models = results[0].spec["models"]
-    figure, panels = plt.subplots(1, len(models), squeeze=False)
-    for model, axes in zip(models, panels[0], strict=True):
-        data = words.frame(results, "time", "partition", "devices", model=model)
-        divided = data[data["partition"] != NONE]
-        counts = divided["devices"].astype(str)
-        charts.bars(divided.assign(label=divided["partition"] + ", " + counts + " devices"), y="label", axes=axes)
-        for platform, single in data[data["partition"] == NONE].groupby("platform"):
-            colour = style.colour(str(platform)) if len(results) > 1 else style.INK
-            axes.axvline(single["value"].median(), color=colour, linestyle="--")
-        axes.set(xlabel="time of a step (s)", ylabel="", title=MODELS[model])
-        axes.set_xlim(left=0)
-    sns.despine(figure)
+    shown = [[point for result in results for point in _times(result, model)] for model in models]
+    figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
+    for model, own, axes in zip(models, shown, panels, strict=True):
+        charts.bars(own, axes, unit="s")
+        if len(results) == 1 and (single := _single(results[0], model)):
+            charts.mark_at(axes, single.median, "one device")
+        axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
     return figure
+
+
+def _times(result: Result, model: str) -> list[Point]:
+    records = [r for r in result.select("time", model=model) if r.case["partition"] != NONE]
+    return [
+        points.timed(result, r, series="", x=f"{r.case['partition']}, {r.case['devices']} devices") for r in records
+    ]
 
 
 def findings(result: Result) -> list[Finding]:

@@ -1,21 +1,19 @@
 """What makes one device faster before more are bought, and does it still train the same?
 
-How many times as many samples or tokens per second as in the plain float32 step (dotted), a row per workload; left on
-one device, right on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs
-above it. Whiskers hold the middle half of the samples. If epochs were timed, the last row has their seconds and the
-test accuracy, in float32 and with the rungs whose steps were the fastest.
+How many times as many samples or tokens per second as in the plain float32 step (dotted), a panel per workload, on one
+device and on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs above it.
+Whiskers are 95 % intervals. If epochs were timed, the last panels have their seconds and the test accuracy, in float32
+and with the rungs whose steps were the fastest.
 """
 
 from collections.abc import Iterator, Sequence
 
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, strategy_table, style, units, words
+from scalecard.report import charts, points, strategy_table, style, units, words
+from scalecard.report.points import Point
 from scalecard.report.rungs import Ladder, dtype_of, is_larger, label, ladders, rate, rungs_of, units_of
 from scalecard.report.sections import Finding, Number
 
@@ -30,53 +28,45 @@ NOTES = {
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's ladders, and its epochs."""
-    found, epochs = list(ladders(results[0])), results[0].select("epoch_time")
-    workloads = list(dict.fromkeys(ladder.workload for ladder in found))
-    counts = sorted({ladder.devices for ladder in found}) or [1]
-    rows, columns = max(1, len(workloads)) + bool(epochs), max(len(counts), 2 if epochs else 1)
-    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=(8.2, style.HEIGHT * rows))
-    for ladder in found:
-        _draw(ladder, grid[workloads.index(ladder.workload)][counts.index(ladder.devices)])
-    for axes in grid.flat:
-        axes.set_visible(axes.has_data())
-    if not found:
-        grid[0][0].set_visible(True)
-        charts.nothing(grid[0][0])
+    here = results[0]
+    found, epochs = list(ladders(here)), here.select("epoch_time")
+    shown = [_gains(here, ladder) for ladder in found]
+    count, height = len(found) + 2 * bool(epochs), max(map(charts.height_of, shown), default=style.HEIGHT)
+    figure, panels = charts.panels(count, height=height)
+    for ladder, own, axes in zip(found, shown, panels, strict=False):
+        charts.bars(own, axes, unit="x")
+        charts.mark_at(axes, 1, "float32")
+        where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
+        axes.set(xlabel=f"{ladder.base.case['unit']}/s over float32's", ylabel="", title=f"{ladder.workload}, {where}")
+    if not count:
+        charts.nothing(panels[0])
     if epochs:
-        _draw_epochs(results, grid[-1])
-    sns.despine(figure)
+        _draw_epochs(here, epochs, *panels[-2:])
     return figure
 
 
-def _draw(ladder: Ladder, axes: Axes) -> None:
+def _gains(result: Result, ladder: Ladder) -> list[Point]:
     kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if len(rungs_of(r)) == 1)]}
     kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if len(rungs_of(r)) > 1)]
-    rows = [
-        {"rung": str(record.case["rung"]), "kind": kind, "value": units_of(record) / value / rate(ladder.base)}
+    base = rate(ladder.base)
+    return [
+        points.rated(result, record, units_of(record) / base, series=kind, x=str(record.case["rung"]))
         for kind, records in kinds.items()
         for record in records
-        for samples in record.samples
-        for value in samples
     ]
-    charts.beside(pd.DataFrame(rows, columns=["rung", "kind", "value"]), y="rung", hue="kind", axes=axes)
-    axes.axvline(1, color=style.colour("ideal"), linestyle=":", label="float32")
-    where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
-    axes.set(xlabel=f"{ladder.base.case['unit']}/s over float32's", ylabel="", title=f"{ladder.workload}, {where}")
-    charts.legend(axes)
 
 
-def _draw_epochs(results: Sequence[Result], row: Sequence[Axes]) -> None:
-    seconds, accuracy = (_by_rungs(results[:1], metric) for metric in ("epoch_time", "accuracy"))
-    for axes in row[:2]:
-        axes.set_visible(True)
-    charts.bars(seconds, y="rungs", axes=row[0])
-    row[0].set(xlabel="time of an epoch (s)", ylabel="", title=f"epochs of {results[0].spec['epochs_of']}")
-    charts.accuracies(accuracy, hue="rungs", axes=row[1])
+def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Axes) -> None:
+    shown = [points.timed(result, record, series="", x=_rungs(record)) for record in epochs]
+    charts.bars(shown, left, unit="s")
+    left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {result.spec['epochs_of']}")
+    curves = result.select("accuracy")
+    charts.accuracies([p for r in curves for p in points.epochs(result, r, series=_rungs(r))], right)
+    right.set(title="accuracy after each epoch")
 
 
-def _by_rungs(results: Sequence[Result], metric: str) -> pd.DataFrame:
-    data = words.frame(results, metric, "rung")
-    return data.assign(rungs=["float32" if rung == "float32" else "fastest rungs" for rung in data["rung"]])
+def _rungs(record: Record) -> str:
+    return "float32" if record.case["rung"] == "float32" else "fastest rungs"
 
 
 def findings(result: Result) -> list[Finding]:
@@ -102,7 +92,9 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
         return
     text = words.versus(f"{ladder.workload}: {label(best)}", best.over(ladder.base), "the plain float32 step")
     gain = ladder.gain(best)
-    text += f", the best of {count} combinations: {words.factor(gain)} the {ladder.base.case['unit']}/s."
+    text += (
+        f", the best of {count} combinations at one batch size: {words.factor(gain)} the {ladder.base.case['unit']}/s."
+    )
     yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", priority=13)
 
 

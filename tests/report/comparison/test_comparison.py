@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from builders import repeated, timed
 from scalecard.records.record import Record, Result
+from scalecard.report import units
 from scalecard.report.comparison import views
 from scalecard.report.comparison.compare import Comparison, compare, only
 
@@ -121,7 +122,7 @@ def test_the_views_for_readers_have_every_cell(
     compared: Callable[..., Comparison], view: Callable[[Comparison], str]
 ) -> None:
     found = compared([repeated(1.0)], [repeated(1.1)])
-    text = view(found)
+    text = view(found).replace("\u00a0", " ")  # a space before a unit does not break on a page
     for cell in (*views.cells(found.rows[0]), views.headline(found)):
         assert cell in text
 
@@ -160,3 +161,19 @@ def test_junit_fails_for_slower_cases_alone(compared: Callable[..., Comparison],
     other = compare([make_result(old, spec={"size": 1})], [make_result(new, spec={"size": 2})])
     (suite,) = ElementTree.fromstring(views.as_junit(other).encode())
     assert (suite.get("skipped"), suite[0][0].get("message")) == ("3", "different workload: size 1 -> 2")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (2.083, "+108 %"),
+        (1.0807, "+8.1 %"),
+        (0.97, "-3.0 %"),
+        (1.0002, "0 %"),
+        (3.0, "+200 %"),
+        (3.14, "3.14x"),
+        (40.0, "40x"),
+    ],
+)
+def test_a_ratio_is_told_as_a_change(ratio: float, told: str) -> None:
+    assert units.change(ratio) == told

@@ -1,0 +1,27 @@
+"""Made-up results of every experiment, and the files that are exported of them."""
+
+import functools
+from dataclasses import replace
+
+from every_experiment import every_result
+from scalecard.records.record import Record, Result
+from scalecard.report.exports import package
+
+
+@functools.cache
+def results(gpus: int = 0) -> tuple[Result, ...]:
+    """Of two devices, with two processes; one case more was not measured."""
+    made = every_result("box8", gpus=gpus, processes=2)
+    lost = Record.failed({"devices": 64}, "CUDA out of memory, 50% of #1")
+    return (replace(made[0], records=[*made[0].records, lost]), *made[1:])
+
+
+@functools.cache
+def files(gpus: int = 0) -> dict[str, bytes]:
+    """Their contents by name; they are not to be changed."""
+    return package.of_results(results(gpus))
+
+
+def text(name: str, gpus: int = 0) -> str:
+    """The content of one."""
+    return files(gpus)[name].decode()

@@ -1,0 +1,130 @@
+"""The first screen: which machine, how it scales, what to use, and what became slower with more devices."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import timed
+from every_experiment import every_result
+from scalecard.records.record import Record, Result
+from scalecard.report import first_screen, slower_with_more
+from scalecard.report.nicknames import nickname
+from scalecard.report.section import Section
+from scalecard.report.takes import takes
+from simulated_clusters import simulated
+
+Make = Callable[..., Result]
+
+
+def screen(*results: Result) -> first_screen.FirstScreen:
+    return first_screen.of([Section.of(result) for result in results])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        (["NVIDIA H100 80GB HBM3"] * 8, "8 x H100 80GB"),
+        (["NVIDIA A100-SXM4-40GB"] * 4, "4 x A100-SXM4-40GB"),
+        (["NVIDIA GeForce RTX 4090"], "1 x RTX 4090"),
+        ([], "AMD EPYC 9R14, 2 cores (emulated)"),
+    ],
+)
+def test_a_machine_has_a_name_that_one_would_say(make_result: Make, gpus: list[str], expected: str) -> None:
+    result = make_result([])
+    facts = {"gpus": gpus, "num_devices": len(gpus) or 2, "cpu": "AMD EPYC 9R14", "cores": 2}
+    machine = {**result.environment["machine"], **facts}
+    assert nickname([replace(result, environment={**result.environment, "machine": machine})]) == expected
+
+
+def test_several_nodes_are_said() -> None:
+    assert nickname(list(simulated(8, nodes=2).values())).startswith("2 nodes of 8 x ")
+
+
+def test_of_gpus_scaling_advice_and_verdicts_are_said() -> None:
+    results = simulated(8, seed=1)
+    found = screen(results["strategies"], results["health"])
+    (line,) = found.scaling
+    assert line.workload == "gpt"
+    assert line.text == "FSDP gradients: 6.76x ± 0.04 on 8 GPUs, 84 % of ideal"
+    assert "<svg" in line.line
+    assert [text.split(":")[0] for text in found.use] == ["gpt"]
+    assert {tile.part for tile in found.tiles} >= {"compute", "GPU links", "collectives"}
+    assert not found.trial
+
+
+def test_without_gpus_it_is_a_trial_without_tiles_and_advice() -> None:
+    found = screen(*(result for result in every_result("box") if result.experiment in ("strategies", "health")))
+    assert found.trial
+    assert found.tiles == []
+    assert found.use == []
+    assert all("CPU ranks" in line.text for line in found.scaling)
+
+
+def test_how_far_to_trust_it_is_said_without_the_warnings_that_stand_by_themselves() -> None:
+    (timings,) = (result for result in every_result("box", gpus=2, processes=3) if result.experiment == "async_timing")
+    proofs = sum(len(record.checks) for record in timings.records)
+    cases, proven, throttled, processes = screen(timings).trust
+    assert cases.startswith(f"Cases: {timings.count('ok')} measured")
+    assert proven.startswith(f"Proofs: {proofs} of {proofs} passed before timing")
+    assert throttled.startswith("Throttled: in 0 of ")
+    assert processes == "Processes: 3 fresh ones per case."
+
+
+def epochs(**seconds: float) -> list[Record]:
+    return [timed([value] * 7, metric="epoch_time", devices=int(count[1:])) for count, value in seconds.items()]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (
+            epochs(n1=1.0, n2=0.6, n4=1.3),
+            ["Data parallelism from scratch on 4 devices (0.77x) is slower than one device"],
+        ),
+        (epochs(n1=1.0, n2=0.6, n4=0.5), []),
+        (
+            epochs(n1=1.0, n2=0.5, n4=0.8),
+            ["Data parallelism from scratch on 4 devices (1.25x) is slower than on 2 (2.00x)"],
+        ),
+        (epochs(n1=1.0), []),
+        (epochs(n2=1.0, n4=2.0), []),
+    ],
+)
+def test_what_is_slower_on_the_most_devices_than_on_fewer_is_said(
+    make_result: Make, made: list[Record], expected: list[str]
+) -> None:
+    assert list(slower_with_more.sentences({"dp_scratch": make_result(made, experiment="dp_scratch")})) == expected
+
+
+def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> None:
+    def step(strategy: str, devices: int, seconds: float) -> Record:
+        case: dict[str, Any] = {"workload": "gpt", "strategy": strategy, "devices": devices, "scaling": "strong"}
+        case |= {"batch_size": 8, "unit": "samples", "units": 8}
+        return timed([seconds] * 7, metric="step_time", **case)
+
+    records = [
+        step("single device", 1, 1.0),
+        step("DDP", 2, 0.6),
+        step("DDP", 4, 0.4),
+        step("tensor parallel", 2, 2.0),
+        step("tensor parallel", 4, 2.5),
+        step("FSDP parameters", 4, 1.25),
+    ]
+    (said,) = slower_with_more.sentences({"strategies": make_result(records, experiment="strategies")})
+    assert said == "gpt: on 4 devices tensor parallel (0.40x), FSDP parameters (0.80x) are slower than one device"
+
+
+def test_the_summary_and_the_citation_can_be_copied_and_the_table_is_linked(tmp_path: Path) -> None:
+    folder = tmp_path / "exports" / "box"
+    folder.mkdir(parents=True)
+    for name in ("results.csv", "results.parquet", "citation.bib", "summary.md"):
+        (folder / name).write_text(f"of {name}")
+    found = takes(sorted(folder.iterdir()), tmp_path / "report.html")
+    assert [(take.name, take.label, take.link, take.text) for take in found] == [
+        ("summary.md", "Copy summary", "exports/box/summary.md", "of summary.md"),
+        ("citation.bib", "Cite", "exports/box/citation.bib", "of citation.bib"),
+        ("results.csv", "CSV", "exports/box/results.csv", ""),
+    ]
+    assert takes([], tmp_path / "report.html") == []

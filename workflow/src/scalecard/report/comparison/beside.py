@@ -1,0 +1,63 @@
+"""What changed: the report's part on another platform beside the current one."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from scalecard.records.record import Result
+from scalecard.report.comparison import likeness, speedups, told, views
+from scalecard.report.comparison.compare import Comparison, Row, changes, compare
+from scalecard.report.comparison.forest import forest
+from scalecard.report.comparison.groups import CHANGED, grouped
+from scalecard.report.comparison.speedups import Headlines
+from scalecard.report.gather import UNFIT
+from scalecard.report.section import Section
+
+MOST_CASES = 40  # `scalecard compare` has all of them
+
+
+def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]:
+    """The values of changes.html.j2 for one other platform: what changed or, of unlike hardware, the speed-ups."""
+    old, new = [s.result for s in other], [s.result for s in current]
+    try:
+        found, refusal = compare(old, new), ""
+    except UNFIT as error:
+        found, refusal = None, str(error)
+    if likeness.alike(old, new):
+        shown = _of_like(found) if found else {"told": f"{told.occasion(changes_of(old, new))}: {refusal}."}
+        return {"platform": other[0].platform, "changes": changes_of(old, new), **shown}
+    said = [{section.name: section.headline for section in side} for side in (other, current)]
+    return {"platform": other[0].platform, **_of_unlike(old, new, found, said)}
+
+
+def changes_of(old: Sequence[Result], new: Sequence[Result]) -> list[str]:
+    """How the two environments differ."""
+    return changes(old[0].environment, new[0].environment)
+
+
+def _of_like(found: Comparison) -> dict[str, Any]:
+    changed = sorted((row for row in found.rows if row.verdict in CHANGED), key=_size, reverse=True)
+    shown = [*changed, *(row for row in found.rows if row.verdict == "not compared")]
+    return {
+        "told": told.sentence(found),
+        "notes": [f"{views.headline(found)}.", *views.notes(found)[1:]],
+        "forest": forest(grouped(found.rows), found.margin),
+        "cases": views.case_table(shown[:MOST_CASES], f"Cases that changed since {found.old}") if shown else None,
+        "num_cases": len(shown),
+    }
+
+
+def _size(row: Row) -> float:
+    return abs(math.log(row.ratio.value)) if row.ratio else 0.0
+
+
+def _of_unlike(
+    old: Sequence[Result], new: Sequence[Result], found: Comparison | None, said: Sequence[Headlines]
+) -> dict[str, Any]:
+    names = likeness.names(old, new)
+    differ = told.software(changes_of(old, new))
+    notes = [f"Besides the hardware, these differ: {'; '.join(differ)}."] if differ else []
+    if found and any(found.only.values()):
+        notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
+    table = speedups.table(speedups.speed_ups(found.rows if found else [], *said), names)
+    return {"speed_ups": table, "notes": notes}

@@ -1,0 +1,80 @@
+"""How many times as fast one platform is as another of unlike hardware, experiment by experiment.
+
+Over the cases that both have: the geometric mean of time there / time here, and its range. Launching is left out, which
+is the host's work and not the device's. Beside it stands what the experiment's section says first on each of the two.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from scalecard.records.record import Result
+from scalecard.report import contents, units
+from scalecard.report.brief import Brief
+from scalecard.report.comparison.compare import Row
+from scalecard.report.gather import each_fit
+from scalecard.report.strategy_table import Table
+
+NOTE = (
+    "How many times as fast: the time on the second over the time on the first, case by case; the geometric mean, and"
+    " the range over the cases that both have. Launching alone is left out."
+)
+Headlines = Mapping[str, str]  # by experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedUp:
+    """Of one experiment; `ratios` are A / B in time, the smallest first, or none for the `reason`."""
+
+    experiment: str
+    ratios: Sequence[float]
+    reason: str
+    old: str
+    new: str
+
+    @property
+    def mean(self) -> float | None:
+        """The geometric mean."""
+        return geometric_mean(self.ratios) if self.ratios else None
+
+    @property
+    def cells(self) -> list[tuple[str, float]]:
+        """In the order of the table's head, each with the number to sort by."""
+        ratios, mean = self.ratios, self.mean
+        return [
+            (contents.label(self.experiment), 0.0),
+            (_times(mean) if mean else self.reason.partition(":")[0], mean or 0.0),
+            (f"{_times(ratios[0])} to {_times(ratios[-1])}", ratios[0]) if len(ratios) > 1 else ("", 0.0),
+            (str(len(ratios)), float(len(ratios))),
+            (self.new, 0.0),
+            (self.old, 0.0),
+        ]
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if 0.01 <= ratio < 10 else f"{units.number(ratio)}x"
+
+
+def headlines(results: Sequence[Result]) -> Headlines:
+    """What each result says first; one that lacks what its section needs says nothing."""
+    found, _ = each_fit(results, Brief.of, here="")
+    return {brief.experiment: brief.headline for brief in found}
+
+
+def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
+    """One for each experiment that both have, in the page's order."""
+    names = contents.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
+    return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
+
+
+def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) -> SpeedUp:
+    ratios = sorted(1 / row.ratio.value for row in rows if row.ratio and row.metric != "enqueue_time")
+    refused = "" if ratios else next((row.reason for row in rows if row.reason), "no case in common")
+    return SpeedUp(experiment=name, ratios=ratios, reason=refused, old=old.get(name, ""), new=new.get(name, ""))
+
+
+def table(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:
+    """Of both platforms, which `names` calls by what they are, the old one's first."""
+    old, new = names
+    head = ["Experiment", "Speed-up", "Range", "Cases", new, old]
+    return Table(f"{new} beside {old}", head, [each.cells for each in found], NOTE)

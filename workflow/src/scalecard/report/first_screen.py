@@ -1,0 +1,96 @@
+"""The first screen: which machine, is it healthy, how does it scale, what to use, and how far to trust it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalecard.records.record import Result
+from scalecard.report import slower_with_more, units, words
+from scalecard.report.advice import sentences
+from scalecard.report.advice.choice import choose
+from scalecard.report.advice.places import Place, places, timed, workloads
+from scalecard.report.exports import provenance, trust
+from scalecard.report.nicknames import nickname
+from scalecard.report.section import Section
+from scalecard.report.sparkline import sparkline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """How a workload scales: 'DDP: 5.0x on 8 GPUs, 63 %', and the line behind it as an inline SVG."""
+
+    workload: str
+    text: str
+    line: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstScreen:
+    """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health."""
+
+    nickname: str
+    facts: list[tuple[str, str]]
+    trial: bool
+    tiles: list[Any]
+    scaling: list[Scaling]
+    slower: list[str]
+    use: list[str]
+    trust: list[str]
+
+
+def of(current: Sequence[Section]) -> FirstScreen:
+    """Of one platform's sections."""
+    results = {section.name: section.result for section in current}
+    trial = any(result.emulated for result in results.values())
+    strategies = results.get("strategies")
+    return FirstScreen(
+        nickname=nickname(list(results.values())),
+        facts=_facts(list(results.values())),
+        trial=trial,
+        tiles=[] if trial else [tile for section in current for tile in section.tiles],
+        scaling=list(_scaling(strategies)) if strategies else [],
+        slower=list(slower_with_more.sentences(results)),
+        use=[] if trial or not strategies else _use(strategies),
+        trust=trust.found(list(results.values())),  # the page shows the warnings by themselves
+    )
+
+
+def _facts(results: Sequence[Result]) -> list[tuple[str, str]]:
+    environment = results[0].environment
+    machine, runs = environment["machine"], [len(r.samples) for each in results for r in each.records if r.samples]
+    few, many = min(runs, default=0), max(runs, default=0)
+    facts = [
+        ("Measured", provenance.days(results)),
+        ("Driver", machine["driver"]),
+        ("PyTorch", environment["torch"]),
+        ("Container", environment["container_engine"] or "none"),
+        ("Processes", f"{few} to {many} per case" if few != many else f"{many} per case"),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
+
+
+def _scaling(result: Result) -> Iterator[Scaling]:
+    """Of each workload, the strategy that is the fastest on the most devices with one device's batch."""
+    for workload in workloads(result):
+        found = places(result, workload)
+        several = [place for place in timed(found, "strong") if place.devices > 1]
+        most = max((place.devices for place in several), default=0)
+        choice = choose([place for place in several if place.devices == most], "strong")
+        if choice and choice.best.gain:
+            yield _line(result, workload, choice.best, several)
+
+
+def _line(result: Result, workload: str, best: Place, several: Sequence[Place]) -> Scaling:
+    assert best.gain is not None
+    own = {place.devices: place.gain for place in several if place.strategy == best.strategy and place.gain}
+    points = [(1, 1.0), *((devices, ratio.value) for devices, ratio in sorted(own.items()))]
+    what = "CPU ranks" if result.emulated else "GPUs"
+    share = units.percent(best.gain.value / best.devices)
+    text = f"{best.strategy}: {words.about(best.gain)} on {best.devices} {what}, {share} of ideal"
+    return Scaling(workload=workload, text=text, line=sparkline(points))
+
+
+def _use(result: Result) -> list[str]:
+    """The gist of the advice; its reasons are in the section."""
+    every = [(workload, one) for workload in workloads(result) for one in sentences.sentences(result, workload)]
+    return [f"{workload}: {one.gist}, with one device's batch" for workload, one in every if one.about == sentences.USE]
