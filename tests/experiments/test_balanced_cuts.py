@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import smoke_block
+from blocks import SMOKE, smoke_block
 from scalecard import experiments
 from scalecard.experiments import pipeline
 from scalecard.hardware.machine import Machine
@@ -71,7 +71,8 @@ def test_pipelines_are_measured_and_played_over_2_to_n_devices(machine: Machine)
 
 def test_what_is_played_are_the_stages_own_times(machine: Machine) -> None:
     records = run("pipeline", machine, 2)
-    of = {"devices": 2, "cut": "balanced"}
+    of: dict[str, Any] = {"devices": 2, "cut": "balanced"}
+    count = SMOKE["experiments"]["pipeline"]["quick"]["batch_size"]  # in micro-batches of one
 
     def seconds(part: str, number: int) -> list[float]:
         found = [r for r in records if r.metric == "stage_time" and r.matches(part=part, **of)]
@@ -79,11 +80,11 @@ def test_what_is_played_are_the_stages_own_times(machine: Machine) -> None:
 
     (one,) = [r for r in records if r.metric == "played_time" and r.matches(implementation="1f1b", **of)]
     for number, value in enumerate(one.samples[0]):
-        forward = [total / 2 for total in seconds("forward", number)]
-        both = [total / 2 for total in seconds("forward and backward", number)]
+        forward = [total / count for total in seconds("forward", number)]
+        both = [total / count for total in seconds("forward and backward", number)]
         backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
         update = seconds("update", number)
-        assert value == pytest.approx(played(SCHEDULES["1f1b"], forward, backward, [0.0], 2, update).makespan)
+        assert value == pytest.approx(played(SCHEDULES["1f1b"], forward, backward, [0.0], count, update).makespan)
 
 
 def timing(block: int, *seconds: float, failure: str = "") -> Timing:

@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import json
 import multiprocessing
 import os
 import re
@@ -15,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from blocks import smoke_block
 from builders import repeated
 from nights import Nights
 from projects import ROOT
@@ -26,15 +24,6 @@ from scalecard.records import files
 from scalecard.records.record import Result
 
 IMAGES = {"ddp", "dp_concise", "dp_scratch", "tuning"}
-MEASURE = """
-import json, sys
-from scalecard import experiments, run
-from scalecard.hardware.machine import probe
-name, block = sys.argv[1:]
-outcome = run.measure(name, experiments.build(name, block), probe())
-assert any(record.status == "ok" for record in outcome.records)
-print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "scalecard"]))
-"""
 COMPUTE = """
 import ast, sys, time
 from scalecard.jobs import inputs
@@ -96,7 +85,7 @@ def _draw(name: str, result: Path, output: Path) -> None:
 
 
 def _export(result: Path, output: Path) -> None:
-    importlib.import_module("scalecard.report.exports.scaling").export([result], [output])
+    importlib.import_module("scalecard.report.exports.package").export([result], output)
 
 
 @pytest.fixture
@@ -131,24 +120,12 @@ def test_an_experiment_depends_on_what_it_imports(loaded: Callable[..., set[str]
     assert set(inputs.of_experiment(name)) == loaded(_import, "run", f"experiments.{name}")
 
 
-@pytest.mark.workflow
-@pytest.mark.parametrize("name", experiments.names())
-def test_an_experiment_depends_on_what_is_loaded_when_it_was_measured(name: str) -> None:
-    measured = relative(json.loads(python(MEASURE, name, smoke_block(name))))
-    assert measured == set(inputs.of_experiment(name))
-
-
-def test_the_exports_depend_on_what_writes_them(loaded: Callable[..., set[str]], strategies_result: Path) -> None:
-    written_by = loaded(_export, strategies_result, strategies_result.with_name("scaling.pdf"))
-    assert set(inputs.of_exports()) == written_by
-
-
-def test_what_is_exported_is_of_this_platform_and_configured() -> None:
-    assert inputs.exported("box", ["allreduce", "ddp", "strategies"]) == [
-        "results/box/strategies.json",
-        "results/box/ddp.json",
-    ]
-    assert inputs.exported("box", ["allreduce"]) == []
+def test_the_exports_depend_on_what_writes_them(
+    loaded: Callable[..., set[str]], strategies_result: Path, tmp_path: Path
+) -> None:
+    found = inputs.of_exports()
+    assert sources(found) == loaded(_export, strategies_result, tmp_path / "exports")
+    assert {"CITATION.cff", "Snakefile", "workflow/reference/gpu_specs.yaml"} < set(found)
 
 
 @pytest.mark.parametrize("name", experiments.names())

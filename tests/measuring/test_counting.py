@@ -77,6 +77,12 @@ def test_copies_and_what_devices_receive_are_counted_in_bytes(machine: Machine) 
     assert tally.sums()["received by the busiest device"] == 400
 
 
+def test_where_nothing_is_received_there_are_no_bytes() -> None:
+    with counting() as tally:
+        torch.ones(3).sum()
+    assert (tally.sums()["received bytes"], tally.sums()["received by the busiest device"]) == (0, 0)
+
+
 def test_scoring_the_test_images_is_counted_apart() -> None:
     x = torch.ones(10, 10)
 

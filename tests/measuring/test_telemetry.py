@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from fake_nvml import A100, GIB, GTX, H100, FakeNvml, box
+from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.telemetry import watching
@@ -78,6 +78,16 @@ def test_energy_where_the_gpu_counts_it(install_gpus: Install, rule: Rule, board
     (timing,) = time_rounds(variants(w=lambda: time.sleep(0.01)), devices=[], rule=rule, energy=True)
     assert (timing.metered >= 50) == counts
     assert timing.telemetry.joules == (pytest.approx(0.1 / timing.metered) if counts else None)
+
+
+@pytest.mark.parametrize(
+    "boards", [[], [*box(H100, 1), *box(GTX, 1)], box(GTX, 2)], ids=["none", "one of two", "neither"]
+)
+def test_without_a_counter_on_each_gpu_there_is_no_energy(install_gpus: Install, boards: list[Board]) -> None:
+    install_gpus(boards)
+    with watching() as watch:
+        assert watch
+        assert watch.energy() is None
 
 
 def test_shares_of_the_cpus_time_stay_between_nothing_and_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,15 +103,16 @@ class Campaign:
         return Verdict(mutant, caught, how, time.monotonic() - started)
 
     def _proof(self, sandbox: Sandbox, mutant: Mutant) -> tuple[str, str]:
-        if not mutant.experiment:
-            return NEITHER, ""
-        usual = self._proof_seconds.get(mutant.experiment)
-        longest = min(LONGEST, 60 + 4 * usual) if usual else LONGEST
-        try:
-            done = sandbox.prove(mutant.experiment, max(0.1, min(longest, self._left())))
-        except OutOfTime:
-            return self._late(PROOF, mutant.experiment)
-        return (PROOF, f"{mutant.experiment}: {done.last_line}") if done.status else (NEITHER, "")
+        for experiment in mutant.experiments:
+            usual = self._proof_seconds.get(experiment)
+            longest = min(LONGEST, 60 + 4 * usual) if usual else LONGEST
+            try:
+                done = sandbox.prove(experiment, max(0.1, min(longest, self._left())))
+            except OutOfTime:
+                return self._late(PROOF, experiment)
+            if done.status:
+                return PROOF, f"{experiment}: {done.last_line}"
+        return NEITHER, ""
 
     def _tests(self, sandbox: Sandbox, mutant: Mutant) -> tuple[str, str]:
         *room, others = sandbox.test_files(mutant)

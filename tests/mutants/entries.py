@@ -26,7 +26,7 @@ class Mutant:
     wrong: str
     file: str
     code: str
-    experiment: str | None
+    experiments: tuple[str, ...]
     tests: str
     tests_first: bool = False
 
@@ -56,7 +56,8 @@ class Entry:
         if ast.dump(ast.parse(code)) == ast.dump(ast.parse(text)):
             raise ValueError(f"{self.file}: the same program as before: {self.wrong}")
         tests = self.tests or self.file.rpartition("/")[0]
-        return Mutant(wrong=self.wrong, file=self.file, code=code, experiment=self.experiment, tests=tests)
+        experiments = (self.experiment,) if self.experiment else ()
+        return Mutant(wrong=self.wrong, file=self.file, code=code, experiments=experiments, tests=tests)
 
 
 def load(folder: Path = HERE / "planted") -> list[Entry]:

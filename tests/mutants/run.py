@@ -1,7 +1,7 @@
 """`make mutants`: is what is wrong also caught? Planted wrong answers first, then those that a tool makes.
 
-Each is put into a copy of the project. Caught by proof: the experiment ends with an error, or hangs. Caught by tests:
-one of the fast tests fails.
+Each is put into a copy of the project. Caught by proof: the experiment ends with an error, has a failed case, or hangs.
+Caught by tests: one of the fast tests fails.
 
 Options     make mutants ARGS="--only schedules --minutes 0"
 Result      one line per mutant, the totals, and exit status 1 if a goal is missed

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entries import PACKAGE, Mutant
@@ -20,6 +20,7 @@ RUN = (
     "import sys; from pathlib import Path; from scalecard.hardware import lock; lock.LOCK = Path(sys.argv.pop(1));"
     " from scalecard.__main__ import main; sys.exit(main())"
 )
+FAILED_CASES = re.compile(r"^\[\w+\] done: .*\b\d+ failed\b", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -76,12 +77,16 @@ class Sandbox:
             (self.root / PACKAGE / mutant.file).write_text(text)
 
     def prove(self, experiment: str, timeout: float) -> Done:
-        """The experiment as the workflow runs it, at the smoke scale; OutOfTime if it does not end."""
+        """The experiment as the workflow runs it, at the smoke scale, at which no case fails.
+
+        OutOfTime if it does not end.
+        """
         beside = self.root.parent
         with tempfile.TemporaryDirectory(dir=self._temporary) as folder:
             arguments = ["run", experiment, "--spec", (beside / f"{experiment}.block").read_text()]
             arguments += ["--machine", str(beside / "machine.json"), "--output", f"{folder}/smoke/{experiment}.json"]
-            return self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], self.root, timeout)
+            done = self._run([sys.executable, "-c", RUN, f"{folder}/lock", *arguments], self.root, timeout)
+            return replace(done, status=1) if FAILED_CASES.search(done.output) else done
 
     def test_files(self, mutant: Mutant) -> list[list[str]]:
         """The test files in five groups, to be run one after the other, because collecting takes longer than failing.

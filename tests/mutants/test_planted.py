@@ -5,7 +5,7 @@ import pytest
 import tool
 from blocks import SMOKE
 from campaign import NEITHER, PROOF, TESTS, UNFINISHED, Verdict, share, totals
-from sandbox import FAILED, nearness
+from sandbox import FAILED, FAILED_CASES, nearness
 
 ENTRIES = entries.load()
 
@@ -52,6 +52,14 @@ def test_the_test_that_failed_is_found_in_what_pytest_prints(test: str) -> None:
     found = FAILED.search(f"F\n=== short test summary info ===\nFAILED {test} - assert 1 == 2\n1 failed in 2 s\n")
     assert found
     assert found[1] == test
+
+
+@pytest.mark.parametrize(
+    ("counts", "caught"), [("8 ok", False), ("22 ok, 3 skipped", False), ("7 ok, 1 failed", True), ("12 failed", True)]
+)
+def test_a_failed_case_is_found_in_what_an_experiment_prints(counts: str, caught: bool) -> None:
+    printed = f"[ddp] 1/2 ranks that failed\n[ddp] done: {counts} -> results/failed/ddp.json\n"
+    assert bool(FAILED_CASES.search(printed)) == caught
 
 
 def test_the_tests_of_a_module_in_a_folder_of_a_room_come_before_the_rooms() -> None:

@@ -6,12 +6,14 @@ the tests of its own room first, in a copy of the project. mutmut does not know 
 
 import difflib
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from entries import HERE, PACKAGE, ROOT, Mutant, load
+from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 
 MODULES = ("training/*.py", "measuring/*.py", "report/limits.py", "report/judgements.py", "records/statistics.py")
 # Of the 11 ways to replace one operator by another, those that leave a program which might be believed.
@@ -21,9 +23,11 @@ OPERATORS = re.compile(
     r"|Pow_Mul)|ReplaceComparisonOperator_(Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Lt_Gt|Gt_Lt|LtE_GtE|GtE_LtE|Eq_NotEq|NotEq_Eq"
     r"|Is_IsNot|IsNot_Is|In_NotIn|NotIn_In))"
 )
-# What makes no difference wherever it is: `strict=` checks only what never happens, a billion is one more or less, and
-# the star of a signature, which is no product, only says how a function may be called.
-NO_DIFFERENCE = re.compile(r"(^|[( ])/,|\bstrict=False\b|\b(999999999|1000000001|99999999999\d|100000000000\d)\.")
+# What makes no difference wherever it is: `strict=` and `frozen=` check only what never happens, a billion is one more
+# or less, and the star of a signature, which is no product, only says how a function may be called.
+NO_DIFFERENCE = re.compile(
+    r"(^|[( ])/,|\b(strict|frozen)=False\b|\b(999999999|1000000001|99999999999\d|100000000000\d)\."
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,9 @@ def equivalents() -> list[Equivalent]:
 def mutants() -> list[Mutant]:
     """Every mutant of every module, without those that equivalent.yaml names.
 
-    The proof that may catch one is that of an entry which is planted in the same module.
+    The proofs that may catch one are those of the experiments that import its module.
     """
-    experiments = {entry.file: entry.experiment for entry in load() if entry.experiment}
+    experiments = _importing()
     named = {(each.file, each.old, each.new) for each in equivalents()}
     paths = [path for pattern in MODULES for path in sorted((ROOT / PACKAGE).glob(pattern))]
     found: dict[str, Mutant] = {}
@@ -58,9 +62,24 @@ def mutants() -> list[Mutant]:
             if (file, old, new) not in named and not NO_DIFFERENCE.search(new):
                 wrong, room = f"{old}  ->  {new}", file.split("/")[0]
                 found[code] = Mutant(
-                    wrong=wrong, file=file, code=code, experiment=experiments.get(file), tests=room, tests_first=True
+                    wrong=wrong,
+                    file=file,
+                    code=code,
+                    experiments=experiments.get(file, ()),
+                    tests=room,
+                    tests_first=True,
                 )
     return list(found.values())
+
+
+def _importing() -> dict[str, tuple[str, ...]]:
+    """The experiments by module; first those in which an entry is planted, because its proof is about the module."""
+    planted = {(entry.file, entry.experiment) for entry in load()}
+    found = defaultdict[str, list[str]](list)
+    for name in experiment_names():
+        for path in closure(f"experiments.{name}"):
+            found[str(path.relative_to(SOURCES))].append(name)
+    return {file: tuple(sorted(own, key=lambda name: (file, name) not in planted)) for file, own in found.items()}
 
 
 def _mutations(text: str) -> Iterator[str]:

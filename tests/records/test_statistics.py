@@ -30,6 +30,10 @@ def test_an_interval_between_processes_needs_two(count: int, exists: bool) -> No
     assert (between([[1.0 + i] for i in range(count)]) is not None) == exists
 
 
+def test_without_intervals_the_ratio_is_that_of_the_medians() -> None:
+    assert unpaired_ratio([[3.0]], [[2.0]]) == Ratio(1.5, None)
+
+
 def test_pairing_cancels_drift_that_hides_a_difference() -> None:
     drift = [1 + 0.02 * i for i in range(30)]
     old, new = drift, [1.03 * d for d in drift]

@@ -193,6 +193,15 @@ def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others
     assert all(torch.equal(a, b) for a, b in zip(leaves(load.batch(2, HOST)), leaves(load.batch(2, HOST)), strict=True))
 
 
+def test_the_shares_of_ranks_are_the_batch() -> None:
+    load = Load("resnet18", "", "{}", 4, seed=3)
+    own = [load.of_rank(rank, 2) for rank in range(2)]
+    assert [each.batch_size for each in own] == [2, 2]
+    shares = [list(leaves(each.batch(each.batch_size, HOST))) for each in own]
+    for whole, *parts in zip(leaves(load.batch(4, HOST)), *shares, strict=True):
+        assert torch.equal(whole, torch.cat(parts))
+
+
 def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> None:
     steep = written(tmp_path, changed(".mean()", ".mean() * 300"))
     found = examined(steep, HOST, 3, 2)

@@ -21,6 +21,15 @@ def stand_in() -> Dataset:
     return synthetic(num_train=2_000, num_test=500)
 
 
+def test_the_stand_in_has_the_brightness_of_images(stand_in: Dataset) -> None:
+    """From black to white, and neither dark nor glaring in the mean."""
+    images = stand_in.train.images.float() / (255 if stand_in.train.images.dtype == torch.uint8 else 1)
+    assert images.min() >= 0
+    assert images.max() <= 1
+    assert 0.2 < images.mean() < 0.5
+    assert (images == 1).float().mean() < 0.05, "more would have no shape"
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """For batches so small that several threads only wait for each other."""

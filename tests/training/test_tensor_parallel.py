@@ -161,10 +161,21 @@ def test_what_resnet_18_exchanges_by_hand() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_the_bytes_that_devices_receive_are_the_formulas(devices: list[Device], model: str, partition: str) -> None:
-    made = TensorParallel(devices[:3], MODELS[model](seed=0), plan(model, partition), lr=LR)
+def test_what_devices_receive_and_compute_is_as_the_formulas_say(
+    devices: list[Device], model: str, partition: str
+) -> None:
+    """What is replicated two more devices compute, too."""
+    module, counts = MODELS[model](seed=0), of(model, partition)
+    alone = sums_of(OneDevice(devices[0], module, lr=LR), devices[:1])
+    divided = sums_of(TensorParallel(devices[:3], module, plan(model, partition), lr=LR), devices[:3])
+    assert divided["received bytes"] == bytes_exchanged(model, partition, num_devices=3, batch_size=1)
+    assert divided["FLOPs"] == alone["FLOPs"] + 2 * counts.replicated_flops
+
+
+def sums_of(made: OneDevice | TensorParallel, devices: list[Device]) -> dict[str, float]:
+    """What a step on one image is counted to do."""
     images, labels = batch(1)
     with counting() as tally:
-        made.step([(images.float(), labels)] * 3)
+        made.step([(images.float(), labels)] * len(devices))
         wait(devices)
-    assert tally.sums()["received bytes"] == bytes_exchanged(model, partition, num_devices=3, batch_size=1)
+    return tally.sums()

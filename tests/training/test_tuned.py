@@ -4,12 +4,13 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from scalecard.measuring.counting import counting
-from scalecard.training import compiled
+from scalecard.training import compiled, tuned
 from scalecard.training.roundings import LARGEST_ERROR, Roundings
 from scalecard.training.tuned import TunedStep, cannot, in_layout
 from torch import Tensor, nn
@@ -84,6 +85,31 @@ def test_parts_add_up_to_the_mean_over_the_whole_batch() -> None:
     parted()
     for ours, theirs in zip(parted.parameters, whole.parameters, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_ranks_exchange_gradients_with_the_last_part_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrapped(nn.Module):
+        """Notes whether each backward would exchange gradients, as DDP does outside no_sync."""
+
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.module, self.exchanges, self.noted = module, True, list[bool]()
+
+        @contextmanager
+        def no_sync(self) -> Iterator[None]:
+            self.exchanges = False
+            yield
+            self.exchanges = True
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.noted.append(self.exchanges)
+            return self.module(inputs)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(tuned, "DistributedDataParallel", Wrapped)
+    wrapped = Wrapped(model := nn.Linear(2, 1))
+    parts = [(torch.ones(4, 2), torch.zeros(4, 1)) for _ in range(3)]
+    TunedStep(model, wrapped, parts, (), loss=functional.mse_loss, lr=0.1)()
+    assert wrapped.noted == [False, False, True]
 
 
 def test_channels_last_and_bfloat16_reach_the_convolution() -> None:

@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 from projects import SMOKE, completed, copy_project
 
+RECORDING = Path(__file__).parent / "recording"
+
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tests only read it and run nothing in it that changes a file."""
-    folder = copy_project(tmp_path_factory.mktemp("measured"))
-    completed(folder, *SMOKE)
-    return folder
+    """Tests only read it and run nothing in it that changes a file. Beside it is what the processes had loaded."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "loaded").mkdir()
+    project = copy_project(folder / "project")
+    completed(project, *SMOKE, PYTHONPATH=str(RECORDING), LOADED=str(folder / "loaded"))
+    return project
 
 
 @pytest.fixture

@@ -27,5 +27,6 @@ def alone(name: str, model: nn.Module, ctx: RankContext) -> Subject:
     def state() -> list[Tensor]:
         return [exchange.flat]
 
-    counts = {"all-reduces": len(exchange.buckets), "all-reduced bytes": exchange.flat.nbytes}
+    size = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    counts = {"all-reduces": len(exchange.buckets), "all-reduced bytes": size}
     return Subject(work=exchange.reduce, prove=prove, expected=counts, state=state, agreeing=state)

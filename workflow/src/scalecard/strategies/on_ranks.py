@@ -65,7 +65,7 @@ def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
 def _alone(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.load.of_rank(ctx.rank, ctx.world_size)
-    model, sizes = mine.network(ctx.device), (mine.batch_size,)
+    model, sizes = mine.network(ctx.device), (at.load.batch_size // ctx.world_size,)
     step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
     counts = {"updates": 1, "forwards": 1, **plainly.counts(at.load, sizes)}
     return _subject(ctx, plainly, replace(at, load=mine), sizes, model, model, step, counts)

@@ -7,8 +7,10 @@ GPipe, 2 micro-batches, stage 1 three times as slow, a hand-over of half a unit 
     stage 1      . F0 F0 F0 F1 F1 F1 B0 B0 B0 B1 B1 B1
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 
 from scalecard.training.schedules import Action, Schedule
 
@@ -61,7 +63,7 @@ def played(
     return Played(max(map(sum, zip(free, last, strict=True))), list(map(sum, zip(busy, last, strict=True))))
 
 
-def _in_order(schedule: Schedule, num_stages: int, num_micro: int) -> Iterator[Action]:
+@cache
+def _in_order(schedule: Schedule, num_stages: int, num_micro: int) -> tuple[Action, ...]:
     """What an action waits for is in an earlier tick; its own stage's forward also ran before it on that stage."""
-    for tick in schedule(num_stages, num_micro):
-        yield from tick
+    return tuple(chain.from_iterable(schedule(num_stages, num_micro)))
