@@ -3,7 +3,7 @@
 #   install.sh FOLDER REQUIREMENTS.LOCK
 set -euo pipefail
 folder=$1 lock=$2
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1
 
 python3 -m venv "$folder"
 "$folder/bin/python" -m pip install --progress-bar off --no-cache-dir --no-compile --require-hashes --requirement "$lock"

@@ -122,6 +122,7 @@ def test_a_sif_is_made_from_the_second_image_where_docker_or_podman_answers(
     assert below.startswith("podman build --tag scalecard:sif ")
     assert both.startswith(f"podman build --tag scalecard:sif-{packages.digest('my.lock')} ")
     assert "docker-archive:" in sif
+    assert " --disable-cache " in sif, "the archive is deleted, and its layers would stay in the cache for good"
 
 
 def test_apptainer_alone_keeps_the_sif_below_and_builds_it_once(

@@ -25,7 +25,10 @@ ADVICE = (
         ("do not match the hashes", "hashes are required"),
         "the lock does not match what the package index serves: run `make lock`",
     ),
-    (("no space left",), "the disk is full: the image needs about 7 GB, and building it as much again"),
+    (
+        ("no space left",),
+        "the disk is full: the image has 7 GB, building it takes up to 27 GB, and packing it into a .sif 31 GB",
+    ),
     (
         (
             "name resolution",
@@ -177,7 +180,8 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, furt
         tag = _built(builder, "scalecard:sif", arguments, further)
         save = ["--format", "docker-archive"] if builder == "podman" else []
         _run([builder, "save", *save, "--output", str(archive), tag])
-        _run(["apptainer", "build", str(made), f"docker-archive:{archive.resolve()}"])
+        # Not into Apptainer's cache, where the layers of an archive that is then deleted would stay for good, 4 GB.
+        _run(["apptainer", "build", "--disable-cache", str(made), f"docker-archive:{archive.resolve()}"])
     elif further:
         below = str(_sif_below(made.parent, arguments))
         with packages.context(further) as folder:
