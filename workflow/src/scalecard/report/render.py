@@ -89,9 +89,7 @@ def render(
     ours = [result for result in results if result.experiment in sections.names()]
     wanted = drawn(ours, show)
     known, brief, unfit = _read(ours, wanted)
-    unused = [*left_out, *unfit]
-    for each in unused:
-        print(each)
+    unused = _told([*left_out, *unfit])
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
     return pages.render(
@@ -137,6 +135,13 @@ def _read(results: Sequence[Result], platforms: Sequence[str]) -> tuple[list[Sec
     known, unfit = each_fit(chosen, Section.of, here=platforms[0])
     brief, unfit_too = each_fit(others, Brief.of, here=platforms[0])
     return known, brief, [*unfit, *unfit_too]
+
+
+def _told(unused: list[LeftOut]) -> list[LeftOut]:
+    """The same, printed: the log names what the report leaves out."""
+    for each in unused:
+        print(each)
+    return unused
 
 
 def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:
