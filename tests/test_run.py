@@ -5,6 +5,9 @@ import math
 import os
 import re
 import socket
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -265,6 +268,33 @@ def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
         raise RanksFailed("on purpose")
 
     monkeypatch.setattr("scalecard.distributed.nccl_paths.used", used)
+    monkeypatch.setattr(run, "_in_a_fresh_process", lambda _name, work, *args: work(*args))  # which knows no patches
     spec = SimpleNamespace(**{"nodes": over} if over else {})
-    assert run._nccl_paths(spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
+    assert run._nccl_paths("ddp", spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
     assert calls == ([asked] if asked else [])
+
+
+def test_the_start_of_nccl_leaves_nothing_that_outlives_the_runs_temporary_folder() -> None:
+    """Its ranks' fork server kept its socket there, and the process ended with a traceback after its last word."""
+    script = (
+        "from dataclasses import replace; from types import SimpleNamespace\n"
+        "from scalecard.hardware import scratch\n"
+        "from scalecard.hardware.machine import probe\n"
+        "from scalecard.run import _nccl_paths\n"
+        "if __name__ == '__main__':\n"
+        "    with scratch.own_folder():\n"
+        "        print(_nccl_paths('ddp', SimpleNamespace(nodes=1), replace(probe(), num_devices=2)))\n"
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(script)
+        file.flush()
+        path = os.pathsep.join(sys.path)
+        done = subprocess.run(
+            [sys.executable, file.name],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "{}")

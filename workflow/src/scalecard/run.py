@@ -103,7 +103,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
         _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
-        facts["nccl_paths"] = _nccl_paths(spec, machine)
+        facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 
 
@@ -160,20 +160,24 @@ def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
     return of_nodes([published[index] for index in sorted(published)]) if published else []
 
 
-def _nccl_paths(spec: Any, machine: Machine) -> dict[str, int]:
+def _nccl_paths(name: str, spec: Any, machine: Machine) -> dict[str, int]:
     """Of an experiment on ranks, one per GPU on all of its nodes; empty if there are not several."""
     over = getattr(spec, "nodes", 0)
     if machine.num_devices * over < 2:
         return {}
     progress.doing("one start of NCCL that is not timed, to see which way it sends")
-    # Not a statement: what is not measured on ranks would depend on how they are launched.
-    nccl_paths = importlib.import_module("scalecard.distributed.nccl_paths")
     try:
-        found: dict[str, int] = nccl_paths.used(machine, Layout(machine.num_devices * over, over))
-        return found
+        # In a process of its own: the fork server of its ranks must end before the temporary folder is removed.
+        return _in_a_fresh_process(name, _started_nccl, machine, Layout(machine.num_devices * over, over))
     except RanksFailed as error:
         progress.say(f"warning: NCCL did not say which way it sends: {error}")
         return {}
+
+
+def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
+    # Not a statement: what is not measured on ranks would depend on how they are launched.
+    found: dict[str, int] = importlib.import_module("scalecard.distributed.nccl_paths").used(machine, layout)
+    return found
 
 
 def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:

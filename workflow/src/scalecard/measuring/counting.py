@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import observing
-from scalecard.measuring.variant import Subject
+from scalecard.measuring.variant import Subject, version
 from scalecard.records.record import Count
 
 COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
@@ -148,7 +148,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     updates = subject.updates_since(before) or {0}  # nothing is trained
     seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
     seen["parameter bytes"] = _bytes(
-        tensor for tensor, then in zip(subject.parameters(), before, strict=True) if tensor._version != then
+        tensor for tensor, then in zip(subject.parameters(), before, strict=True) if version(tensor) != then
     )
     if subject.test:
         with counting() as scoring:

@@ -13,9 +13,9 @@ from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring import budget, out_of_memory
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import counted
-from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, finite_and_moved, local
+from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, finite_and_moved
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Prepared, Subject, Variant
+from scalecard.measuring.variant import Prepared, Subject, Variant, local
 from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Check, Count
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from scalecard.measuring.bench import Ranks
+from scalecard.measuring.variant import local
 from scalecard.records.record import Check
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -214,11 +215,6 @@ def checksum(tensors: Iterable[Tensor]) -> float:
         bytes_ = local(tensor).detach().cpu().contiguous().flatten().view(torch.uint8)
         value = zlib.crc32(bytes_.numpy().data, value)
     return float(value)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """What this rank keeps of a tensor that may be divided over ranks: a DTensor, whose import takes two seconds."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], exact: Sequence[Tensor]) -> Check:

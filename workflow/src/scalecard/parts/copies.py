@@ -37,14 +37,17 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
 
 
 def filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
-    """Random bytes, generated on the device that needs them: a gigabyte takes the host seconds. None is the host."""
+    """Random bytes, generated on the device that needs them: a gigabyte takes the host seconds. None is the host.
+
+    Only the host's memory can be pinned, so `memory` says nothing about a GPU's.
+    """
     where = device.torch if device else torch.device("cpu")
     generator = torch.Generator(where).manual_seed(seed)
     made = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)
-    return made.pin_memory() if memory == "pinned" else made
+    return made.pin_memory() if device is None and memory == "pinned" else made
 
 
 def empty(size: int, memory: str, device: Device | None) -> Tensor:
-    """Room for as many bytes."""
+    """Room for as many bytes; pinned as in `filled`."""
     where = device.torch if device else torch.device("cpu")
-    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=memory == "pinned")
+    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=device is None and memory == "pinned")
