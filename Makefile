@@ -20,7 +20,7 @@ PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 # The tests that need a whole workflow, a cluster, an engine or a browser.
 SLOW := workflow or cluster or container or browser
 
-.PHONY: all wheels test test-fast mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
+.PHONY: all wheels test test-fast pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -77,6 +77,16 @@ fuzz: $(VENV)/testing
 # What kills, full disks and lost ranks lose or leave; hours. ARGS="--kill 15 --terminate 4 --interrupt 4" takes minutes.
 faults: $(VENV)/testing
 	$(RUN) python tests/faults/run.py $(ARGS)
+
+# Libraries below PyTorch that pretend GPUs, built anew when their sources change. They do nothing unless PRETEND_GPUS is
+# set. Needs gcc 12 or newer.
+$(VENV)/pretended: $(VENV)/testing $(wildcard tests/pretended_gpus/src/* tests/pretended_gpus/*.py tests/pretended_gpus/*.sh)
+	@site=$$($(VENV)/bin/python -c '$(PACKAGES)') && tests/pretended_gpus/build.sh "$$site" $@ && \
+	  cp tests/pretended_gpus/pretend_gpu.py "$$site" && cp tests/pretended_gpus/pretend_gpu.pth "$$site" && touch $@
+
+# The whole smoke card on pretended GPUs; ARGS="--devices 4 --races --only ddp pipeline".
+pretended: $(VENV)/pretended
+	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/pretended_gpus/run.py --libraries $(VENV)/pretended $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .
