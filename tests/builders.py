@@ -11,7 +11,7 @@ from typing import Any
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.merge import merged
-from scalecard.records.record import Record
+from scalecard.records.record import Case, Reason, Record
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 
 
@@ -54,6 +54,11 @@ def hardware_state(*gpus: GpuState, **changes: Any) -> HardwareState:
         "missing": {},
     }
     return HardwareState(**{**facts, **changes}, gpus=list(gpus))
+
+
+def out_of_memory(case: Case, note: str = "2 GiB are too many", metric: str = "time", unit: str = "s") -> Record:
+    """What did not fit."""
+    return Record.failed(case, note, reason=Reason.OUT_OF_MEMORY, metric=metric, unit=unit)
 
 
 def timed(*processes: Sequence[float], rounds_id: str = "rounds", metric: str = "time", **case: Any) -> Record:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from builders import out_of_memory
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report.answers import Measured
@@ -59,7 +60,7 @@ def step(
 
 
 def too_large(strategy: str, devices: int, *, workload: str = "gpt") -> Record:
-    return Record.failed(case_of(strategy, devices, workload=workload), OUT_OF_MEMORY, metric="step_time")
+    return out_of_memory(case_of(strategy, devices, workload=workload), OUT_OF_MEMORY, metric="step_time")
 
 
 def of_devices(devices: int) -> list[Record]:

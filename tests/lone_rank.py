@@ -16,6 +16,7 @@ class LoneRank:
     world_size: int = 1
     rank: int = 0
     leads: bool = True
+    alone: bool = True
     spans_nodes: bool = False
 
     def synchronize(self) -> None:

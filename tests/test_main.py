@@ -19,7 +19,7 @@ from fake_nvml import A100, FakeNvml, box
 from projects import ROOT
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.machine_file import read_machine
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 from scalecard.report import units
 
 Command = Callable[..., Any]
@@ -203,7 +203,7 @@ def test_a_run_ends_with_a_line_that_lists_what_was_lost(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scalecard.report.summary.success", lambda *args: "Done.")
-    path = save_result("box", repeated(1.0), Record.failed({"devices": 2}, "rank 1 was killed"))
+    path = save_result("box", repeated(1.0), Record.failed({"devices": 2}, "rank 1 was killed", reason=Reason.LOST))
     *_, last = scalecard("summary", "--results", path).out.strip().splitlines()
     assert last.startswith("Warning: 1 case failed: async_timing devices 2, time (rank 1 was killed).")
     assert last.endswith("The next run measures async_timing once more.")

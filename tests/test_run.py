@@ -31,7 +31,8 @@ from scalecard.measuring.preflight import Disturbed
 from scalecard.records import files
 from scalecard.records.again import TWICE
 from scalecard.records.files import save
-from scalecard.records.record import Record, Result
+from scalecard.records.journal import Journal
+from scalecard.records.record import Reason, Record, Result
 from scalecard.records.rescue import NotSaved
 from scalecard.report.hardware_state import remarks
 from scalecard.report.section import Section
@@ -154,7 +155,7 @@ def test_a_clock_set_back_and_private_names_in_notes(
     install_gpus: Install, run_as_cuda: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock goes back by an hour while it is measured, and a case fails with an error that names this host."""
-    lost = Record.failed({"devices": 2}, f"no answer from [10.1.2.3], see {Path.home()}/log")
+    lost = Record.failed({"devices": 2}, f"no answer from [10.1.2.3], see {Path.home()}/log", reason=Reason.LOST)
     times = iter([*[datetime(2026, 1, 1, 12, tzinfo=UTC)] * 2, datetime(2026, 1, 1, 11, tzinfo=UTC)])
     monkeypatch.setattr("scalecard.hardware.clock._now", lambda: next(times))
     monkeypatch.setattr(run, "measure", lambda *args: run.Outcome([timed([1.0]), lost], ["cannot read /srv/images/x"]))
@@ -181,7 +182,7 @@ def test_with_strict_a_disturbed_machine_leaves_no_result(
 
 
 def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def experiment(spec: Any, machine: Machine) -> Iterator[Record]:
         warnings.warn("no network", DataWarning, stacklevel=2)
@@ -189,7 +190,7 @@ def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
         yield timed([1.0])
 
     monkeypatch.setattr(run.experiments, "load", lambda name: SimpleNamespace(run=experiment))
-    outcome = run.measure("any", None, machine)
+    outcome = run.measure("any", None, machine, Journal(tmp_path / "records"))
     assert outcome.warnings == ["no network"]
     assert outcome.records[0].samples == [[1.0]]
 

@@ -9,8 +9,7 @@ from blocks import smoke_block
 from scalecard import experiments
 from scalecard.experiments import tensor_parallel
 from scalecard.hardware.machine import Machine, probe
-from scalecard.measuring.proof import ProofFailed
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 from scalecard.training import exchanges, partition_counts
 from torch import Tensor
 
@@ -55,14 +54,14 @@ def test_an_all_reduce_that_forgets_a_device_is_never_timed(machine: Machine, mo
         return [made[0][at].tensor_split(len(made), dimension)[place].clone()]
 
     monkeypatch.setattr(exchanges, "_sum", wrong)
-    with pytest.raises(ProofFailed, match=r"lenet, column, on 2 devices: parameters after 2 steps"):
-        run(machine)
+    notes = [record.note for record in run(machine) if record.reason is Reason.NOT_PROVEN]
+    assert any("lenet, column, on 2 devices: parameters after 2 steps" in note for note in notes)
 
 
 def test_more_bytes_than_the_formulas_are_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_counts, "bytes_exchanged", lambda *args, **options: 1)
-    with pytest.raises(ProofFailed, match=r"lenet, column, on 2 devices: received bytes in one call"):
-        run(machine)
+    notes = [record.note for record in run(machine) if record.reason is Reason.NOT_PROVEN]
+    assert any("lenet, column, on 2 devices: received bytes in one call" in note for note in notes)
 
 
 def test_the_batch_is_the_same_on_every_device(machine: Machine) -> None:

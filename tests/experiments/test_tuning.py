@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from blocks import block, smoke_block
+from builders import out_of_memory
 from lone_rank import LoneRank
 from scalecard import experiments
 from scalecard.distributed import launch as launches
@@ -47,7 +48,7 @@ def test_epochs_have_the_rungs_of_the_fastest_step(seconds: tuple[float, ...], f
     rungs = (("float32", ""), ("bf16", ""), ("fused", ""), ("fused", "bf16"))
     kinds = (*rungs, ("accumulate 4", ""), ("batch x2", "bf16"))
     records = [timed(*kind, taken) for kind, taken in zip(kinds, seconds, strict=True)]
-    failed = Record.failed({"workload": "lenet", "rung": "compile", "on": ""}, "why", metric="step_time")
+    failed = out_of_memory({"workload": "lenet", "rung": "compile", "on": ""}, metric="step_time")
     assert tuning._fastest([failed, *records]) == fastest
     assert tuning._fastest([failed]) == []
 
@@ -136,7 +137,7 @@ def test_a_file_that_raises_costs_its_own_records_alone_and_each_workload_is_com
     def launch(function: Any, *args: Any, **options: Any) -> list[Any]:
         """In this process."""
         try:
-            return [function(LoneRank(), *args)]
+            return [list(function(LoneRank(), *args))]
         except ValueError as error:
             raise RanksFailed(str(error)) from error
 

@@ -63,7 +63,7 @@ def test_a_sample_is_the_slowest_ranks() -> None:
     def maximum(values: Sequence[float]) -> list[float]:
         return [max(value, 7.0) for value in values]
 
-    ranks = SimpleNamespace(leads=True, spans_nodes=False, barrier=lambda: None, maximum=maximum)
+    ranks = SimpleNamespace(leads=True, alone=False, spans_nodes=False, barrier=lambda: None, maximum=maximum)
     block = Bench([], ranks).block(lambda: None, 1)
     assert (block.enqueue, block.completion) == (7.0, 7.0)
     assert 0 < block.own < 7.0, "how long this rank itself took"

@@ -11,6 +11,8 @@ from simulated_clock import SimulatedMachine, ready, variants
 
 WATTS = 300
 
+OTHERS = {"alone": False, "barrier": ALONE.barrier}
+
 
 def watch(machine: SimulatedMachine) -> Any:
     """A GPU that uses 300 W all the time."""
@@ -53,7 +55,7 @@ def test_epochs_add_up() -> None:
 def test_without_a_measurement_there_is_a_reason(counter: bool, over_nodes: bool, seconds: float, reason: str) -> None:
     machine = SimulatedMachine()
     timing = timing_of(machine, seconds)
-    ranks = SimpleNamespace(leads=True, spans_nodes=over_nodes, barrier=ALONE.barrier, maximum=ALONE.maximum)
+    ranks = SimpleNamespace(**OTHERS, leads=True, spans_nodes=over_nodes, maximum=ALONE.maximum)
     bench = Bench([], ranks, clock=machine.clock)
     meter = Meter(bench, watch(machine) if counter else SimpleNamespace(energy=lambda: None))
     meter.add(timing, lambda: bench.sample(timing), 1)
@@ -68,7 +70,7 @@ def test_a_rank_that_does_not_watch_runs_along() -> None:
     """The leading rank reads the counters for all, so all of them run the second that it needs."""
     machine = SimulatedMachine()
     timing = timing_of(machine, 0.3)
-    ranks = SimpleNamespace(leads=False, spans_nodes=False, barrier=ALONE.barrier, maximum=lambda values: [1.0])
+    ranks = SimpleNamespace(**OTHERS, leads=False, spans_nodes=False, maximum=lambda values: [1.0])
     meter = Meter(Bench([], ranks), None)
     meter.add(timing, lambda: 1.2, 4)
     assert (timing.telemetry.joules, timing.telemetry.no_joules) == (None, "")

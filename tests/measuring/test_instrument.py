@@ -29,6 +29,8 @@ class AsyncDevice:
     def __init__(self, machine: SimulatedMachine, *, waits: float = 1.0) -> None:
         self.machine, self.waits, self.idle_at, self.marks = machine, waits, 0, 0
 
+    fault = ""
+
     def submit(self, seconds: float) -> None:
         self.machine.work(0.001)()
         self.idle_at = max(self.idle_at, self.machine.now) + round(seconds * 1e9)
@@ -46,7 +48,7 @@ class AsyncDevice:
 
 
 def ranks(**changes: object) -> SimpleNamespace:
-    facts = {"leads": True, "spans_nodes": False, "barrier": ALONE.barrier, "maximum": ALONE.maximum}
+    facts = {"leads": True, "alone": False, "spans_nodes": False, "barrier": ALONE.barrier, "maximum": ALONE.maximum}
     return SimpleNamespace(**{**facts, **changes})
 
 

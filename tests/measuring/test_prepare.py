@@ -10,11 +10,10 @@ import torch
 from scalecard.measuring.bench import Bench, Ranks
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.prepare import fail_wrong, prepared
-from scalecard.measuring.proof import ProofFailed
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Check
+from scalecard.records.record import Check, Reason
 
 PASSED = Check(name="stand-in", dtype="float64", difference=0, tolerance=0)
 
@@ -36,8 +35,9 @@ def counter(value: Callable[[torch.Tensor], object]) -> Subject:
 
 def test_nothing_is_timed_that_was_not_proven(rule: Rule) -> None:
     calls: list[int] = []
-    with pytest.raises(ProofFailed, match="w: nothing was proven"):
-        time_rounds([variant(Subject(work=lambda: calls.append(1), prove=list))], devices=[], rule=rule)
+    (timing,) = time_rounds([variant(Subject(work=lambda: calls.append(1), prove=list))], devices=[], rule=rule)
+    assert (timing.record().reason, timing.completion) == (Reason.NOT_PROVEN, [])
+    assert "w: nothing was proven" in timing.failure
     assert len(calls) == 1, "only to count what it does"
 
 
@@ -47,9 +47,18 @@ def test_what_is_timed_is_checked_like_what_is_proven(rule: Rule, wrong_at: str)
         check = Check(name=at, dtype="float64", difference=float(at == wrong_at), tolerance=0)
         return Subject(work=lambda: None, prove=lambda: [check])
 
-    one = Variant(name="w", case={}, build=build, proven_at=["proof"], timed_at="timed")
-    with pytest.raises(ProofFailed, match=wrong_at):
-        time_rounds([one], devices=[], rule=rule)
+    one = Variant(name="w", case={"n": 1}, build=build, proven_at=["proof"], timed_at="timed")
+    other = Variant(name="v", case={"n": 2}, build=lambda at: Subject(work=lambda: None, prove=lambda: [PASSED]))
+    failed, fine = (timing.record() for timing in time_rounds([one, other], devices=[], rule=rule))
+    assert (failed.status, failed.reason, fine.status) == ("failed", Reason.NOT_PROVEN, "ok")
+    assert f"{wrong_at} (float64): differs by 1" in failed.note
+
+
+def test_what_failed_on_more_ranks_before_is_not_timed(rule: Rule) -> None:
+    wrong = Check(name="on 3 ranks", dtype="float64", difference=1, tolerance=0)
+    one = variant(Subject(work=lambda: None, prove=lambda: [PASSED]), proven=[wrong])
+    (timing,) = time_rounds([one], devices=[], rule=rule)
+    assert timing.failure.startswith("not proven: on 3 ranks (float64): differs by 1")
 
 
 def test_a_builder_proves_one_setting_once(rule: Rule) -> None:
@@ -69,10 +78,10 @@ def test_a_builder_proves_one_setting_once(rule: Rule) -> None:
 )
 def test_work_that_is_not_what_it_should_be_is_refused(rule: Rule, expected: dict[str, float], why: str) -> None:
     x = torch.ones(10, 10)
-    with pytest.raises(ProofFailed, match=f"w: {why}"):
-        time_rounds(
-            [variant(Subject(work=lambda: x @ x, prove=lambda: [PASSED], expected=expected))], devices=[], rule=rule
-        )
+    one = variant(Subject(work=lambda: x @ x, prove=lambda: [PASSED], expected=expected))
+    (timing,) = time_rounds([one], devices=[], rule=rule)
+    assert f"w: {why}" in timing.failure
+    assert timing.record().reason is Reason.NOT_PROVEN
 
 
 def test_proving_and_counting_leave_state_and_order_as_they_were(rule: Rule) -> None:
@@ -145,7 +154,7 @@ def test_ranks_that_no_longer_agree_fail_the_record(rule: Rule) -> None:
         """The other rank's checksum is 5."""
         return [max(values[0], 5), max(values[1], -5)] if len(values) == 2 and values[0] == -values[1] else [*values]
 
-    ranks: Ranks = SimpleNamespace(leads=True, spans_nodes=False, barrier=lambda: None, maximum=maximum)
+    ranks: Ranks = SimpleNamespace(leads=True, alone=False, spans_nodes=False, barrier=lambda: None, maximum=maximum)
     subject = Subject(work=lambda: None, prove=lambda: [PASSED], agreeing=lambda: [torch.ones(3)])
     (timing,) = time_rounds([variant(subject)], devices=[], rule=rule, ranks=ranks)
     assert "ranks' parameters are no longer the same" in timing.failure
@@ -190,7 +199,7 @@ def test_every_rank_compares_checksums_even_if_its_own_state_is_wrong(rule: Rule
     asked: list[int] = []
 
     class Counted:
-        leads, spans_nodes = True, False
+        leads, alone, spans_nodes = True, False, False
 
         def barrier(self) -> None: ...
 

@@ -17,6 +17,7 @@ from scalecard.measuring.proof import (
     checksum,
     compressed,
     expected,
+    refuse_failed,
     same_change,
     same_gradients,
     same_parameters,
@@ -48,10 +49,10 @@ def test_a_difference_beyond_the_tolerance_is_refused_on_every_rank(difference: 
             return [max(value, difference if difference == difference else INFINITE) for value in values]
 
     good, bad = (Check(name="w", dtype="float64", difference=d, tolerance=1e-10) for d in (0.0, difference))
-    assert agreed([good], ALONE) == [good]
+    refuse_failed(agreed([good], ALONE))
     for checks, ranks in (([bad], ALONE), ([good], Ranks())):
         with pytest.raises(ProofFailed, match=r"w \(float64\): differs by .*1e-10"):
-            agreed(checks, ranks)
+            refuse_failed(agreed(checks, ranks))
 
 
 @pytest.mark.parametrize("wrong", [with_last(1 + 1e-6), with_last(NAN), with_last(INFINITE), ONES[:1], ONES[:2]])

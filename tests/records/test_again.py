@@ -10,9 +10,9 @@ from scalecard.jobs import failed_cases
 from scalecard.measuring import budget
 from scalecard.records import again
 from scalecard.records.files import save
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 
-LOST = Record.failed({"devices": 2, "bytes": 4096}, "rank 1 was killed")
+LOST = Record.failed({"devices": 2, "bytes": 4096}, "rank 1 was killed", reason=Reason.LOST)
 SKIPPED = Record.skipped({"devices": 8}, "needs 8")
 
 
@@ -52,7 +52,7 @@ def test_what_fails_a_second_time_is_marked_and_left_alone(
 def test_what_a_budget_left_out_is_due_once_there_is_more(
     make_result: Callable[..., Result], tmp_path: Path, had: int, has: int, due: bool
 ) -> None:
-    late = Record.skipped({"devices": 2}, f"{again.LEFT_OUT}{budget.OVER}")
+    late = Record.skipped({"devices": 2}, budget.LEFT_OUT, reason=Reason.NO_TIME)
     path = tmp_path / "async_timing.json"
     save(replace(make_result([timed([1.0]), late]), budget_seconds=had), path)
     assert bool(again.is_due(path, has)) == due
@@ -71,14 +71,14 @@ def test_what_cannot_be_read_is_not_due(tmp_path: Path, content: str | None) -> 
 def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
     make_result: Callable[..., Result], capsys: pytest.CaptureFixture[str], save_result: Callable[..., Path]
 ) -> None:
-    other = Record.failed({"model": "lenet"}, "out of memory", metric="step_time")
+    other = Record.failed({"model": "lenet"}, "2 GiB", reason=Reason.OUT_OF_MEMORY, metric="step_time")
     results = [
         make_result([timed([1.0]), LOST]),
         make_result([other], experiment="ddp", warnings=[again.TWICE]),
     ]
     assert failed_cases.closing(results) == (
         "Warning: 2 cases failed: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
-        " ddp model lenet, step_time (out of memory). The next run measures async_timing once more."
+        " ddp model lenet, step_time (2 GiB). The next run measures async_timing once more."
     )
     assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""
     failed_cases.announce(failed_cases.to_repeat([save_result("box", LOST)], {}))

@@ -108,7 +108,7 @@ def test_a_result_of_schema_version_1_is_refused_by_its_version(path: Path) -> N
         record["samples"] = [sample for process in record["samples"] for sample in process]
         record["telemetry"] = [{"count": 3, "rounds_id": "a"}]
     path.write_text(json.dumps(data))
-    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*not a result of schema version 4"):
+    with pytest.raises(InvalidResult, match=r"a\.json: \$\.schema_version: .*not a result of schema version 5"):
         load(path)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from builders import timed
 from scalecard.records.merge import merged
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 
 
 def curve(*accuracies: float) -> Record:
@@ -17,10 +17,10 @@ def test_a_curve_keeps_its_epochs_in_every_process() -> None:
 
 
 def test_what_one_process_lost_is_noted_and_the_others_are_kept() -> None:
-    kept, lost = timed([1.0, 2.0], n=1), Record.failed({"n": 1}, "out of memory")
+    kept, lost = timed([1.0, 2.0], n=1), Record.failed({"n": 1}, "2 GiB", reason=Reason.OUT_OF_MEMORY)
     (record,) = merged([[lost], [kept]])
     assert (record.status, record.samples, record.telemetry) == ("ok", kept.samples, kept.telemetry)
-    assert record.note == "process 1: out of memory"
+    assert record.note == "process 1: 2 GiB"
     (nothing,) = merged([[lost], [lost]])
     assert nothing == lost
 

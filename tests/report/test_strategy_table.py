@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from builders import out_of_memory
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import strategy_table, units
@@ -91,7 +92,13 @@ def test_without_one_device_the_fastest_is_still_named_and_so_is_the_least_memor
         Record(case=record.case, metric="peak_memory", unit="B", samples=[[size * 2.0**30]])
         for record, size in ((ddp, 3), (pipeline, 2))
     ]
-    made = make_result([Record.failed({**ddp.case, "devices": 1}, "out of memory", metric="step_time"), ddp, pipeline])
+    made = make_result(
+        [
+            out_of_memory({**ddp.case, "devices": 1}, metric="step_time"),
+            ddp,
+            pipeline,
+        ]
+    )
     first, second = strategies.findings(replace(made, experiment="strategies", records=[*made.records, *memory]))
     assert first.text.startswith("gpt: DDP, the fastest on 2 devices, takes 300 ms")
     assert "one device alone was not timed; our 1f1b takes 67 %" in first.text

@@ -10,7 +10,6 @@ import torch
 from scalecard.hardware.devices import host_device
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.prepare import prepared
-from scalecard.measuring.proof import ProofFailed
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 from scalecard.strategies import fed as feds
@@ -132,14 +131,12 @@ def test_training_on_a_batch_that_was_there_before_is_refused(
 
     call = Step.__call__
     monkeypatch.setattr(Step, "__call__", stale)
-    with pytest.raises(ProofFailed, match="parameters after 2 steps"):
-        ready(feeding, fed(feeding))
+    assert "parameters after 2 steps" in ready(feeding, fed(feeding)).failure
 
 
 def test_steps_that_are_left_out_are_refused(feeding: Feeding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds.Feed, "resize", lambda feed, count: setattr(feed.walk, "num_batches", min(count, 3)))
-    with pytest.raises(ProofFailed, match="3 counted, 4 expected"):
-        ready(feeding, fed(feeding))
+    assert "3 counted, 4 expected" in ready(feeding, fed(feeding)).failure
 
 
 def test_a_workload_of_samples_draws_the_first_of_its_walk() -> None:

@@ -99,20 +99,6 @@ def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch:
     assert found["batch x8"].status == "skipped"
 
 
-def test_a_failed_proof_ends_the_run_unless_no_gpu_has_run_its_rungs(
-    rule: Rule, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    tried = Tried(monkeypatch, rule)
-    tried.with_factors(wanted=("bf16", "tf32"))
-    assert {variant.name: variant.lenient for variant in tried.variants} == {
-        "float32": False,
-        "bf16": False,
-        "tf32": True,
-        "tf32 on bf16": True,
-    }
-
-
 def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     where = list[str]()
 

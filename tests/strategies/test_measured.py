@@ -9,6 +9,7 @@ from made_up_gpu import MIB, Gpu, Rank, Timed
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.record import Reason
 from scalecard.strategies import fitting, measured
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
@@ -116,7 +117,7 @@ def test_what_each_rank_takes_by_itself_is_a_record_of_its_own(rule: Rule, monke
     def time_rounds(given: list[Variant], **options: Any) -> list[Timing]:
         first, second = (Timing(variant=variant, rounds_id="rounds") for variant in given)
         first.own = [1.0, 3.0]
-        second.fail("out of memory")
+        second.fail("2 GiB", Reason.OUT_OF_MEMORY)
         return [first, second]
 
     monkeypatch.setattr(fitting, "time_rounds", time_rounds)

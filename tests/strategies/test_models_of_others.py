@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from blocks import SHORTEST
 from projects import ROOT
-from scalecard import experiments, run
+from scalecard import experiments
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record
@@ -35,7 +35,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[st
         "trace": False,
     }
     spec = experiments.build("strategies", json.dumps(block))
-    return run.measure("strategies", spec, replace(probe(), num_devices=devices)).records
+    return list(strategies.run(spec, replace(probe(), num_devices=devices)))
 
 
 def trained(records: list[Record], workload: str, devices: int) -> set[str]:
@@ -138,7 +138,7 @@ def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkey
 
 
 @pytest.mark.workflow
-def test_what_is_not_proven_of_a_users_model_has_failed_and_the_next_workload_is_measured(
+def test_what_is_not_proven_of_a_model_has_failed_and_the_next_workload_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wrong = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}

@@ -11,6 +11,7 @@ import pytest
 from projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
 from scalecard.hardware.machine import probe
 from scalecard.records.files import load, save
+from scalecard.records.record import Reason, Record
 
 pytestmark = pytest.mark.workflow
 
@@ -70,7 +71,7 @@ def test_after_a_lost_rank_the_next_run_measures_its_cases_once_more(own_copy: P
     """The record of the lost rank is written here: `make faults` loses a real one."""
     path = own_copy / "results" / HERE / "allreduce.json"
     result = load(path)
-    lost = [replace(r, status="failed", samples=[], note="rank 1 was killed", telemetry=[]) for r in result.records[:2]]
+    lost = [Record.failed(r.case, "rank 1 was killed", reason=Reason.LOST, metric=r.metric) for r in result.records[:2]]
     save(replace(result, records=[*lost, *result.records[2:]]), path)
     os.utime(path, (path.stat().st_mtime - 60,) * 2)  # it was measured before
     before = made_at(own_copy)

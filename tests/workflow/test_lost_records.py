@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import out_of_memory
 from projects import results_of
 from scalecard.records.record import Record, Result
 from scalecard.report import figures, sections
@@ -27,7 +28,7 @@ def damaged(result: Result, lost: Lost) -> Result:
     return replace(
         result,
         records=[
-            Record.failed(r.case, "out of memory", metric=r.metric, unit=r.unit) if lost(index, r, half) else r
+            out_of_memory(r.case, metric=r.metric, unit=r.unit) if lost(index, r, half) else r
             for index, r in enumerate(result.records)
         ],
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from eight_gpus import BATCH, DEVICES, measured, step, strategies, timed, too_large
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 from scalecard.report.advice.choice import Choice, avoid, choose
 from scalecard.report.advice.places import LOST, TOO_LARGE, UNABLE, Place, fewest, places
 from scalecard.report.advice.sentences import sentences
@@ -127,7 +127,7 @@ def test_what_to_avoid_names_the_devices_on_which_it_was_compared(make_result: M
 
 
 def test_a_lost_rank_and_an_unsuitable_model_are_not_too_large(make_result: Make) -> None:
-    lost = Record.failed({"workload": "gpt", "devices": 2}, "rank 1 was killed", metric="step_time")
+    lost = Record.failed({"workload": "gpt", "devices": 2}, "rank 1 was killed", reason=Reason.LOST, metric="step_time")
     unable = Record.skipped(step("torch gpipe", 2, 1.0).case, "3 blocks do not make 4 stages", metric="step_time")
     assert [place.status for place in found(make_result, [lost, unable])] == [LOST, UNABLE]
     assert told(make_result, [lost, unable]) == []

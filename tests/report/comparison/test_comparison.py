@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from builders import repeated, timed
+from builders import out_of_memory, repeated, timed
 from scalecard.records.record import Record, Result
 from scalecard.report import units
 from scalecard.report.comparison import views
@@ -82,7 +82,10 @@ def test_one_process_alone_tells_only_large_differences(
 
 def test_cases_of_one_side_only_are_counted(compared: Callable[..., Comparison]) -> None:
     shared = repeated(1.0, mode="both")
-    found = compared([shared, repeated(1.0, mode="old")], [shared, Record.failed({"mode": "old"}, "out of memory")])
+    found = compared(
+        [shared, repeated(1.0, mode="old")],
+        [shared, out_of_memory({"mode": "old"})],
+    )
     assert (len(found.rows), found.only) == (1, {"A": 1, "B": 0})
 
 

@@ -4,7 +4,7 @@ import functools
 from dataclasses import replace
 
 from every_experiment import every_result
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 from scalecard.report.exports import package
 
 
@@ -12,7 +12,7 @@ from scalecard.report.exports import package
 def results(gpus: int = 0) -> tuple[Result, ...]:
     """Of two devices, with two processes; one case more was not measured."""
     made = every_result("box8", gpus=gpus, processes=2)
-    lost = Record.failed({"devices": 64}, "CUDA out of memory, 50% of #1")
+    lost = Record.failed({"devices": 64}, "CUDA out of memory, 50% of #1", reason=Reason.OUT_OF_MEMORY)
     return (replace(made[0], records=[*made[0].records, lost]), *made[1:])
 
 

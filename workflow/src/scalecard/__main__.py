@@ -62,8 +62,6 @@ def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
     from scalecard.jobs.machine_file import read_machine
     from scalecard.jobs.plan import place
-    from scalecard.measuring.own_time import NotSynchronised
-    from scalecard.measuring.proof import ProofFailed
     from scalecard.run import run
 
     expected = read_machine(args.machine)
@@ -76,19 +74,16 @@ def _run(args: argparse.Namespace) -> None:
             f" {machine.differences(expected, found)}; give it its own platform label"
         )
     progress.set_place(place(args.name))
-    try:
-        run(
-            args.name,
-            args.spec,
-            found,
-            args.output.parent.name,
-            args.output,
-            strict=args.strict,
-            seconds=args.seconds,
-            usual=args.usual,
-        )
-    except (NotSynchronised, ProofFailed) as error:
-        raise ValueError(f"{args.name}: {error}") from error
+    run(
+        args.name,
+        args.spec,
+        found,
+        args.output.parent.name,
+        args.output,
+        strict=args.strict,
+        seconds=args.seconds,
+        usual=args.usual,
+    )
 
 
 def _plot(args: argparse.Namespace) -> None:

@@ -1,10 +1,15 @@
-"""One run of one experiment: alone on the machine, in fresh processes, its result written whole or not at all."""
+"""One run of one experiment: alone on the machine, in fresh processes, its result written whole or not at all.
+
+What was measured outlives an error: an experiment that ends early has its records so far, and a failed one that says
+how it ended.
+"""
 
 import importlib
 import multiprocessing
 import os
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -20,12 +25,14 @@ from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.hardware import interconnect, nvml, processes, scratch, usable
 from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
+from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, decisions, preflight, tracing
 from scalecard.records.again import failed_again
+from scalecard.records.journal import Journal
 from scalecard.records.merge import merged
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 from scalecard.records.rescue import refuse_unsavable, save_or_keep
 
 T = TypeVar("T")
@@ -33,14 +40,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one process measured: its records and its warnings."""
+    """What one process measured: its records and its warnings. If it `ended_early`, its last record says how."""
 
     records: list[Record]
     warnings: list[str]
+    ended_early: bool = False
 
 
 class ProcessLost(RuntimeError):
     """The measuring process was killed."""
+
+    reason = Reason.LOST
 
 
 def run(
@@ -57,8 +67,8 @@ def run(
     """Measure and save. `block` is the experiment's merged block of config.yaml, as a JSON string.
 
     `seconds` is about how long it may take (0: as long as it needs), and `usual` how long without such a limit.
-    Raises ValueError for a bad block; ProofFailed and RanksFailed pass through. Nothing half-written is left behind.
-    Only the first node of a job saves.
+    Raises ValueError for a bad block, before anything is measured. Nothing half-written is left behind. Only the first
+    node of a job saves.
     """
     job = nodes.here()
     progress.join(name, quiet=not job.leads)
@@ -75,7 +85,7 @@ def run(
         budget.begin(seconds, usual / spec.measure.processes)
         decisions.begin(folder)
         tracing.begin(output.with_name("traces") / name)
-        outcomes = list(_outcomes(name, spec, machine))
+        outcomes = list(_outcomes(name, spec, machine, folder))
         watch.stop()
     if job.leads:
         result = _measured(result, watch, outcomes, output)
@@ -180,8 +190,8 @@ def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
     return found
 
 
-def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:
-    """The outcomes of `measure.processes` fresh processes, one after another."""
+def _outcomes(name: str, spec: Any, machine: Machine, folder: Path) -> Iterator[Outcome]:
+    """The outcomes of `measure.processes` fresh processes, one after another, until one ends early."""
     wanted, longest = spec.measure.processes, 0.0
     for number in range(1, wanted + 1):
         began = time.monotonic()
@@ -192,8 +202,26 @@ def _outcomes(name: str, spec: Any, machine: Machine) -> Iterator[Outcome]:
             return
         if wanted > 1:
             progress.doing(f"process {number} of {wanted}")
-        yield _in_a_fresh_process(name, measure, name, spec, machine)
+        outcome = _outcome(name, spec, machine, Journal(folder / f"records of process {number}"))
+        yield outcome
+        if outcome.ended_early:
+            return
         longest = max(longest, time.monotonic() - began)
+
+
+def _outcome(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
+    """What a fresh process measured, also if it was killed."""
+    try:
+        return _in_a_fresh_process(name, measure, name, spec, machine, journal)
+    except ProcessLost as error:
+        return _ended_early(error, journal)
+
+
+def _ended_early(error: Exception, journal: Journal) -> Outcome:
+    """The records so far, and one without axes that says how the experiment ended."""
+    progress.say(f"ended early: {in_one_line(error)}")
+    how = Record.failed({}, f"the experiment ended early: {in_one_line(error)}", reason=reason_of(error))
+    return Outcome([*journal.read(), how], [], ended_early=True)
 
 
 def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
@@ -202,20 +230,25 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
         try:
             return fresh.submit(work, *args).result()
         except BrokenProcessPool as error:
-            raise ProcessLost(f"{name}: the measuring process was killed; run the workflow again") from error
+            raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-def measure(name: str, spec: Any, machine: Machine) -> Outcome:
-    """What a fresh process does: measure every case of a Spec, and keep our own warnings."""
+def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
+    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
     experiment = experiments.load(name)
     with progress.signs_of_life(), nvml.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        records = list(experiment.run(spec, machine))
+        try:
+            outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
+        except Exception as error:
+            if not isinstance(error, ValueError):  # those are for users and explain themselves
+                traceback.print_exc()
+            outcome = _ended_early(error, journal)
     ours = _our_own(caught)
     for text in ours:
         progress.say(f"warning: {text}")
-    return Outcome(records, ours)
+    return replace(outcome, warnings=ours)
 
 
 def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:

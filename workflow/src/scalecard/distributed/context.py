@@ -35,6 +35,11 @@ class RankContext:
         return self.rank == 0
 
     @property
+    def alone(self) -> bool:
+        """Whether there is no other rank."""
+        return self.world_size == 1
+
+    @property
     def spans_nodes(self) -> bool:
         """Whether the launch covers several nodes."""
         return self.layout.nodes > 1

@@ -9,8 +9,9 @@ import logging
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from scalecard.distributed.context import join
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT
 from scalecard.distributed.notes import Notes
-from scalecard.distributed.rendezvous import RankLost, RanksFailed, Rendezvous
+from scalecard.distributed.rendezvous import RanksFailed, Rendezvous
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Case, Record
 
@@ -32,7 +33,7 @@ RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process an
 
 
 def launch_and_record(
-    function: Callable[..., list[Record]],
+    function: Callable[..., Iterator[Record]],
     *args: Any,
     layout: Layout,
     machine: Machine,
@@ -40,21 +41,25 @@ def launch_and_record(
     metric: str,
     unit: str = "s",
     devices_each: int = 1,
-    lenient: bool = False,
 ) -> list[Record]:
-    """The records of rank 0 or, if a rank was lost, a failed record of each of `cases` that says which rank and how.
+    """The records that rank 0 yields. If a rank fails or is lost, those that came before, and a failed record of each
+    of `cases` that was not done, in their order, which says which rank it was and how.
 
-    The same if a rank failed by itself, if `lenient`; otherwise RanksFailed. No records on a node that does not take
-    part.
+    No records on a node that does not take part.
     """
     try:
         records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
     except RanksFailed as error:
-        if not (lenient or isinstance(error, RankLost)):
-            raise
         progress.say(f"failed: {error}")
-        return [Record.failed(case, str(error), metric=metric, unit=unit) for case in cases]
+        failed = partial(Record.failed, note=str(error), reason=error.reason, metric=metric, unit=unit)
+        return [*error.records, *(failed(case) for case in _not_done(cases, error.records))]
     return records[0] if records else []
+
+
+def _not_done(cases: Sequence[Case], records: Sequence[Record]) -> list[Case]:
+    """Those without a record of their own, from the last one on that records with more axes belong to."""
+    begun = [index for index, case in enumerate(cases) if any(record.matches(**case) for record in records)]
+    return [case for case in cases[max(begun, default=0) :] if all(case != record.case for record in records)]
 
 
 def launch(
@@ -67,9 +72,10 @@ def launch(
 ) -> list[Any]:
     """Run function(context, *args) on the ranks of this layout; return what each rank of this node returned.
 
-    Over several nodes each rank returns rank 0's value. On a node that does not take part the list is empty. `function`
-    and `args` are pickled. RanksFailed names the first rank that failed and its error; RankLost the rank that was
-    killed or did not answer. `timeout` is how long a rank waits for the others in any one operation.
+    Records that it yields are returned as a list. Over several nodes each rank returns rank 0's value. On a node that
+    does not take part the list is empty. `function` and `args` are pickled. RanksFailed names the first rank that
+    failed and its error, and has the records that rank 0 had yielded; RankLost the rank that was killed or did not
+    answer. `timeout` is how long a rank waits for the others in any one operation.
     """
     meeting = Rendezvous.arrive(layout)
     if not meeting:
@@ -82,7 +88,9 @@ def launch(
         try:
             returned = start(function, args, machine, dict(os.environ), notes, timeout, layout, devices_each)
         except ChildFailedError as error:
-            raise meeting.failure(notes.failure(error, nccl=machine.kind == "cuda"), timeout) from error
+            failure = meeting.failure(notes.failure(error, nccl=machine.kind == "cuda"), timeout)
+            failure.records = notes.journal.read()
+            raise failure from error
         except RendezvousError as error:
             raise meeting.missing_nodes_error() from error
     return [returned[rank] for rank in sorted(returned)]
@@ -106,6 +114,8 @@ def _main(
     try:
         context = join(machine, timeout, layout, devices_each)
         value = function(context, *args)
+        if isinstance(value, Iterator):
+            value = notes.journal.keep(value) if rank == 0 else list(value)
         return value if layout.nodes == 1 else context.all_gather(value)[0]
     except Exception as error:
         notes.leave(error, rank)

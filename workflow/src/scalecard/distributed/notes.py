@@ -2,6 +2,7 @@
 
     began.RANK     the process ID
     failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
+    records        what rank 0 has yielded so far
 
 A rank that was killed leaves no second note, and makes those that wait for it fail as well.
 """
@@ -19,7 +20,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from scalecard.distributed.rendezvous import Failure
 from scalecard.hardware import processes
+from scalecard.hardware.failures import reason_of
 from scalecard.records.anonymous import anonymous
+from scalecard.records.journal import Journal
+from scalecard.records.record import Reason
 
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
@@ -30,6 +34,11 @@ class Notes:
     """The notes of the ranks of one node, in a folder."""
 
     folder: Path
+
+    @property
+    def journal(self) -> Journal:
+        """Of rank 0."""
+        return Journal(self.folder / "records")
 
     def begin(self, rank: int) -> None:
         """Called by a rank when it starts."""
@@ -43,6 +52,7 @@ class Notes:
             w in said.lower() for w in ABOUT_OTHERS
         )
         facts = {"time": time.time_ns(), "rank": rank, "error": anonymous(said), "about_others": others}
+        facts["reason"] = reason_of(error)
         stopped = processes.stopped_siblings() if others else []
         facts["stopped"] = [rank for rank, pid in self._began().items() if pid in stopped]
         (self.folder / f"failed.{rank}").write_text(json.dumps(facts))
@@ -73,6 +83,7 @@ class Notes:
             ranks,
             about_others=waited,
             lost=waited,
+            reason=Reason(first["reason"]),
             silent=sorted(set(ranks) - set(notes)) if waited else [],
             stopped=stopped,
         )

@@ -9,22 +9,33 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from scalecard.distributed import nodes as job
 from scalecard.distributed.layout import Layout
+from scalecard.records.record import Reason, Record
 
 
 class RanksFailed(RuntimeError):
-    """A rank's own code failed; the message names the rank and its error."""
+    """A rank's own code failed; the message names the rank and its error.
+
+    `records` are those that rank 0 had yielded before.
+    """
+
+    def __init__(self, message: str, reason: Reason = Reason.ERROR) -> None:
+        super().__init__(message)
+        self.reason, self.records = reason, list[Record]()
 
 
 class RankLost(RanksFailed):
     """A rank was killed, or did not answer the others within the timeout; the message names it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Reason.LOST)
 
 
 @dataclass(frozen=True)
 class Failure:
     """How the launch failed on one node, and which ranks were there.
 
-    `about_others`: the rank that failed was waiting for another one. `lost`: it was killed, or waited in vain. `silent`
-    did not answer it and left no word, and `stopped` had been stopped by a signal.
+    `reason` is that of its error. `about_others`: the rank that failed was waiting for another one. `lost`: it was
+    killed, or waited in vain. `silent` did not answer it and left no word, and `stopped` had been stopped by a signal.
     """
 
     text: str
@@ -32,6 +43,7 @@ class Failure:
     ranks: list[int]
     about_others: bool
     lost: bool
+    reason: Reason = Reason.ERROR
     silent: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
 
@@ -99,7 +111,8 @@ class Rendezvous:
             return RankLost(f"of {self.layout}, {who} lost with node {', '.join(map(str, silent))} ({ours.text})")
         first = min(own or failures, key=lambda failure: failure.time)
         if not first.about_others:
-            return (RankLost if first.lost else RanksFailed)(f"of {self.layout}, {first.text}")
+            text = f"of {self.layout}, {first.text}"
+            return RankLost(text) if first.lost else RanksFailed(text, Reason(first.reason))
         waited = f"each waits {timeout.total_seconds():g} s for the others"
         began = {rank for failure in failures for rank in failure.ranks}
         who = _who_is_silent(failures, sorted(set(range(self.layout.ranks)) - began))

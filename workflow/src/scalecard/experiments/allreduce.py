@@ -26,8 +26,8 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
@@ -150,14 +150,12 @@ def _prove(ctx: RankContext, spec: Spec) -> Proofs:
     return proofs([replace(_library(ctx, spec, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
 
 
-def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> list[Record]:
+def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
     """torch.distributed's all-reduce, every size."""
-    records: list[Record] = []
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, spec, case, size)], proven)
-        records += guarded(_time(ctx, spec, variants), case)
-    return records
+        yield from guarded(_time(ctx, spec, variants), case)
 
 
 def _case(layout: Layout, size: int, backend: str) -> Case:

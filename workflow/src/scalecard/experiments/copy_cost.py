@@ -22,7 +22,7 @@ from torch import Tensor
 from scalecard import progress
 from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive

@@ -30,8 +30,8 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected
 from scalecard.measuring.rounds import time_rounds
@@ -137,18 +137,17 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     return proofs([*steps, alone, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> list[Record]:
-    dataset, records = shared.to(ctx.device), list[Record]()
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
+    dataset = shared.to(ctx.device)
     for model in spec.models:
         case: Case = {"model": model, **ctx.layout.case}
         plainly = Plainly(ctx, spec, model, dataset.train)
-        records += guarded(_scaling(ctx, spec, model, plainly, proven), case, metric="step_time")
+        yield from guarded(_scaling(ctx, spec, model, plainly, proven), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            records += guarded(_options(ctx, spec, model, plainly, proven), case, metric="step_time")
+            yield from guarded(_options(ctx, spec, model, plainly, proven), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"model": model, **ctx.layout.case}
-        records += guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
-    return records
+        yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
 
 
 def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:

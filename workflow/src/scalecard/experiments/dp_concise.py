@@ -23,7 +23,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.subjects import Precision, training

@@ -13,7 +13,7 @@ import base64
 import os
 import pickle
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -28,7 +28,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.variant import Subject, Variant
@@ -74,11 +74,13 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every part of every node, then the collectives of all, and the nodes in pairs."""
     if spec.name_hosts:
         _name_hosts()
+    mine = list[Record]()
     with errors.watched() as counters:
-        mine = [*within_node.records(spec.amounts, machine)]
+        yield from _of_this_node(within_node.records(spec.amounts, machine), mine)
         yield from _collectives(spec, machine)
         yield from _between_nodes(spec, machine)
-        yield from _of_every_node([*mine, *counters()])
+        yield from _of_this_node(counters(), mine)
+    yield from _of_other_nodes(mine)
 
 
 def _name_hosts() -> None:
@@ -91,17 +93,28 @@ def _name_hosts() -> None:
         progress.say(f"node {node} is {name}")
 
 
-def _of_every_node(mine: list[Record]) -> Iterator[Record]:
-    """On the first of several nodes the records of all, which say whose they are."""
+def _of_this_node(records: Iterable[Record], mine: list[Record]) -> Iterator[Record]:
+    """Each as it comes, also added to `mine`; over several nodes it says whose it is."""
+    job = nodes.here()
+    for record in records:
+        mine.append(record)
+        yield record if job.count == 1 else _of_node(job.index, record)
+
+
+def _of_other_nodes(mine: list[Record]) -> Iterator[Record]:
+    """On the first of several nodes the records of the others, to which it listens once it is done itself."""
     job = nodes.here()
     if job.count == 1:
-        yield from mine
         return
     job.publish("health", base64.b64encode(pickle.dumps(mine)).decode())
     found = job.collect("health", within=nodes.JOIN) if job.leads else {}
     for node, theirs in found.items():
-        for record in pickle.loads(base64.b64decode(theirs)):
-            yield replace(record, case={**record.case, "node": node})
+        if node != job.index:
+            yield from (_of_node(node, record) for record in pickle.loads(base64.b64decode(theirs)))
+
+
+def _of_node(node: int, record: Record) -> Record:
+    return replace(record, case={**record.case, "node": node})
 
 
 def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -122,13 +135,11 @@ def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
     return {"part": "collective", "collective": collective, **layout.case, "bytes": size, "backend": backend}
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
-    records: list[Record] = []
+def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
     for name, size in _sweep(spec):
         case = _case(ctx.layout, name, size, machine)
         variant = Variant(name=name, case=case, build=partial(_collective, ctx, name, size))
-        records += guarded(_timed(ctx, spec, variant), case)
-    return records
+        yield from guarded(_timed(ctx, spec, variant), case)
 
 
 def _collective(ctx: RankContext, name: str, size: int, _at: None) -> Subject:

@@ -28,7 +28,7 @@ from scalecard.hardware.devices import Device, host_device
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.unequal import Pair, open_pairs
 from scalecard.measuring.counting import flops
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep

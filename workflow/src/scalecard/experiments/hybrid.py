@@ -24,8 +24,8 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import flops
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.out_of_memory import guarded
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import expected
 from scalecard.measuring.rounds import time_rounds
@@ -91,10 +91,11 @@ def _strategies(layout: Layout) -> list[str]:
     return ["hybrid", "model parallel"] if layout.ranks > 1 else ["model parallel"]
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> list[Record]:
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Iterator[Record]:
     case = _case(spec, ctx.layout)
     with open_devices(machine, DEVICES_EACH, first=ctx.device.index or 0) as devices:
-        return list(guarded(_steps(ctx, spec, with_proofs(_variants(ctx, spec, devices, case), proven), devices), case))
+        variants = with_proofs(_variants(ctx, spec, devices, case), proven)
+        yield from guarded(_steps(ctx, spec, variants, devices), case)
 
 
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:

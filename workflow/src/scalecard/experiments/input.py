@@ -22,14 +22,15 @@ from scalecard import progress
 from scalecard.hardware import host
 from scalecard.hardware.counts import device_counts
 from scalecard.hardware.devices import copy_engine, open_devices
+from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import decisions
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Case, Count, Record, Scalar
+from scalecard.records.record import Case, Count, Reason, Record, Scalar
 from scalecard.strategies.examine import examined
 from scalecard.strategies.fed import COPIES, Feeding, FromDataset, Pass, samples_of
 from scalecard.strategies.load import Load
@@ -57,17 +58,15 @@ class Spec(OfWorkloads, Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Every workload that has a data set, on one device; one that is the user's own may fail alone."""
+    """Every workload that has a data set, on one device; one that fails, fails alone."""
     for load in progress.cases(spec.loads, label=lambda load: load.name):
         case: Case = {"workload": load.name, "devices": 1}
         records = guarded(_of_workload(spec, machine, load, case), case, metric="load_time")
         try:
             yield from records
         except Exception as error:  # of a file of the user's, or of a worker that was killed
-            if not (load.file or LOST in str(error)):
-                raise
-            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            yield Record.failed(case, said, metric="load_time")
+            reason = Reason.LOST if LOST in str(error) else reason_of(error)
+            yield Record.failed(case, in_one_line(error), reason=reason, metric="load_time")
 
 
 def _of_workload(spec: Spec, machine: Machine, load: Load, case: Case) -> Iterator[Record]:
@@ -139,8 +138,7 @@ class _Workload:
 
     def _times(self, timed: Sequence[_Timed]) -> Generator[Record, None, list[Record]]:
         """Their records, in the same rounds; meanwhile their workers live."""
-        variants = [replace(one.variant, lenient=bool(self.load.file)) for one in timed]
-        timings = time_rounds(variants, devices=[self.feeding.device], rule=self.spec.measure)
+        timings = time_rounds([one.variant for one in timed], devices=[self.feeding.device], rule=self.spec.measure)
         self.feeding.close()
         records = [one.record(timing) for one, timing in zip(timed, timings, strict=True)]
         yield from records

@@ -23,7 +23,7 @@ from scalecard.hardware.counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import expected
 from scalecard.measuring.rounds import time_rounds

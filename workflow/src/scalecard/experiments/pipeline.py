@@ -24,7 +24,7 @@ from scalecard.hardware.counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
@@ -143,10 +143,11 @@ def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
     return launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> list[Record]:
+def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
     plainly = Plainly(ctx.device, spec.check_steps)
     with open_devices(machine, 2) if ctx.leads else nullcontext(list[Device]()) as devices:
-        return [record for schedule in SCHEDULES for record in _library(ctx, spec, schedule, devices, plainly)]
+        for schedule in SCHEDULES:
+            yield from _library(ctx, spec, schedule, devices, plainly)
 
 
 def _library(ctx: RankContext, spec: Spec, schedule: str, devices: list[Device], plainly: Plainly) -> Iterator[Record]:

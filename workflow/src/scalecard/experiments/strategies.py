@@ -104,7 +104,6 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
         machine=machine,
         cases=[case],
         devices_each=1 if layout.ranks > 1 else devices,
-        lenient=bool(load.file),
     )
     first = decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
     yield from launched(work, spec, machine, load, case, first, Group.times, metric="step_time")
@@ -115,19 +114,23 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
 
 def _in_process(
     ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, first: bool, measure: Measure
-) -> list[Record]:
+) -> Iterator[Record]:
     """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, load, case)
-        found = [*measure(group, in_process.strategies(devices, stages=first))]
-        return [*found, *(played(found) if first else ())]
+        found = list[Record]()
+        for record in measure(group, in_process.strategies(devices, stages=first)):
+            found.append(record)
+            yield record
+        if first:
+            yield from played(found)
 
 
 def _on_ranks(
     ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, _first: bool, measure: Measure
-) -> list[Record]:
+) -> Iterator[Record]:
     group = _group(ctx, [ctx], ctx.device, spec, load, case)
-    return [*measure(group, on_ranks.strategies(ctx))]
+    yield from measure(group, on_ranks.strategies(ctx))
 
 
 def _group(

@@ -25,7 +25,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import flops
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import Change, Trained, change, expected, same_replicas
 from scalecard.measuring.rounds import time_rounds

@@ -23,11 +23,12 @@ from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
+from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import decisions
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.subjects import Precision, training
@@ -37,7 +38,6 @@ from scalecard.strategies.examine import examined
 from scalecard.strategies.ladder import BASELINE, Ladder
 from scalecard.strategies.load import Load
 from scalecard.strategies.of_workloads import OfWorkloads, Workloads
-from scalecard.strategies.trial import in_one_line
 from scalecard.strategies.tuned import Combination, PlainlyRounded
 from scalecard.training import classifiers, datasets, reference
 from scalecard.training.compiled import empty_cache_of_code
@@ -103,21 +103,23 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
                 machine=machine,
                 cases=[case],
                 metric="step_time",
-                lenient=bool(load.file),
             )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | None) -> list[Record]:
+def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | None) -> Iterator[Record]:
     """A workload's ladder in processes of its own; with images, also epochs of this model with its fastest rungs."""
     case: Case = {"workload": load.name, "devices": ctx.world_size}
     with empty_cache_of_code():
-        records = list(guarded(_ladder(ctx, spec, load, case), case, metric="step_time"))
+        records = list[Record]()
+        for record in guarded(_ladder(ctx, spec, load, case), case, metric="step_time"):
+            records.append(record)
+            yield record
         if dataset:
             best = decisions.decided("fastest-rungs", partial(_fastest, records))
-            records += guarded(_epochs(ctx, spec, dataset, [[], best] if best else [[]]), case, metric="epoch_time")
-    return records
+            epochs = _epochs(ctx, spec, dataset, [[], best] if best else [[]])
+            yield from guarded(epochs, case, metric="epoch_time")
 
 
 def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Record]:
@@ -157,7 +159,7 @@ def _epochs(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination
     except Exception as error:  # before anything was timed
         if ctx.device.type == "cpu" or len(variants) == 1:
             raise
-        yield Record.failed(variants[-1].case, in_one_line(error), metric="epoch_time")
+        yield Record.failed(variants[-1].case, in_one_line(error), reason=reason_of(error), metric="epoch_time")
         yield from _timed(ctx, spec, variants[:1])
 
 

@@ -25,6 +25,7 @@ import torch
 
 from scalecard.hardware import host, numa, observing
 from scalecard.hardware.counts import threads_each
+from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
@@ -58,10 +59,14 @@ def _nothing(*_tasks: object) -> None:
 
 
 class Device(ABC):
-    """One GPU or one CPU worker. `torch` is where its tensors live; `index` counts from 0."""
+    """One GPU or one CPU worker. `torch` is where its tensors live; `index` counts from 0.
+
+    `fault` says what the driver reported of a GPU that can compute nothing more for this process; else it is empty.
+    """
 
     def __init__(self, index: int, torch_device: torch.device) -> None:
         self.index, self.torch = index, torch_device
+        self.fault = ""
 
     @abstractmethod
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
@@ -121,6 +126,7 @@ class CudaDevice(Device):
         self._arrivals: dict[torch.device, torch.cuda.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
+        self._refuse_after_fault()
         with contextlib.ExitStack() as streams:
             for task in args:
                 if isinstance(task, Task) and task.queued:
@@ -129,6 +135,11 @@ class CudaDevice(Device):
             _running.device = self
             value = work(*_values(args))
             return Task(value, queued=(self._stream, self._stream.record_event()))
+
+    def _refuse_after_fault(self) -> None:
+        """An error of a GPU is said again by every later call; it is the first one that says where it came from."""
+        if self.fault:
+            raise DeviceFault(f"{self} failed before: {self.fault}")
 
     def after(self, *tasks: object) -> Task:
         """Nothing is copied here, so no stream is entered: launching takes its time, tens of microseconds.
@@ -172,7 +183,14 @@ class CudaDevice(Device):
         return copied
 
     def synchronize(self) -> None:
-        torch.cuda.synchronize(self.index)
+        """DeviceFault if the GPU has failed, once: those that go on without it may wait for all devices again."""
+        if self.fault:
+            return
+        try:
+            torch.cuda.synchronize(self.index)
+        except torch.AcceleratorError as error:
+            self.fault = first_line(error)
+            raise DeviceFault(f"{self}: {self.fault}") from error
 
     def mark(self, clock: Callable[[], int]) -> Mark:
         """Events in its stream and in those that copy to it, which are other GPUs'. A second stream has its own."""

@@ -23,6 +23,11 @@ class Link:
         self._streams = [torch.cuda.Stream(end.torch) for end in (source, target) if end.torch.type == "cuda"]
 
     @property
+    def fault(self) -> str:
+        """Of either end."""
+        return self.source.fault or self.target.fault
+
+    @property
     def peer(self) -> bool | None:
         """Whether the GPUs reach each other's memory; None without GPUs."""
         if not self._streams:

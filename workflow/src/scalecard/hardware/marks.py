@@ -23,6 +23,14 @@ class Marking(Protocol):
         """The point after all work submitted so far."""
 
 
+class Place(Marking, Protocol):
+    """A device, or a link between two: where work runs beside other work, and may fail alone."""
+
+    @property
+    def fault(self) -> str:
+        """What the driver reported of it; else empty."""
+
+
 class ClockMark(Mark):
     """`read` gives the nanoseconds that the device's own thread read when it got there, and waits for them."""
 

@@ -3,17 +3,20 @@
 This is the only module that reads clocks around work. Times are in seconds.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from scalecard.hardware.failures import DeviceFault
 from scalecard.measuring.own_time import NotSynchronised, OwnTime
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Work
+from scalecard.records.record import Reason
 
 Clock = Callable[[], int]
 CLOSE, ADJUSTMENTS = 0.8, 3  # of the block's length that is asked for, and how often it is sought at most
@@ -29,11 +32,14 @@ class Synchronised(Protocol):
 class Ranks(Protocol):
     """What timing needs from the other processes: to start together, and to agree on the slowest.
 
-    One of them leads: it watches the machine's state for all of them.
+    One of them leads: it watches the machine's state for all of them. One that is alone has nobody waiting for it.
     """
 
     @property
     def leads(self) -> bool: ...
+
+    @property
+    def alone(self) -> bool: ...
 
     @property
     def spans_nodes(self) -> bool: ...
@@ -45,6 +51,7 @@ class Ranks(Protocol):
 
 class _Alone:
     leads = True
+    alone = True
     spans_nodes = False
 
     def barrier(self) -> None:
@@ -120,9 +127,14 @@ class Bench:
             kept = [timing.prepared.call() for _ in range(timing.iterations)]
             marked.append((before, place.mark(self.clock), kept))
             timing.enqueue.append((self.clock() - started) / 1e9 / timing.iterations)
-        self.synchronize()
+        with contextlib.suppress(DeviceFault):  # of one of them, which is said of its place
+            self.synchronize()
         for timing, (before, after, _) in zip(timings, marked, strict=True):
-            timing.completion.append(after.seconds_since(before) / timing.iterations)
+            assert timing.variant.place
+            if fault := timing.variant.place.fault:
+                timing.fail(f"{Reason.DEVICE_FAULT}: {timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
+            else:
+                timing.completion.append(after.seconds_since(before) / timing.iterations)
 
     def warm_up(self, work: Work, rule: Rule) -> int:
         """Call the work until it is warm, and return how many calls make a block."""

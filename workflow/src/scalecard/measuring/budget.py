@@ -14,6 +14,7 @@ from scalecard.measuring.bench import Ranks
 # Inherited by the processes that measure. The deadline is by the monotonic clock, which a machine's processes share.
 DEADLINE, PACE = "SCALECARD_DEADLINE", "SCALECARD_PACE"
 OVER = "the experiment's share of the time budget was used up"
+LEFT_OUT = f"left out: {OVER}"
 
 
 def begin(seconds: float, usual: float) -> None:

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable
 from statistics import median
 
-from scalecard.measuring import out_of_memory
 from scalecard.measuring.bench import Bench
+from scalecard.measuring.failures import caught
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timing import Timing
 
@@ -43,7 +43,7 @@ class Meter:
         if self.reason or timing.failure or not timing.prepared:
             return
         calls, work = math.ceil(1.1 * WINDOW / median(timing.completion)), timing.prepared.call
-        with out_of_memory.caught(on_failure=timing.fail):
+        with caught(on_failure=timing.fail, alone=self._bench.ranks.alone):
             self.add(timing, lambda: calls * self._bench.block(work, calls).completion, calls)
 
     def _joules(self) -> float | None:

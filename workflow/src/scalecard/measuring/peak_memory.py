@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant, Work
 from scalecard.records.record import Record

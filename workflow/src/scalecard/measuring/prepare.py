@@ -9,31 +9,30 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
+from scalecard.hardware.failures import DeviceFault
 from scalecard.hardware.gpu_memory import empty_cache
-from scalecard.measuring import budget, out_of_memory
+from scalecard.measuring import budget
 from scalecard.measuring.bench import Bench
 from scalecard.measuring.counting import counted
-from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, finite_and_moved
+from scalecard.measuring.failures import caught
+from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved, refuse_failed
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Prepared, Subject, Variant, local
-from scalecard.records.again import LEFT_OUT
 from scalecard.records.record import Check, Count
 
 
 def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
-    """A Timing of every variant, without samples yet; one that runs out of memory has failed.
+    """A Timing of every variant, without samples yet; if the time is over, all are left out instead.
 
-    If the time is over, all are left out instead.
-
-    ProofFailed, on every rank, if a check failed, if a count is not its closed form, or if nothing was proven; if
-    that variant is `lenient`, it has failed instead, on every rank.
+    A variant has failed, on every rank, if it runs out of memory, if a check failed, if a count is not its closed form,
+    or if nothing was proven of it.
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
     if budget.over(bench.ranks):
-        return [Timing(variant=variant, left_out=f"{LEFT_OUT}{budget.OVER}") for variant in variants]
+        return [Timing(variant=variant, left_out=budget.LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
-        with out_of_memory.caught(on_failure=timing.fail), _unproven(timing):
+        with caught(on_failure=timing.fail, alone=bench.ranks.alone):
             timing.prepared = _prepared(timing.variant, bench)
     for timing in timings:
         if timing.prepared:
@@ -41,18 +40,8 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     return timings
 
 
-@contextmanager
-def _unproven(timing: Timing) -> Iterator[None]:
-    try:
-        yield
-    except ProofFailed as error:
-        if not timing.variant.lenient or isinstance(error, Void):  # only what all ranks agreed on
-            raise
-        timing.fail(f"not proven: {error}")
-
-
 def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
-    """What is proven of every variant, by its name, at the settings at which it is not timed."""
+    """The checks of every variant, by its name, at the settings at which it is not timed; some may have failed."""
     return {
         variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
         for variant in variants
@@ -73,11 +62,15 @@ def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
 
 
 def _prepared(variant: Variant, bench: Bench) -> Prepared:
+    if variant.place and variant.place.fault:
+        raise DeviceFault(f"{variant.name} failed before: {variant.place.fault}")
     progress.detail(f"proving {variant.name}")
     checks = [*variant.proven, *proofs([variant], bench)[variant.name]]
+    refuse_failed(checks)
     subject = variant.build(variant.timed_at)
     with _put_back(subject):
         checks += agreed([*subject.prove()], bench.ranks)
+        refuse_failed(checks)
         work = counted(subject, bench.synchronize)
     if not checks:
         raise ProofFailed(f"{variant.name}: nothing was proven of it, so it is not timed")
@@ -128,16 +121,20 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
     Parameters must be finite and must have changed, as often as the calls should have changed them; ranks that must
     agree are compared by a checksum. Variants may share their parameters, and then share the verdict.
     """
-    bench.synchronize()
     done = [timing.prepared for timing in timings if timing.prepared]
     for timing in timings:
-        if timing.prepared:
-            wrong_here, apart = _wrong(timing.prepared, done), _ranks_apart(timing.prepared, bench)  # all ranks do both
-            words = wrong_here or apart
-            (wrong,) = bench.ranks.maximum([float(bool(words))])
-            if wrong and not timing.failure:
-                timing.fail(words or f"{timing.variant.name}: the state of another rank is wrong")
-                progress.say(f"failed: {timing.failure}")
+        if timing.prepared and not timing.failure:
+            with caught(on_failure=timing.fail, alone=bench.ranks.alone):
+                bench.synchronize()
+                _refuse_wrong_state(timing.prepared, done, bench)
+
+
+def _refuse_wrong_state(one: Prepared, everyone: Sequence[Prepared], bench: Bench) -> None:
+    wrong_here, apart = _wrong(one, everyone), _ranks_apart(one, bench)  # all ranks do both
+    words = wrong_here or apart
+    (wrong,) = bench.ranks.maximum([float(bool(words))])
+    if wrong:
+        raise ProofFailed(words or f"{one.variant.name}: the state of another rank is wrong")
 
 
 def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> str:

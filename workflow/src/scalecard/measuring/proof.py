@@ -16,7 +16,7 @@ from torch import Tensor
 
 from scalecard.measuring.bench import Ranks
 from scalecard.measuring.variant import local
-from scalecard.records.record import Check
+from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
@@ -26,6 +26,8 @@ VOID = 0.5  # half of the step: a tolerance this large could not tell a step wit
 
 class ProofFailed(RuntimeError):
     """A strategy does not compute what the plain loop computes: its timing would mean nothing."""
+
+    reason = Reason.NOT_PROVEN
 
 
 class Void(ProofFailed):
@@ -93,19 +95,19 @@ def steps_like(
 
 
 def agreed(checks: Sequence[Check], ranks: Ranks) -> list[Check]:
-    """The checks with the largest difference of any rank; ProofFailed, on every rank, for the first that failed.
-
-    NaN, which a maximum may lose, counts as infinite.
-    """
+    """The checks with the largest difference of any rank. NaN, which a maximum may lose, counts as infinite."""
     worst = ranks.maximum([_number(check.difference) for check in checks]) if checks else []
-    found = [replace(check, difference=difference) for check, difference in zip(checks, worst, strict=True)]
-    for check in found:
+    return [replace(check, difference=difference) for check, difference in zip(checks, worst, strict=True)]
+
+
+def refuse_failed(checks: Sequence[Check]) -> None:
+    """ProofFailed for the first that failed; on every rank, if all ranks have agreed on the checks."""
+    for check in checks:
         if not check.passed:
             raise ProofFailed(
                 f"{check.name} ({check.dtype}): differs by {check.difference:.3g}, at most {check.tolerance:.3g} is"
                 " allowed; not timed"
             )
-    return found
 
 
 def _number(difference: float) -> float:

@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Sequence
 
 from scalecard import progress
-from scalecard.measuring import budget, out_of_memory, telemetry
+from scalecard.measuring import budget, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
+from scalecard.measuring.failures import caught
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
@@ -34,14 +35,13 @@ def time_rounds(
 ) -> list[Timing]:
     """Prove, then time every variant, in the order given; the others are compared with the first one.
 
-    ProofFailed if one of them is not proven, or does not do the work that it should; if it is `lenient`, it is
-    dropped like one that fails later. A variant that runs out of memory is dropped, its Timing says why, and the others
-    go on; so is one whose parameters are wrong once timing is over. With `ranks` a sample is the slowest rank's, and
-    every rank sees the same samples, so all stop in the same round. If only one rank runs out of memory, the others
-    wait for it in vain, and it counts as lost, like a killed one. If heat or the power supply slowed a GPU down
-    meanwhile, everything is measured once more, and the telemetry says so. With `energy`, every one that is metered
-    runs for another second in which nothing but the GPUs' energy is measured. With `at_once`, all variants of a round,
-    each of a device of its own, run side by side, and each takes its device's own time.
+    A variant that runs out of memory, is not proven, or does not do the work that it should is dropped, its Timing says
+    why, and the others go on; so is one whose parameters are wrong once timing is over, and one whose GPU has failed.
+    With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
+    only one rank fails, its error ends the launch: the others would wait for it in vain. If heat or the power supply
+    slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With `energy`, every one
+    that is metered runs for another second in which nothing but the GPUs' energy is measured. With `at_once`, all
+    variants of a round, each of a device of its own, run side by side, and each takes its device's own time.
     """
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
@@ -64,7 +64,7 @@ def _measure(
     for timing in timings:
         if timing.prepared:
             progress.detail(f"warming up {timing.variant.name}")
-            with out_of_memory.caught(on_failure=timing.fail):
+            with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                 timing.iterations = bench.warm_up(timing.prepared.call, rule)
     with telemetry.watching(bench.ranks.leads) as watch:
         reason = _run_rounds(timings, bench, rule, at_once=at_once)
@@ -84,7 +84,7 @@ def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once:
             bench.sample_at_once(alive)
         else:
             for timing in shuffle.sample(alive, len(alive)):
-                with out_of_memory.caught(on_failure=timing.fail):
+                with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                     bench.sample(timing)
         late = bench.ranks.leads and time.monotonic() >= deadline
         elapsed, over = bench.ranks.maximum([(bench.clock() - started) / 1e9, float(late)])

@@ -1,10 +1,10 @@
 """The outcome of timing one variant: its samples, how they were taken, and the hardware's state meanwhile."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from scalecard.measuring.variant import Prepared, Variant
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 from scalecard.records.telemetry import HardwareState, Telemetry
 
 NOT_ASKED = "only training steps and epochs are measured over a second"
@@ -14,8 +14,8 @@ NOT_ASKED = "only training steps and epochs are measured over a second"
 class Timing:
     """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
 
-    Both are the slowest rank's; `own` is how long this rank took until complete. `prepared` is None if it ran out of
-    memory before it could be timed, or if it was `left_out`, and why. `accuracies` has one value per epoch. `joules`
+    Both are the slowest rank's; `own` is how long this rank took until complete. `prepared` is None if it failed
+    before it could be timed, or if it was `left_out`, and why. `accuracies` has one value per epoch. `joules`
     were used by `metered` calls; if there are none, `no_joules` says why.
     """
 
@@ -30,6 +30,7 @@ class Timing:
     accuracies: list[float] = field(default_factory=list)
     stopped: str = ""
     failure: str = ""
+    reason: Reason = Reason.ERROR
     joules: float | None = None
     metered: int = 0
     no_joules: str = NOT_ASKED
@@ -43,12 +44,13 @@ class Timing:
             prepared=self.prepared,
             left_out=self.left_out,
             failure=self.failure,
+            reason=self.reason,
             rounds_id=rounds_id,
         )
 
-    def fail(self, reason: str) -> None:
+    def fail(self, note: str, reason: Reason) -> None:
         """Drop the samples: the variant ran out of memory, or what it computed is wrong."""
-        self.failure = reason
+        self.failure, self.reason = note, reason
         for tensor in self.prepared.subject.parameters() if self.prepared else ():
             tensor.grad = None  # a half-finished step leaves some, and variants may share their parameters
         self.enqueue.clear()
@@ -57,35 +59,31 @@ class Timing:
         self.accuracies.clear()
 
     def record(self, metric: str = "time") -> Record:
-        """The completion times with what was proven and counted, or a failed record."""
-        return self._record(metric, self.completion)
+        """The completion times with what was proven and counted, or why there are none."""
+        if absent := self._absent(metric):
+            return absent
+        assert self.prepared
+        return replace(self._times(metric, self.completion), checks=self.prepared.checks, work=self.prepared.work)
 
     def enqueue_record(self, metric: str = "enqueue_time") -> Record:
         """The enqueue times; what was proven is recorded with the completion times."""
-        return self._record(metric, self.enqueue, proven=False)
+        return self._absent(metric) or self._times(metric, self.enqueue)
 
     def accuracy_record(self) -> Record:
         """The share of test images that were classified correctly, after each epoch."""
-        if self.left_out:
-            return Record.skipped(self.variant.case, self.left_out, metric="accuracy", unit="fraction")
-        if self.failure:
-            return Record.failed(self.variant.case, self.failure, metric="accuracy", unit="fraction")
-        return Record(case=self.variant.case, metric="accuracy", unit="fraction", samples=[self.accuracies])
+        case, metric, unit = self.variant.case, "accuracy", "fraction"
+        return self._absent(metric, unit) or Record(case=case, metric=metric, unit=unit, samples=[self.accuracies])
 
-    def _record(self, metric: str, samples: list[float], *, proven: bool = True) -> Record:
+    def _absent(self, metric: str, unit: str = "s") -> Record | None:
+        """A skipped or failed record, if there are no samples."""
         if self.left_out:
-            return Record.skipped(self.variant.case, self.left_out, metric=metric)
+            return Record.skipped(self.variant.case, self.left_out, reason=Reason.NO_TIME, metric=metric, unit=unit)
         if self.failure or self.prepared is None:
-            return Record.failed(self.variant.case, self.failure, metric=metric)
-        return Record(
-            case=self.variant.case,
-            metric=metric,
-            unit="s",
-            samples=[samples],
-            checks=self.prepared.checks if proven else [],
-            work=self.prepared.work if proven else [],
-            telemetry=[self.telemetry],
-        )
+            return Record.failed(self.variant.case, self.failure, reason=self.reason, metric=metric, unit=unit)
+        return None
+
+    def _times(self, metric: str, samples: list[float]) -> Record:
+        return Record(case=self.variant.case, metric=metric, unit="s", samples=[samples], telemetry=[self.telemetry])
 
     @property
     def telemetry(self) -> Telemetry:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from scalecard.hardware.devices import Device
-from scalecard.hardware.marks import Marking
+from scalecard.hardware.marks import Place
 from scalecard.records.record import Case, Check, Count
 
 Work = Callable[[], object]
@@ -78,8 +78,7 @@ class Variant:
     `name` is for the terminal and is unique among the variants of one measurement. `build` makes a Subject of a
     setting: of each of `proven_at`, which are proven and dropped, and of `timed_at`. `proven` is what was proven of it
     before, on more ranks. `devices` are those that the work uses; they are given if its peak memory is measured too.
-    `place` marks its own time, if it runs beside others. If the energy of a call means nothing, it is not `metered`. If
-    it is not proven, everything ends or, if it is `lenient`, it alone has failed.
+    `place` marks its own time, if it runs beside others. If the energy of a call means nothing, it is not `metered`.
     """
 
     name: str
@@ -89,9 +88,8 @@ class Variant:
     proven_at: Sequence[Any] = ()
     proven: Sequence[Check] = ()
     devices: Sequence[Device] = ()
-    place: Marking | None = None
+    place: Place | None = None
     metered: bool = True
-    lenient: bool = False
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant
@@ -31,12 +31,11 @@ def rounds(number: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def records(ctx: RankContext, rule: Rule, sizes: Sequence[int]) -> list[Record]:
-    """What rank 0 returns: all-reduces of these sizes in bytes, within every node and then between its pairs."""
+def records(ctx: RankContext, rule: Rule, sizes: Sequence[int]) -> Iterator[Record]:
+    """What rank 0 keeps: all-reduces of these sizes in bytes, within every node and then between its pairs."""
     each = ctx.world_size // ctx.layout.nodes
     alone = [(node,) for node in range(ctx.layout.nodes)]
     turns: list[Sequence[tuple[int, ...]]] = [alone, *rounds(ctx.layout.nodes)]
-    found: list[Record] = []
     for turn in progress.cases(turns, label=lambda turn: ", ".join("-".join(map(str, nodes)) for nodes in turn)):
         own: list[Record] = []
         groups = [(nodes, ctx.among([node * each + i for node in nodes for i in range(each)])) for nodes in turn]
@@ -45,8 +44,8 @@ def records(ctx: RankContext, rule: Rule, sizes: Sequence[int]) -> list[Record]:
                 own = [record for size in sizes for record in _one(group, rule, nodes, size)]
                 group.leave()  # of 32 nodes there are 528 groups, and NCCL keeps memory on the GPU for each
         ctx.barrier()
-        found += [record for records in ctx.all_gather(own) for record in records]
-    return found
+        everywhere: list[list[Record]] = ctx.all_gather(own)
+        yield from (record for records in everywhere for record in records)
 
 
 def _one(group: RankContext, rule: Rule, nodes: tuple[int, ...], size: int) -> list[Record]:

@@ -15,13 +15,13 @@ from scalecard.hardware.devices import Device, host_device, near, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.out_of_memory import guarded
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts import copies, links, memory, products, storage
 from scalecard.parts.products import Products
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +116,16 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
     """Every ordered pair of devices by itself; then, in turns, every device sends to one other at the same time."""
     if len(devices) == 1:
         yield Record.skipped({"part": "device link"}, "needs 2 devices, this machine has 1")
-    turns = [[Link(devices[a], devices[b]) for a, b in turn] for turn in links.shifts(len(devices))]
+    able = [device for device in devices if not device.fault]
+    for device in devices:
+        if device.fault:
+            case: Case = {"part": "device link", "device": device.index}
+            yield Record.failed(case, f"{device} failed before: {device.fault}", reason=Reason.DEVICE_FAULT)
+    turns = [[Link(able[a], able[b]) for a, b in turn] for turn in links.shifts(len(able))]
     alone = [link for turn in turns for link in turn]
     for size, (at_once, turn) in product(of.link_bytes, [(False, alone), *((True, turn) for turn in turns)]):
         progress.doing(f"{progress.counted(len(turn), 'pair')} of devices, {size} bytes{', all at once' * at_once}")
-        case: Case = {"part": "device link", "bytes": size, "at_once": at_once}
+        case = {"part": "device link", "bytes": size, "at_once": at_once}
         variants = [
             Variant(
                 name=str(link),

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scalecard import progress
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
-LEFT_OUT = "left out: "  # how the note of a case begins for which the budget had no time
 
 
 def failed_again(records: Sequence[Record], output: Path) -> list[str]:
@@ -27,7 +26,7 @@ def is_due(path: Path, seconds: int) -> str:
     """
     content = _content(path)
     failed, had = _num_failed(content), content.get("budget_seconds", 0)
-    late = sum(record["note"].startswith(LEFT_OUT) for record in content["records"])
+    late = sum(record["reason"] == Reason.NO_TIME for record in content["records"])
     if failed and TWICE not in content["warnings"]:
         return f"{progress.counted(failed, 'case')} failed last time: measuring it once more"
     if late and had and (seconds > had or not seconds):
@@ -48,7 +47,7 @@ def _content(path: Path) -> dict[str, Any]:
     """A result file's data, of which `load` may refuse the rest; no records if it is missing or no result."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-        known = [{"status": record["status"], "note": str(record["note"])} for record in found["records"]]
+        known = [{"status": record["status"], "reason": record["reason"]} for record in found["records"]]
         return {**found, "warnings": list(found.get("warnings", [])), "records": known}
     except (OSError, ValueError, KeyError, TypeError):
         return {"records": [], "warnings": []}

@@ -17,7 +17,7 @@ from scalecard.records import strict_json
 from scalecard.records.anonymous import without_identities
 from scalecard.records.atomic import write_atomically
 from scalecard.records.consistency import problems
-from scalecard.records.record import SCHEMA_VERSION, Check, Count, Record, Result
+from scalecard.records.record import SCHEMA_VERSION, Check, Count, Reason, Record, Result
 from scalecard.records.strict_json import json_path, printable
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 
@@ -145,7 +145,8 @@ def _record(data: dict[str, Any]) -> Record:
     checks = [Check(**_without_verdict(check)) for check in data.pop("checks")]
     work = [Count(**_without_verdict(count)) for count in data.pop("work")]
     telemetry = [_telemetry(entry) for entry in data.pop("telemetry")]
-    return Record(**data, checks=checks, work=work, telemetry=telemetry)
+    reason = data.pop("reason")
+    return Record(**data, reason=Reason(reason) if reason else None, checks=checks, work=work, telemetry=telemetry)
 
 
 def _without_verdict(data: dict[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,29 @@ import math
 import statistics
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 from scalecard.records.telemetry import Telemetry
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 BOUND = 0.9  # of the time
 
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
+
+
+class Reason(StrEnum):
+    """Why a case has no samples; the record's note has the details."""
+
+    UNSUPPORTED = "unsupported"  # this machine, library or workload cannot do it
+    NO_TIME = "no time"  # left in the budget
+    OUT_OF_MEMORY = "out of memory"
+    NOT_PROVEN = "not proven"  # it does not compute or do what it must
+    DEVICE_FAULT = "device fault"  # the driver reported an error of a GPU
+    LOST = "lost"  # a process or a node was killed, or did not answer
+    ERROR = "error"  # any other error of a program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +67,8 @@ class Record:
     """One case that was measured ('ok'), skipped or failed.
 
     `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
-    list if something was timed, and is empty otherwise. `work` is what one call does.
+    list if something was timed, and is empty otherwise. `work` is what one call does. What has no samples has a
+    `reason`, and a `note` with the details. An empty case stands for the whole experiment, which ended early.
     """
 
     case: Case
@@ -62,20 +76,28 @@ class Record:
     unit: str
     samples: list[list[float]] = field(default_factory=list)
     status: str = "ok"
+    reason: Reason | None = None
     note: str = ""
     checks: list[Check] = field(default_factory=list)
     work: list[Count] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
 
     @classmethod
-    def skipped(cls, case: Case, note: str, *, metric: str = "time", unit: str = "s") -> "Record":
-        """A case that this machine cannot run; `note` says why."""
-        return cls(case=case, metric=metric, unit=unit, status="skipped", note=note)
+    def skipped(
+        cls, case: Case, note: str, *, reason: Reason = Reason.UNSUPPORTED, metric: str = "time", unit: str = "s"
+    ) -> "Record":
+        """A case that was not tried; `note` says why."""
+        return cls(case=case, metric=metric, unit=unit, status="skipped", reason=reason, note=note)
 
     @classmethod
-    def failed(cls, case: Case, note: str, *, metric: str = "time", unit: str = "s") -> "Record":
-        """A case that ran out of memory or lost a rank; `note` says how."""
-        return cls(case=case, metric=metric, unit=unit, status="failed", note=note)
+    def failed(cls, case: Case, note: str, *, reason: Reason, metric: str = "time", unit: str = "s") -> "Record":
+        """A case that was tried in vain; `note` says how it failed."""
+        return cls(case=case, metric=metric, unit=unit, status="failed", reason=reason, note=note)
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something failed that should not. Too little memory is an answer."""
+        return self.status == "failed" and self.reason is not Reason.OUT_OF_MEMORY
 
     @property
     def num_samples(self) -> int:

@@ -45,7 +45,6 @@ def tried(
     plainly: Plainly,
     name: str,
     case: Case,
-    lenient: bool,
 ) -> Fitting | Trial:
     """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
     trial = trials.of(strategy, at)
@@ -60,7 +59,6 @@ def tried(
         proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
         timed_at=at,
         metered=not strategy.is_part,
-        lenient=lenient,
     )
     return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
 

@@ -8,8 +8,7 @@ from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import budget
 from scalecard.measuring.rule import Rule
-from scalecard.records.again import LEFT_OUT as LATE
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import CHECKED_EACH, Setting
@@ -20,7 +19,6 @@ from scalecard.training.tuned import RUNGS, cannot
 
 BASELINE = "float32"
 LEFT_OUT = "left out of `rungs` in config.yaml"
-UNTRIED = ("tf32", "benchmark", "graphs")  # no GPU has run them yet: one that is not proven there ends no run
 MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
 UNPROVEN = "out of memory for every plain loop that it would be compared with"
@@ -126,17 +124,18 @@ class Ladder:
         progress.detail(f"trying {step.name}")
         case = self._case(step)
         if budget.over(self.ctx):
-            yield Record.skipped(case, f"{LATE}{budget.OVER}", metric="step_time")
+            yield Record.skipped(case, budget.LEFT_OUT, reason=Reason.NO_TIME, metric="step_time")
             return
         found = self._fitting(step, case)
-        if isinstance(found, str):
-            yield Record.failed(case, found, metric="step_time")
+        if isinstance(found, Trial):
+            reason = Reason.OUT_OF_MEMORY if found.out_of_memory else Reason.ERROR
+            yield Record.failed(case, found.refused, reason=reason, metric="step_time")
             return
         if step.rung == "compile" and not step.on:  # the others find some of their code in its cache
             yield Record(case=case, metric="compile_time", unit="s", samples=[[found.trial.first]])
         fitting[step] = found
 
-    def _fitting(self, step: Step, case: Case) -> Fitting | str:
+    def _fitting(self, step: Step, case: Case) -> Fitting | Trial:
         """What can be timed, or why not."""
         combination = step.combination
         found = tried(
@@ -147,11 +146,8 @@ class Ladder:
             plainly=self.plainly,
             name=step.name,
             case=case,
-            lenient=bool(self.load.file or {*UNTRIED} & {*combination.rungs}),
         )
-        if isinstance(found, Trial):
-            return found.refused
-        if combination.factor == 1:
+        if isinstance(found, Trial) or combination.factor == 1:
             return found
         if combination.factor == max(self.factors):
             found = replace(found, notes=(*found.notes, MORE))
@@ -162,8 +158,8 @@ class Ladder:
         plain = Strategy("plain loops", lambda _, at: plain_loops(combination, self.plainly, at))
         return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
 
-    def _on_few(self, found: Fitting, combination: Combination) -> Fitting | str:
+    def _on_few(self, found: Fitting, combination: Combination) -> Fitting | Trial:
         if not found.variant.proven_at:
-            return UNPROVEN
+            return Trial(refused=UNPROVEN, out_of_memory=True)
         build = partial(subject, combination, self.ctx, self.plainly, compared=False)
         return replace(found, variant=replace(found.variant, build=build), notes=(*found.notes, ON_FEW))

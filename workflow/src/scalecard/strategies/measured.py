@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scalecard import progress
 from scalecard.distributed.context import RankContext
@@ -10,8 +11,7 @@ from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.parts.played_pipelines import STAGE
-from scalecard.records.again import LEFT_OUT
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
@@ -107,7 +107,6 @@ class Group:
             plainly=self.plainly,
             name=f"{strategy.metric} of {strategy.name}, {', '.join(map(str, case.values()))}",
             case=case,
-            lenient=bool(self.load.file),  # what is not proven of a user's model has failed; of ours, the run ends
         )
         if isinstance(found, Fitting):
             return found
@@ -157,7 +156,8 @@ class Group:
             case: Case = {**self.case, "strategy": strategy.name}
             progress.detail(f"the largest batch of {strategy.name}")
             if budget.over(self.ctx):
-                yield Record.skipped(case, f"{LEFT_OUT}{budget.OVER}", metric="largest_batch", unit="samples")
+                late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
+                yield late(case, budget.LEFT_OUT)
                 continue
             alone = self._trial_of_each(strategy, self.load.batch_size)
             if not alone.refused:

@@ -14,11 +14,10 @@ import torch
 from torch import nn
 
 from scalecard.hardware.devices import Device
-from scalecard.measuring.proof import ProofFailed, Void
 from scalecard.measuring.variant import Subject
 from scalecard.parts.played_pipelines import BOTH, FORWARD, STAGE, UPDATE, of_batches, of_stages, play, subject
 from scalecard.parts.stages import given
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.record import Case, Record
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import cut, handed_over
@@ -128,14 +127,7 @@ def parts(devices: Sequence[Device]) -> Iterator[Strategy]:
 def _subject(part: str, stage: int, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
     load = Stages(at.load, at.devices, plainly.counting).of_size(at.split_size)
     made = subject(part, stage, devices, at.num_micro, load)
-
-    def prove() -> Iterator[Check]:
-        try:
-            yield from made.prove()
-        except Void as error:  # in one process, nobody is left waiting: of a user's model, this part alone has failed
-            raise ProofFailed(str(error)) from error
-
-    return in_train_mode(replace(made, prove=prove), at.load, [made.module] if made.module else [])
+    return in_train_mode(made, at.load, [made.module] if made.module else [])
 
 
 def played(found: Sequence[Record]) -> Iterator[Record]:

@@ -8,10 +8,11 @@ import torch
 
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
+from scalecard.hardware.failures import first_line, in_one_line, reason_of
 from scalecard.hardware.gpu_memory import empty_cache, is_out_of_memory
 from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.variant import Subject
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.strategy import STEP, CannotBe, Strategy
 
@@ -35,8 +36,9 @@ class Trial:
 
     def record(self, case: Case, metric: str = STEP) -> Record | None:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
-        make = Record.failed if self.out_of_memory else Record.skipped
-        return make(case, self.refused, metric=metric) if self.refused else None
+        if self.out_of_memory:
+            return Record.failed(case, self.refused, reason=Reason.OUT_OF_MEMORY, metric=metric)
+        return Record.skipped(case, self.refused, metric=metric) if self.refused else None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class Trials:
             strategy.suits(at)
             needs = self._needs(lambda: strategy.build(self.plainly, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
-            reason, refuse = in_one_line(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+            if reason_of(error) is Reason.DEVICE_FAULT:
+                raise
+            reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
             with suppress(Exception):  # what else its work has left, or the next one would be blamed for it
                 Bench(self.devices, self.ctx).synchronize()
         empty_cache()
@@ -121,7 +125,6 @@ def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
     return float(max(now - then for now, then in zip(after, before, strict=True)))
 
 
-def in_one_line(error: Exception) -> str:
-    """The first line of an error; our own explain themselves."""
-    text = (str(error).splitlines() or [""])[0][:200]
-    return text if isinstance(error, CannotBe) else f"{type(error).__name__}: {text}"
+def _said(error: Exception) -> str:
+    """Errors of ours explain themselves."""
+    return first_line(error) if isinstance(error, CannotBe) else in_one_line(error)

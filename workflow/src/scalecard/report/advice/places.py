@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table, words
 
 FITS, TOO_LARGE, UNABLE, LOST = "fits", "does not fit", "cannot be used", "failed"
-# What torch, cuBLAS and cuDNN say where memory is too small; a record keeps their first line.
-OUT_OF_MEMORY = ("out of memory", "MemoryError", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine")
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Place:
             return FITS
         if self.step.status == "skipped":
             return UNABLE
-        return TOO_LARGE if any(said in self.step.note for said in OUT_OF_MEMORY) else LOST
+        return TOO_LARGE if self.step.reason is Reason.OUT_OF_MEMORY else LOST
 
     @property
     def units(self) -> float:
