@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from blocks import CONFIG, SHORTEST, block
-from builders import repeated, timed
+from builders import out_of_memory, repeated, timed
 from fake_nvml import A100, FakeNvml, box
 from projects import ROOT
 from scalecard.hardware.machine import Machine, probe
@@ -204,9 +204,41 @@ def test_a_run_ends_with_a_line_that_lists_what_was_lost(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scalecard.report.summary.success", lambda *args: "Done.")
     path = save_result("box", repeated(1.0), Record.failed({"devices": 2}, "rank 1 was killed", reason=Reason.LOST))
-    *_, last = scalecard("summary", "--results", path).out.strip().splitlines()
-    assert last.startswith("Warning: 1 case failed: async_timing devices 2, time (rank 1 was killed).")
+    done = scalecard("summary", "--results", path)
+    *_, last = done.out.strip().splitlines()
+    assert last.startswith("Failed: 1 case: async_timing devices 2, time (rank 1 was killed).")
     assert last.endswith("The next run measures async_timing once more.")
+    assert done.status == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        (out_of_memory({"devices": 2}), 0),
+        (Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1"), 0),
+        (Record.failed({}, "the experiment ended early: TypeError: no", reason=Reason.ERROR), 1),
+        (Record.failed({"devices": 2}, "not proven: differs by 1", reason=Reason.NOT_PROVEN), 1),
+    ],
+)
+def test_the_exit_status_of_a_run_says_whether_something_failed_that_should_not(
+    scalecard: Command, save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Record, status: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert scalecard("summary", "--results", save_result("box", repeated(1.0), record)).status == status
+
+
+def test_what_the_report_leaves_out_fails_the_run_that_wrote_it(
+    scalecard: Command, save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, page, left_out = save_result("box", repeated(1.0)), tmp_path / "report.html", tmp_path / "left_out.json"
+    left_out.write_text('["left out: figure of ddp: it could not be drawn"]')
+    options = ("--results", path, "--report", page, "--left-out", left_out)
+    assert scalecard("summary", *options).status == 0, "no report was written"
+    page.touch()
+    done = scalecard("summary", *options)
+    assert done.status == 1
+    assert "Failed: left out: figure of ddp: it could not be drawn" in done.out
 
 
 def test_compare_of_chosen_experiments_writes_junit(scalecard: Command, two_platforms: Path) -> None:

@@ -77,7 +77,7 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
         make_result([other], experiment="ddp", warnings=[again.TWICE]),
     ]
     assert failed_cases.closing(results) == (
-        "Warning: 2 cases failed: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
+        "Failed: 2 cases: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
         " ddp model lenet, step_time (2 GiB). The next run measures async_timing once more."
     )
     assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""

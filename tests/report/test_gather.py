@@ -69,7 +69,7 @@ def test_a_file_of_another_platform_is_left_out_and_named(here: Path, other: Pat
     found = gather([here, other])
     assert [result.platform for result in found.results] == ["here"]
     (left_out,) = found.left_out
-    assert left_out.file == "other/async_timing.json"
+    assert left_out.what == "other/async_timing.json"
     assert said in left_out.reason
     assert "measures it again" not in str(left_out)
     assert str(other) not in left_out.reason
@@ -88,7 +88,7 @@ def test_what_cannot_be_an_input_of_a_rule_is_named_too(
     here: Path, other: Path, become: Callable[[Path], None]
 ) -> None:
     become(other)
-    assert [each.file for each in gather([here]).left_out] == ["other/async_timing.json"]
+    assert [each.what for each in gather([here]).left_out] == ["other/async_timing.json"]
 
 
 def test_a_copy_of_a_folder_is_named_and_its_numbers_do_not_count(here: Path, other: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_copy_of_a_folder_is_named_and_its_numbers_do_not_count(here: Path, ot
     copies = [here.parent.with_name(name) / here.name for name in ("backup", "zz")]
     found = gather([here, other, *copies])
     assert [result.platform for result in found.results] == ["here", "other"]
-    assert [each.file for each in found.left_out] == ["backup/async_timing.json", "zz/async_timing.json"]
+    assert [each.what for each in found.left_out] == ["backup/async_timing.json", "zz/async_timing.json"]
     assert "in the folder 'backup', but of platform 'here'" in found.left_out[0].reason
 
 

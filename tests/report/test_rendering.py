@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.records.files import InvalidResult
+from every_experiment import every_result
+from scalecard.records.files import InvalidResult, save
 from scalecard.records.record import Record, Result
-from scalecard.report import figures, sections, style
+from scalecard.report import answers, figures, panels, sections, style
 from scalecard.report.gather import LeftOut
-from scalecard.report.render import render
+from scalecard.report.render import render, write
 from two_platforms import CHECKS, SKIPPED, SYNTHETIC, timed, two_platforms, write_report
 
 EMULATED = 'class="banner"'
@@ -104,18 +105,54 @@ def test_what_was_left_out_is_said_at_the_top_and_once_per_reason(results: list[
     assert text.index("it is a copy.") < text.index('id="findings"')
 
 
-@pytest.mark.parametrize(("first", "stops"), [("box", True), ("older", False)])
-def test_a_result_that_lacks_what_its_section_needs(
-    results: list[Result], tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, stops: bool
+def test_a_result_that_lacks_what_its_section_needs_is_left_out_and_named(
+    results: list[Result], tmp_path: Path
 ) -> None:
-    """Of this platform it is an error; of another one it is left out and named."""
+    """Of this platform it is a failure; without anything of this platform there is no report."""
     write_report(results, tmp_path)
     lacking = replace(results[1], records=[timed(devices=2, bytes=4096)])
-    others = [replace(result, platform="older") for result in results[1:2]]
-    ordered = [lacking, *others] if first == "box" else [*others, lacking]
-    if stops:
-        with pytest.raises(InvalidResult, match=r"^box/allreduce\.json: cannot be shown \(it has no 'algorithm'\)"):
-            render(ordered, tmp_path / "figures")
-    else:
-        assert "box/allreduce.json" in render(ordered, tmp_path / "figures")
-        assert "left out: box/allreduce.json: cannot be shown" in capsys.readouterr().out
+    older = replace(results[1], platform="older")
+    for ordered, ours in (([results[0], lacking], True), ([older, lacking], False)):
+        left_out = list[LeftOut]()
+        assert "box/allreduce.json" in render(ordered, tmp_path / "figures", left_out=left_out)
+        (named,) = left_out
+        assert (named.what, named.ours) == ("box/allreduce.json", ours)
+        assert named.reason.startswith("it has no 'algorithm' (")
+    with pytest.raises(InvalidResult, match=r"nothing can be said of box: box/allreduce\.json: it has no 'algorithm'"):
+        render([lacking, older], tmp_path / "figures")
+
+
+def test_an_answer_that_cannot_be_computed_costs_no_report(
+    make_result: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(measured: object) -> None:
+        raise TypeError("two layouts are equal")
+
+    every = every_result("box")
+    paths = [tmp_path / "box" / f"{result.experiment}.json" for result in every]
+    for result, path in zip(every, paths, strict=True):
+        save(result, path)
+    monkeypatch.setattr("scalecard.report.answers.why.findings", broken)
+    monkeypatch.setattr("scalecard.report.answers.why.plot", broken)
+    for name in [*(result.experiment for result in every), *answers.names()]:
+        used = paths if name in answers.names() else [path for path in paths if path.stem == name]
+        left_out = figures.draw(name, used, [tmp_path / "figures" / f"{name}{suffix}" for suffix in (".html", ".svg")])
+        assert [each.what for each in left_out] == (["figure of why"] if name == "why" else [])
+    assert "could not be drawn" in (tmp_path / "figures" / "why.svg").read_text()
+    left_out = write(paths, tmp_path / "figures", tmp_path / "report.html")
+    assert [(each.what, each.ours) for each in left_out] == [("answer why", True)]
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="use"' in page
+    assert "answer why" in page
+    assert "two layouts are equal" in page
+
+
+def test_a_figure_that_cannot_be_drawn_is_named_at_the_top_and_the_report_is_written(
+    results: list[Result], tmp_path: Path
+) -> None:
+    write_report(results, tmp_path)
+    (tmp_path / "figures" / "allreduce.html").write_text(panels.MISSING)
+    left_out = list[LeftOut]()
+    page = render(results, tmp_path / "figures", left_out=left_out)
+    assert [(each.what, each.ours) for each in left_out] == [("figure of allreduce", True)]
+    assert page.index("figure of allreduce") < page.index('id="findings"')

@@ -1,14 +1,5 @@
-# This platform's results to take along. The report links the first files; an archive describes all of them.
-EXPORTS = expand(
-    "results/exports/{platform}/{file}",
-    platform=SETTINGS.platform,
-    file=exports.linked(SETTINGS.blocks),
-)
-BESIDE_EXPORTS = expand(
-    "results/exports/{platform}/{file}",
-    platform=SETTINGS.platform,
-    file=exports.beside(SETTINGS.blocks),
-)
+# This platform's results in other formats. The description of them all is always there; a format that fails is not.
+CRATE = f"results/exports/{SETTINGS.platform}/{exports.CRATE}"
 
 
 localrules:
@@ -20,7 +11,7 @@ rule exports:
         results=MEASURED,
         code=inputs.of_exports(),
     output:
-        update(EXPORTS + BESIDE_EXPORTS),  # the last ones stay until there are new ones
+        crate=update(CRATE),  # the last ones stay until there are new ones
     log:
         "results/logs/exports.log",
     resources:

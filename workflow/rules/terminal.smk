@@ -27,7 +27,9 @@ onstart:
 
 onsuccess:
     results = [path for path in MEASURED if Path(path).exists()]
-    shell("python -m scalecard summary --results {results:q}")
+    shell(
+        "python -m scalecard summary --results {results:q} --left-out results/logs/left_out.json"
+    )
 
 
 onerror:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from every_experiment import every_result
-from scalecard.records.files import InvalidResult
 from scalecard.records.record import Result
 from scalecard.report import answers, modules
 from scalecard.report.answered import every
+from scalecard.report.gather import LeftOut
 from scalecard.report.render import render
 from simulated_clusters import simulated
 
@@ -53,20 +53,23 @@ def test_of_emulated_devices_all_is_a_trial_and_no_advice_leads(figures: Path) -
 
 def test_without_strategies_nothing_is_answered_and_empty_columns_are_left_out() -> None:
     results = every_result("box")
-    assert every([result for result in results if result.experiment != "strategies"], {}) == []
-    tables = [table for answer in every([*simulated(8, seed=1).values()], {}) for table in answer.tables]
+    assert every([result for result in results if result.experiment != "strategies"], {}, []) == []
+    tables = [table for answer in every([*simulated(8, seed=1).values()], {}, []) for table in answer.tables]
     assert tables
     for table in tables:
         assert all(any(row[place][0] for row in table.rows) for place in range(len(table.head))), table.label
 
 
-def test_what_no_answer_can_be_computed_from_is_said() -> None:
+def test_an_answer_that_cannot_be_computed_is_left_out_and_named() -> None:
     results = simulated(8, seed=1)
     strategies = results["strategies"]
     cases = [{key: value for key, value in record.case.items() if key != "unit"} for record in strategies.records]
     records = [replace(record, case=case) for record, case in zip(strategies.records, cases, strict=True)]
     without = replace(strategies, records=records)
-    with pytest.raises(
-        InvalidResult, match=rf"^{strategies.platform}: its results cannot answer `\w+` \(it has no 'unit'\)"
-    ):
-        every([*(results | {"strategies": without}).values()], {})
+    left_out = list[LeftOut]()
+    others = every([*(results | {"strategies": without}).values()], {}, left_out)
+    assert {each.what for each in left_out} | {f"answer {answer.name}" for answer in others} == {
+        *(f"answer {name}" for name in answers.names())
+    }
+    assert "answer use" in {each.what for each in left_out}
+    assert all(each.ours and each.reason.startswith("it has no 'unit' (") for each in left_out)

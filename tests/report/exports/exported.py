@@ -19,7 +19,9 @@ def results(gpus: int = 0) -> tuple[Result, ...]:
 @functools.cache
 def files(gpus: int = 0) -> dict[str, bytes]:
     """Their contents by name; they are not to be changed."""
-    return package.of_results(results(gpus))
+    made, left_out = package.of_results(results(gpus))
+    assert not left_out
+    return made
 
 
 def text(name: str, gpus: int = 0) -> str:

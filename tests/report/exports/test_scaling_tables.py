@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -165,24 +166,34 @@ def test_latex_has_rules_of_booktabs_and_as_many_cells_in_every_row(make_result:
     assert {line.count(" & ") for line in rows} == {len(scaling.HEAD) - 1}
 
 
-def test_a_result_that_lacks_what_the_tables_show_is_named_in_one_line(
+def test_what_cannot_be_exported_is_named_in_one_line_and_leaves_no_older_file(
     scalecard: Callable[..., Any], saved: Path, tmp_path: Path
 ) -> None:
+    out = tmp_path / "exports"
+    assert scalecard("export", "--results", saved, "--output", out).status == 0
+    assert (out / "scaling.csv").exists()
     result = files.load(saved)
     bare = {"workload": "gpt", "strategy": "DDP", "devices": 2, "scaling": "strong"}
     files.save(replace(result, records=[replace(result.records[1], case=bare)]), saved)
-    done = scalecard("export", "--results", saved, "--output", tmp_path / "exports")
-    assert (done.status, len(done.err.splitlines())) == (2, 1)
-    assert "box/strategies.json: cannot be shown" in done.err
-    assert not (tmp_path / "exports").exists()
+    done = scalecard("export", "--results", saved, "--output", out)
+    assert done.status == 0
+    assert any(line.startswith("left out: export scaling: box/strategies.json") for line in done.err.splitlines())
+    assert not (out / "scaling.csv").exists()
+    assert (out / "results.csv").exists()
+    crate = json.loads((out / "ro-crate-metadata.json").read_text())
+    assert not [part for part in crate["@graph"] if "scaling" in part["@id"]]
 
 
 def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Path) -> None:
     results, figures = tmp_path / "results", tmp_path / "results" / "figures"
     for name in ("strategies", *answers.names()):
         draw(name, [saved], [figures / f"{name}.html"])
-    tables = [results / "exports" / "a platform" / f"scaling{suffix}" for suffix in (".csv", ".pdf")]
-    render.write([saved], figures, results / "report.html", exports=tables)
+    tables = [results / "exports" / "a platform" / f"scaling{suffix}" for suffix in (".csv", ".pdf", ".tex")]
+    tables[0].parent.mkdir(parents=True)
+    for table in tables[:2]:
+        table.touch()
+    (missing,) = render.write([saved], figures, results / "report.html", exports=tables)
+    assert (missing.what, missing.ours) == ("scaling.tex", True)
     text = (results / "report.html").read_text()
     assert '<a href="exports/a%20platform/scaling.csv">scaling.csv</a>' in text
     assert '<a href="exports/a%20platform/scaling.pdf">scaling.pdf</a>' in text

@@ -97,19 +97,31 @@ def _export(args: argparse.Namespace) -> None:
     from scalecard.report.comparison.find_results import result_files
     from scalecard.report.exports.package import export
 
-    print(f"exported to {export(args.results or result_files(_platform(args)), args.output)}")
+    folder, left_out = export(args.results or result_files(_platform(args)), args.output)
+    for each in left_out:
+        print(each, file=sys.stderr)
+    print(f"exported to {folder}")
 
 
 def _report(args: argparse.Namespace) -> None:
+    from scalecard.records.atomic import write_atomically
     from scalecard.report import render
 
-    render.write(args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers)
+    left_out = render.write(
+        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers
+    )
+    for each in left_out:
+        print(each)
+    if args.left_out:
+        write_atomically(args.left_out, json.dumps([str(each) for each in left_out if each.ours], indent=1) + "\n")
 
 
-def _summary(args: argparse.Namespace) -> None:
+def _summary(args: argparse.Namespace) -> int:
     from scalecard.jobs import closing
 
-    print(closing.text(args.results, args.report, args.failed))
+    said, failures = closing.text(args.results, args.report, args.failed, args.left_out)
+    print(said)
+    return int(failures)
 
 
 def _compare(args: argparse.Namespace) -> int:

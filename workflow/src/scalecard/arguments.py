@@ -34,6 +34,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     summary = commands.add_parser("summary", help="print the closing summary of a workflow run")
     summary.add_argument("--results", type=Path, nargs="*", default=[], help="result files of the current platform")
     summary.add_argument("--report", type=Path, default=Path("results/report.html"))
+    summary.add_argument("--left-out", type=Path, help="JSON: what the report leaves out of this platform")
     summary.add_argument("--failed", type=Path, nargs="*", help="the workflow failed: show the ends of these logs")
     _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
     _add_health(commands.add_parser("health", help="say which part of a machine is not as it should be"))
@@ -76,6 +77,7 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         command.add_argument("--answers", type=json.loads, default={}, help="JSON: the settings of answers, by name")
     report.add_argument("--history", type=Path, nargs="*", default=[], help="the indices of kept nights")
     report.add_argument("--exports", type=Path, nargs="*", default=[], help="files to link, relative to the report")
+    report.add_argument("--left-out", type=Path, help="also write what of this platform is left out, as JSON")
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """What a run of the workflow prints at its end: its findings, or the ends of the logs of what failed."""
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +9,23 @@ from scalecard.jobs import failed_cases, plan
 from scalecard.report import summary
 
 
-def text(results: Sequence[Path], report: Path, failed: Sequence[Path] | None) -> str:
-    """Of the run whose plan was announced; `failed` has the logs of what failed, and is None if nothing did."""
+def text(
+    results: Sequence[Path], report: Path, failed: Sequence[Path] | None, left_out: Path | None = None
+) -> tuple[str, bool]:
+    """Of the run whose plan was announced, and whether it failed.
+
+    `failed` has the logs of what failed, and is None if no job did; `left_out` what the report leaves out. A run fails
+    too if a case failed that should not have, or if a part of the report could not be made.
+    """
     run = plan.take()
     seconds = time.time() - run.started if run else 0.0
     if failed is not None:
-        return summary.failure(failed, seconds)
+        return summary.failure(failed, seconds), True
     written = any(job.rule == "report" for job in run.jobs) if run else report.exists()
     measured = summary.readable(results)
-    said = summary.success(measured, report if written else None, seconds, run.expected if run else {})
-    lost = failed_cases.closing(measured)
-    return f"{said}\n{lost}" if lost else said
+    missing: list[str] = json.loads(left_out.read_text()) if left_out and written and left_out.exists() else []
+    said = [summary.success(measured, report if written else None, seconds, run.expected if run else {})]
+    said += [f"Failed: {each}" for each in missing]
+    said += filter(None, [failed_cases.closing(measured)])
+    faults = any(record.is_fault for result in measured for record in result.records)
+    return "\n".join(said), bool(missing) or faults

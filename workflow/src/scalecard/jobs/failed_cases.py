@@ -60,8 +60,9 @@ def closing(results: Sequence[Result]) -> str:
         return ""
     due = [r.experiment for r in results if r.count("failed") and TWICE not in r.warnings]
     after = f" The next run measures {', '.join(due)} once more." if due else ""
-    return f"Warning: {progress.counted(len(lost), 'case')} failed: {'; '.join(lost)}.{after}"
+    return f"Failed: {progress.counted(len(lost), 'case')}: {'; '.join(lost)}.{after}"
 
 
 def _case(record: Record) -> str:
-    return ", ".join([f"{axis} {value}" for axis, value in record.case.items()] + [record.metric])
+    axes = [f"{axis} {value}" for axis, value in record.case.items()]
+    return ", ".join([*axes, record.metric]) if axes else "as a whole"

@@ -8,7 +8,7 @@ from typing import Any
 from scalecard.records.record import Result
 from scalecard.report import answers, modules, sections
 from scalecard.report.answers import Measured, Settings
-from scalecard.report.gather import computed
+from scalecard.report.gather import LeftOut, attempt
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -49,14 +49,13 @@ def _without_empty_columns(table: Table) -> Table:
     return replace(table, head=[table.head[place] for place in shown], rows=rows)
 
 
-def every(results: Sequence[Result], settings: Settings) -> list[Answer]:
+def every(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
     """The answers that the results of one platform allow; all of them rest on the strategies.
 
-    InvalidResult names the platform and the answer if one of them cannot be computed.
+    One that cannot be computed is added to what is left out.
     """
     measured = answers.measured(results, settings)
     if measured.of("strategies") is None:
         return []
-    refusal = f"{measured.platform}: its results cannot answer"
-    found = [computed(f"{refusal} `{name}`", partial(Answer.of, name, measured)) for name in answers.names()]
-    return [answer for answer in found if answer.findings or answer.tables]
+    tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]
+    return [answer for answer in tried if answer and (answer.findings or answer.tables)]

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -14,7 +15,7 @@ from scalecard.report import answers, charts, modules, panels, points, sections,
 from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.drawn import drawn
 from scalecard.report.exports import formats, provenance
-from scalecard.report.gather import UNFIT, LeftOut, each_fit, gather
+from scalecard.report.gather import UNFIT, LeftOut, attempt, each_fit, gather
 
 
 def draw(
@@ -26,8 +27,8 @@ def draw(
 ) -> list[LeftOut]:
     """Draw an experiment's or an answer's figure from result files, the current platform's first, and save it.
 
-    Of more than four platforms those of `show` are drawn. `settings` are those of answers. Returns the files that could
-    not be used.
+    Of more than four platforms those of `show` are drawn. `settings` are those of answers. Returns what was left
+    out: files of other platforms and, if it could not be drawn, the figure itself, whose files then say so.
     """
     found = gather(results)
     platforms = drawn(found.results, show)
@@ -37,14 +38,26 @@ def draw(
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
         return pictures(_figure(name, subset, settings), outputs, _title(name), origins(subset))
 
+    left_out = found.left_out
     try:
-        made, unfit = drawn_of(chosen), list[LeftOut]()
-    except UNFIT:  # one of them lacks what the figure needs: the current one, which is an error, or another
-        fitting, unfit = each_fit(chosen, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
-        made = drawn_of(fitting)
-    for path, content in made.items():
+        made: dict[Path, bytes] | None = drawn_of(chosen)
+    except UNFIT:  # a result of another platform may lack what the figure needs
+        others = [result for result in chosen if result.platform != platforms[0]] if name in sections.names() else []
+        fitting, unfit = each_fit(others, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
+        ours = [result for result in chosen if result.platform == platforms[0]]
+        left_out += unfit
+        made = attempt(f"figure of {name}", partial(drawn_of, [*ours, *fitting]), left_out)
+    for path, content in (made or _missing(name, left_out[-1].reason, outputs)).items():
         write_atomically(path, content)
-    return [*found.left_out, *unfit]
+    return left_out
+
+
+def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
+    """Files that say why the figure is missing."""
+    figure = plt.figure(figsize=(8, 1))
+    figure.text(0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True)
+    made = pictures(figure, outputs, _title(name), [])
+    return {path: panels.MISSING.encode() if path.suffix == ".html" else made[path] for path in made}
 
 
 def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalecard.records.record import Result
+from scalecard.progress import counted
+from scalecard.records.record import Record, Result
 from scalecard.report import slower_with_more, units, words
 from scalecard.report.advice import sentences
 from scalecard.report.advice.choice import choose
@@ -26,11 +27,15 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstScreen:
-    """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health."""
+    """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health.
+
+    `failed` has, by experiment, what failed that should not have.
+    """
 
     nickname: str
     facts: list[tuple[str, str]]
     trial: bool
+    failed: list[tuple[str, str]]
     tiles: list[Any]
     scaling: list[Scaling]
     slower: list[str]
@@ -47,6 +52,7 @@ def of(current: Sequence[Section]) -> FirstScreen:
         nickname=nickname(list(results.values())),
         facts=_facts(list(results.values())),
         trial=trial,
+        failed=[(name, said) for name, result in results.items() for said in _failed(result)],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=list(_scaling(strategies)) if strategies else [],
         slower=list(slower_with_more.sentences(results)),
@@ -67,6 +73,20 @@ def _facts(results: Sequence[Result]) -> list[tuple[str, str]]:
         ("Processes", f"{few} to {many} per case" if few != many else f"{many} per case"),
     ]
     return [(name, str(value)) for name, value in facts if value]
+
+
+def _failed(result: Result) -> Iterator[str]:
+    """A sentence per reason, with the first case as an example."""
+    faults: dict[str, list[Record]] = {}
+    for record in result.records:
+        if record.is_fault:
+            faults.setdefault(str(record.reason), []).append(record)
+    for reason, records in faults.items():
+        first = records[0]
+        axes = ", ".join(f"{axis} {units.setting(axis, value)}" for axis, value in first.case.items())
+        others = f", and {counted(len(records) - 1, 'more case')}" if len(records) > 1 else ""
+        note = first.note.removeprefix(f"{reason}: ")
+        yield f"{reason.capitalize()}: {axes}{others}: {note}." if axes else f"{note.capitalize()}."
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:

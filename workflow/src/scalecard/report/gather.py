@@ -1,12 +1,15 @@
-"""Which result files are used and, of those that are not, why.
+"""Which result files are used, what can be computed from them and, of what is left out, why.
 
-The first file's folder is the current platform: a file there that cannot be used is an error. One of another platform
-is left out and named, and stops nothing.
+The first file's folder is the current platform: a file there that cannot be read is an error. One of another platform
+is left out and named, and stops nothing. So is what cannot be computed: the rest is drawn, said and exported without
+it, and if it is of the current platform, the run fails in the end.
 """
 
 import os
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,18 +20,19 @@ from scalecard.records.strict_json import load_object, printable
 
 T = TypeVar("T")
 # What computing raises if a result that the schema accepts lacks what its section needs.
-UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file by its folder and name, and the reason."""
+    """A file by its folder and name, or a part of the report, and the reason; whether it is `ours`, so a failure."""
 
-    file: str
+    what: str
     reason: str
+    ours: bool = False
 
     def __str__(self) -> str:
-        return f"left out: {self.file}: {self.reason}"
+        return f"left out: {self.what}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,11 @@ class Gathered:
 
 
 def by_reason(left_out: Sequence[LeftOut]) -> list[tuple[str, str]]:
-    """(files, reason) pairs: what is wrong with all files of a folder is said once."""
-    files: dict[str, list[str]] = {}
+    """(what, reason) pairs: what is wrong with all files of a folder is said once."""
+    whats: dict[str, list[str]] = {}
     for each in left_out:
-        files.setdefault(each.reason, []).append(each.file)
-    return [(", ".join(names), reason) for reason, names in files.items()]
+        whats.setdefault(each.reason, []).append(each.what)
+    return [(", ".join(names), reason) for reason, names in whats.items()]
 
 
 def gather(paths: Sequence[Path]) -> Gathered:
@@ -74,20 +78,31 @@ def computed(refusal: str, compute: Callable[[], T]) -> T:
     try:
         return compute()
     except UNFIT as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        raise InvalidResult(f"{refusal} ({printable(what)}).") from error
+        raise InvalidResult(f"{refusal} ({_said(error)}).") from error
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, InvalidResult):
+        return str(error)
+    return printable(f"it has no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}")
+
+
+def attempt(what: str, compute: Callable[[], T], left_out: list[LeftOut], *, ours: bool = True) -> T | None:
+    """What is computed, or None once `left_out` has it with the reason and the line of code that raised it."""
+    try:
+        return compute()
+    except UNFIT as error:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        left_out.append(LeftOut(what, f"{_said(error)} ({Path(last.filename).name}, line {last.lineno})", ours))
+        return None
 
 
 def each_fit(results: Iterable[Result], compute: Callable[[Result], T], *, here: str) -> tuple[list[T], list[LeftOut]]:
-    """What is computed from each result, and which had to be left out; InvalidResult for one of the platform `here`."""
+    """What is computed from each result, and which had to be left out; `here` is the current platform."""
     found, left_out = list[T](), list[LeftOut]()
     for result in results:
-        try:
-            found.append(fit(result, lambda result=result: compute(result)))  # type: ignore[misc]
-        except InvalidResult as error:
-            if result.platform == here:
-                raise
-            left_out.append(LeftOut(file_of(result), str(error).removeprefix(f"{file_of(result)}: ")))
+        made = attempt(file_of(result), partial(compute, result), left_out, ours=result.platform == here)
+        found += [] if made is None else [made]
     return found, left_out
 
 

@@ -33,6 +33,9 @@ STYLE = re.compile(r'style="([^"-][^"]*)"')
 POINT = re.compile(rf'<g id="{points.MARK}(\d+)">')
 
 
+MISSING = '<p class="warning">This figure could not be drawn; its log says why.</p>'  # in its place, for the page
+
+
 def as_html(figure: Figure, name: str) -> str:
     """The panels of a finished figure as inline SVG, whose ids begin with `name`; '' if it has none.
 

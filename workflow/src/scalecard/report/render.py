@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
-from scalecard.records.files import refuse_mixed_machines
+from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import (
     answered,
@@ -20,6 +20,7 @@ from scalecard.report import (
     first_screen,
     modules,
     pages,
+    panels,
     reference,
     section,
     sections,
@@ -41,6 +42,7 @@ from scalecard.report.sections import Finding
 from scalecard.report.takes import Take
 
 NUM_LEADING = 8
+NOT_EXPORTED = "it could not be written; see results/logs/exports.log"
 
 
 def write(
@@ -51,19 +53,26 @@ def write(
     history: Sequence[Path] = (),
     exports: Sequence[Path] = (),
     settings: Settings = NO_SETTINGS,
-) -> None:
-    """Write the report of these result files, the current platform's first; what is left out is printed too."""
+) -> list[LeftOut]:
+    """Write the report of these result files, the current platform's first; return what is left out.
+
+    Those of the `exports` are linked that are there.
+    """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
+    there = [path for path in exports if path.exists()]
+    missing = [LeftOut(path.name, NOT_EXPORTED, ours=True) for path in exports if path not in there]
+    left_out = [*found.left_out, *missing]
     options: dict[str, Any] = {
-        "left_out": found.left_out,
+        "left_out": left_out,
         "history": history,
         "traces": linked,
-        "exports": [takes.link(path, output) for path in exports],
-        "taken": takes.takes(exports, output),
+        "exports": [takes.link(path, output) for path in there],
+        "taken": takes.takes(there, output),
     }
     write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
+    return left_out
 
 
 def render(
@@ -71,7 +80,7 @@ def render(
     figures: Path,
     *,
     show: Sequence[str] | None = None,
-    left_out: Sequence[LeftOut] = (),
+    left_out: list[LeftOut] | None = None,
     history: Sequence[Path] = (),
     traces: Sequence[Path] = (),
     exports: Sequence[str] = (),
@@ -81,39 +90,42 @@ def render(
     """The report over all experiments and platforms; the first result's platform is the current one.
 
     `figures` is the folder of the figures' panels, `show` names the platforms to draw, `left_out` the files that could
-    not be used, `history` the indices of kept nights, `traces` those of the current platform, relative to the report,
-    `exports` links to its files, and `taken` what of them is on the first screen. `settings` are those of answers.
-    ValueError if results of one platform are of different hardware.
+    not be used, to which everything is added that cannot be said or was not drawn. `history` are the indices of kept
+    nights, `traces` those of the current platform, relative to the report, `exports` links to its files, and `taken`
+    what of them is on the first screen. `settings` are those of answers. ValueError if results of one platform are of
+    different hardware, InvalidResult if nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
+    left_out = [] if left_out is None else left_out
     ours = [result for result in results if result.experiment in sections.names()]
     wanted = drawn(ours, show)
     known, brief, unfit = _read(ours, wanted)
-    unused = _told([*left_out, *unfit])
+    left_out += unfit
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
+    if platforms[:1] != wanted[:1]:
+        raise InvalidResult(f"nothing can be said of {wanted[0]}: {unfit[0].what}: {unfit[0].reason}")
     by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
-    return pages.render(
-        "report.html.j2",
-        left_out=by_reason(unused),
-        unknown=sorted(set(show or ()) - {r.platform for r in ours}),
-        platforms=platforms,
-        matrix=[_matrix_row(name, platforms, own) for name, own in by_name.items()],
-        others=others_table(brief, list(by_name)),
-        trend=_trend(history, figures, platforms[0]) if history else None,
-        sections=[_page(name, own, figures, platforms[0], traces) for name, own in by_name.items()],
-        exports=exports,
-        takes=taken,
-        **_said_of_all(known, platforms, figures, settings),
-    )
+    values = {
+        **_said_of_all(known, platforms, figures, settings, left_out),
+        "unknown": sorted(set(show or ()) - {r.platform for r in ours}),
+        "platforms": platforms,
+        "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
+        "others": others_table(brief, list(by_name)),
+        "trend": _trend(history, figures, platforms[0]) if history else None,
+        "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
+        "exports": exports,
+        "takes": taken,
+    }
+    return pages.render("report.html.j2", left_out=by_reason(left_out), **values)
 
 
 def _said_of_all(
-    known: Sequence[Section], platforms: Sequence[str], figures: Path, settings: Settings
+    known: Sequence[Section], platforms: Sequence[str], figures: Path, settings: Settings, left_out: list[LeftOut]
 ) -> dict[str, Any]:
     """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
     results, mine = [s.result for s in known], {s.name: s for s in known if s.platform == platforms[0]}
     current = [mine[name] for name in contents.in_order(mine)]  # so that health leads
-    replies = answered.every([s.result for s in current], settings)
+    replies = answered.every([s.result for s in current], settings, left_out)
     advised = [] if results[0].emulated else replies
     judged = {s.name: not any(each.is_trouble for each in s.judgements) for s in current if s.judgements}
     return {
@@ -122,26 +134,19 @@ def _said_of_all(
         "masthead": _masthead([s.result for s in current]),
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
-        "answers": [_answer(answer, figures) for answer in replies],
+        "answers": [_answer(answer, figures, left_out) for answer in replies],
         "changes": [beside.part([s for s in known if s.platform == p], current) for p in platforms[1:]],
         "provenance": [environments.facts(platform, results) for platform in platforms],
     }
 
 
 def _read(results: Sequence[Result], platforms: Sequence[str]) -> tuple[list[Section], list[Brief], list[LeftOut]]:
-    """These platforms' sections, the others in brief, and what cannot be read of platforms other than the first."""
+    """These platforms' sections, the others in brief, and what cannot be said."""
     chosen = [result for result in results if result.platform in platforms]
     others = [result for result in results if result.platform not in platforms]
     known, unfit = each_fit(chosen, Section.of, here=platforms[0])
     brief, unfit_too = each_fit(others, Brief.of, here=platforms[0])
     return known, brief, [*unfit, *unfit_too]
-
-
-def _told(unused: list[LeftOut]) -> list[LeftOut]:
-    """The same, printed: the log names what the report leaves out."""
-    for each in unused:
-        print(each)
-    return unused
 
 
 def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:
@@ -177,13 +182,22 @@ def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, A
     return {**nights.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
 
 
-def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
+def _panels(figures: Path, name: str, left_out: list[LeftOut]) -> str:
+    """The figure of a section or an answer; if it could not be drawn, it is left out."""
+    html = (figures / f"{name}.html").read_text("utf-8")
+    if html == panels.MISSING:
+        reason = f"it could not be drawn; see results/logs/figures/{name}.log"
+        left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
+    return html
+
+
+def _answer(answer: Answer, figures: Path, left_out: list[LeftOut]) -> dict[str, Any]:
     """What is said of the current platform."""
     return {
         "name": answer.name,
         "title": answer.title,
         "how_to_read": answer.how_to_read,
-        "figure": (figures / f"{answer.name}.html").read_text("utf-8"),
+        "figure": _panels(figures, answer.name, left_out),
         "alt": f"Figure: {answer.title} {answer.findings[0].text if answer.findings else ''}",
         "files": _files(figures, answer.name),
         "findings": answer.findings,
@@ -192,7 +206,9 @@ def _answer(answer: Answer, figures: Path) -> dict[str, Any]:
     }
 
 
-def _page(name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path]) -> dict[str, Any]:
+def _page(
+    name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
+) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     module, results = sections.load(name), [s.result for s in own]
     title = modules.title(module)
@@ -200,7 +216,7 @@ def _page(name: str, own: Sequence[Section], figures: Path, current: str, traces
         "name": name,
         "title": title,
         "how_to_read": modules.how_to_read(module),
-        "figure": (figures / f"{name}.html").read_text("utf-8"),
+        "figure": _panels(figures, name, left_out),
         "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
         "caption": style.caption(results),
         "files": _files(figures, name),

@@ -7,6 +7,7 @@ from scalecard.progress import counted
 from scalecard.records.files import InvalidResult, load
 from scalecard.records.record import Result
 from scalecard.report.comparison import compare
+from scalecard.report.gather import each_fit
 from scalecard.report.render import leading
 from scalecard.report.section import Section
 
@@ -23,7 +24,8 @@ def success(
     """
     counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
     warnings = [text for _, text in compare.warnings("", results)]
-    findings = [finding.text for _, finding in leading([Section.of(r) for r in results], NUM_FINDINGS)]
+    known, _ = each_fit(results, Section.of, here="")  # the report names the others
+    findings = [finding.text for _, finding in leading(known, NUM_FINDINGS)]
     lines = [f"\nDone in {duration(seconds)}."]
     if results:
         lines.append(

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 EXPERIMENTS = ("strategies", "ddp")  # whose results the table of scaling has
 SCALING = tuple(f"scaling.{suffix}" for suffix in ("csv", "md", "tex", "pdf"))
-OF_ALL = ("summary.md", "results.csv", "results.parquet", "citation.bib", "ro-crate-metadata.json")
+CRATE = "ro-crate-metadata.json"  # which describes the others, and is always there
+OF_ALL = ("summary.md", "results.csv", "results.parquet", "citation.bib", CRATE)
 RAW = "raw"
 
 

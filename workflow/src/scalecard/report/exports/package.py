@@ -1,46 +1,60 @@
 """Everything that is exported of one platform, written to one folder."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from scalecard.hardware.machine import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report.exports import RAW, cite, crate, scaling, tidy
+from scalecard.report.exports import CRATE, RAW, cite, crate, linked, scaling, tidy
 from scalecard.report.exports.summary_text import summary
-from scalecard.report.gather import gather
+from scalecard.report.gather import LeftOut, attempt, gather
 
 SNAKEFILE = ROOT / "Snakefile"
 
 
-def export(paths: Sequence[Path], output: Path | None = None) -> Path:
-    """Write the exports of one platform's result files to a folder, which is made if it is missing, and return it.
+def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, list[LeftOut]]:
+    """Write the exports of one platform's result files to a folder, which is made if it is missing.
 
-    Without `output` it is exports/<platform>, beside the platform's own. All is computed before anything is written:
-    InvalidResult names a result that cannot be used.
+    Without `output` it is exports/<platform>, beside the platform's own. Returns the folder, and what could not be
+    computed: of that no file of an earlier export stays. InvalidResult names a result that cannot be read.
     """
     own = paths[0].parent.resolve()
     folder = output or own.parent / "exports" / own.name
-    for name, content in of_results(gather(paths).results).items():
+    results = gather(paths).results
+    contents, left_out = of_results(results)
+    for name, content in contents.items():
         write_atomically(folder / name, content)
-    return folder
+    for name in linked(result.experiment for result in results):
+        if name not in contents:
+            (folder / name).unlink(missing_ok=True)
+    return folder, left_out
 
 
-def of_results(results: Sequence[Result]) -> dict[str, bytes]:
-    """The files by name: the same bytes for the same results."""
-    contents = {
-        "summary.md": summary(results).encode(),
-        "results.csv": tidy.as_csv(results),
-        "results.parquet": tidy.as_parquet(results),
-        "citation.bib": cite.citation(results).encode(),
-        **scaling.of_results(results),
+def of_results(results: Sequence[Result]) -> tuple[dict[str, bytes], list[LeftOut]]:
+    """The files by name, the same bytes for the same results, and what could not be computed."""
+    left_out, contents = list[LeftOut](), dict[str, bytes]()
+    for what, make in FORMATS.items():
+        contents |= attempt(f"export {what}", partial(make, results), left_out) or {}
+    return {**contents, CRATE: crate.as_json(results, contents)}, left_out
+
+
+# What the files are of, and their contents by name.
+FORMATS: dict[str, Callable[[Sequence[Result]], dict[str, bytes]]] = {
+    "summary.md": lambda results: {"summary.md": summary(results).encode()},
+    "results.csv": lambda results: {"results.csv": tidy.as_csv(results)},
+    "results.parquet": lambda results: {"results.parquet": tidy.as_parquet(results)},
+    "citation.bib": lambda results: {"citation.bib": cite.citation(results).encode()},
+    "scaling": scaling.of_results,
+    "raw data": lambda results: {
         "Snakefile": SNAKEFILE.read_bytes(),
         "settings.json": _settings(results),
         **{f"{RAW}/{result.experiment}.json": _as_measured(result) for result in results},
-    }
-    return {**contents, "ro-crate-metadata.json": crate.as_json(results, contents)}
+    },
+}
 
 
 def _settings(results: Sequence[Result]) -> bytes:
