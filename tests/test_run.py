@@ -4,6 +4,7 @@ import html
 import math
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -195,9 +196,39 @@ def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
     assert outcome.records[0].samples == [[1.0]]
 
 
-def test_a_killed_process_is_an_error_that_names_the_experiment() -> None:
-    with pytest.raises(run.ProcessLost, match="ddp"):
-        run._in_a_fresh_process("ddp", os._exit, 9)
+def ends_early(spec: Any, machine: Machine) -> Iterator[Record]:
+    yield timed([1.0], devices=1)
+    yield timed([2.0], devices=2)
+    raise TypeError("two layouts are equal")
+
+
+def test_an_experiment_that_ends_early_leaves_what_it_has_and_how_it_ended(
+    install_gpus: Install, run_as_cuda: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_gpus(box(A100, 2))
+    monkeypatch.setattr(run.experiments.load("async_timing"), "run", ends_early)
+    result = run_as_cuda("async_timing", **PRODUCTS, measure={**SHORTEST, "processes": 3})
+    *measured, last = result.records
+    assert [record.samples for record in measured] == [[[1.0]], [[2.0]]], "no further process"
+    assert (last.case, last.status, last.reason, last.is_fault) == ({}, "failed", Reason.ERROR, True)
+    assert last.note == "the experiment ended early: TypeError: two layouts are equal"
+    assert "in ends_early" in capsys.readouterr().err, "where it was raised"
+
+
+def measures_one_case_and_is_killed(name: str, spec: Any, machine: Machine, journal: Journal) -> None:
+    journal.keep([timed([1.0])])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_leaves_what_it_had_measured(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "measure", measures_one_case_and_is_killed)
+    outcome = run._outcome("ddp", None, machine, Journal(tmp_path / "records"))
+    first, last = outcome.records
+    assert (first.samples, outcome.ended_early) == ([[1.0]], True)
+    assert (last.case, last.reason) == ({}, Reason.LOST)
+    assert "ddp: the measuring process was killed" in last.note
 
 
 def test_what_could_not_be_saved_is_not_measured(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from builders import timed
 from projects import ROOT
+from scalecard.distributed import launch as launches
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RankLost, RanksFailed
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
 
 TWO = Layout(2)
 
@@ -105,6 +107,39 @@ def test_a_killed_rank_is_a_failed_record_of_each_case_that_names_it(machine: Ma
     for record in records:
         assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
         assert "rank 1 was killed by signal 9" in record.note
+
+
+def second_fails_at_the_second_size(ctx: RankContext, kill: bool) -> Iterator[Record]:
+    for size in (8, 16, 32):
+        if ctx.rank == 1 and size == 16:
+            if kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("on purpose")
+        dist.barrier()
+        yield timed([1.0], metric="step_time", bytes=size)
+
+
+@pytest.mark.usefixtures("forked_ranks")
+@pytest.mark.parametrize(("kill", "reason"), [(False, Reason.ERROR), (True, Reason.LOST)])
+def test_what_was_measured_before_a_rank_failed_is_kept(machine: Machine, kill: bool, reason: Reason) -> None:
+    records = launch_and_record(
+        second_fails_at_the_second_size,
+        kill,
+        layout=TWO,
+        machine=machine,
+        cases=[{"bytes": size} for size in (8, 16, 32)],
+        metric="step_time",
+    )
+    assert [(record.case["bytes"], record.status) for record in records] == [(8, "ok"), (16, "failed"), (32, "failed")]
+    assert {record.reason for record in records[1:]} == {reason}
+
+
+def test_of_cases_with_many_records_those_that_were_done_have_not_failed() -> None:
+    """Records have more axes than the cases that are recorded if a rank fails: the last one begun is not done."""
+    cases: list[Case] = [{"model": "lenet"}, {"model": "resnet18"}, {"model": "resnet50"}]
+    records = [timed([1.0], model=name, scaling="strong") for name in ("lenet", "resnet18")]
+    assert launches._not_done(cases, []) == cases
+    assert launches._not_done(cases, records) == cases[1:]
 
 
 def second_hangs(ctx: RankContext) -> None:

@@ -87,7 +87,7 @@ class Bench:
         """
         self.synchronize()
         self.ranks.barrier()
-        devices = OwnTime(self.devices, self.clock) if compared else None
+        devices = OwnTime(self._able(), self.clock) if compared else None
         start = self.clock()
         for _ in range(iterations):
             kept = work()  # keeps the last result alive until it is complete
@@ -165,10 +165,14 @@ class Bench:
             told = told or f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
             raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
 
+    def _able(self) -> list[Synchronised]:
+        """The devices without a fault: every call that reaches one of the others would raise its error again."""
+        return [device for device in self.devices if not getattr(device, "fault", "")]
+
     def synchronize(self) -> None:
         """Wait for every device, also if one has failed, so that no later work is blamed; raise the first error."""
         failed = []
-        for device in self.devices:
+        for device in self._able():
             try:
                 device.synchronize()
             except Exception as error:  # whatever the work raised
