@@ -9,6 +9,7 @@ from scalecard import progress
 from scalecard.measuring import budget, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
+from scalecard.measuring.failures import caught
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
@@ -21,7 +22,7 @@ def time_epochs(
 
     They are warm, because one epoch was run to count what it does. The accuracy is taken after each epoch, untimed. If
     a GPU was slowed down meanwhile, as many further epochs are timed instead; the accuracies remain those of the first
-    epochs. If the time is over, further epochs are left out. ProofFailed as in rounds.py.
+    epochs. If the time is over, further epochs are left out. What fails is dropped as in rounds.py.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
@@ -50,9 +51,9 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
         for timing in progress.cases(turns, label=label):
             if _whole_turns(able) and budget.over(bench.ranks):
                 break
-            meter.add(timing, partial(bench.sample, timing), 1)
-            if timing.prepared and timing.prepared.subject.test:
-                timing.accuracies.append(timing.prepared.subject.test())
+            with caught(on_failure=timing.fail, alone=bench.ranks.alone):
+                if not timing.failure:
+                    _epoch(timing, meter, bench)
     for timing in timings:
         done = len(timing.completion)
         timing.stopped = f"{done} epochs" if done == num_epochs else f"{done} of {num_epochs} epochs: {budget.OVER}"
@@ -60,6 +61,12 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
     return timings, bench.agreed_slowdown(watch)
 
 
+def _epoch(timing: Timing, meter: Meter, bench: Bench) -> None:
+    meter.add(timing, partial(bench.sample, timing), 1)
+    if timing.prepared and timing.prepared.subject.test:
+        timing.accuracies.append(timing.prepared.subject.test())
+
+
 def _whole_turns(timings: Sequence[Timing]) -> bool:
-    """Whether all have had equally many epochs, at least one."""
-    return len(done := {len(timing.completion) for timing in timings}) == 1 and done != {0}
+    """Whether all that have not failed have had equally many epochs, at least one."""
+    return len(done := {len(timing.completion) for timing in timings if not timing.failure}) == 1 and done != {0}
