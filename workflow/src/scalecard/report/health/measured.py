@@ -10,8 +10,7 @@ from scalecard.report.health.once import once
 from scalecard.report.limits import Limit
 
 FEWEST = 3  # samples whose range may stand for an interval
-# Smaller ones take about as long as it takes to start them, of which no link's rate says anything: at 64 GB/s 2^24 bytes
-# take 260 us, and 2^12 no longer than none.
+# Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
 LEAST_BYTES = {"memory": 2**26, "host link": 2**24, "device link": 2**24, "collective": 2**28}
 LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
 # NCCL gets less out of a link with these than with an all-reduce.
