@@ -105,6 +105,7 @@ class Box:
     memory: dict[int, float] = field(default_factory=dict)
     pairs: dict[tuple[int, int], float] = field(default_factory=dict)
     hot: set[int] = field(default_factory=set)
+    held: dict[str, float] = field(default_factory=lambda: {"power cap": 0.9})
     lost: set[int] = field(default_factory=set)
     grown: dict[tuple[Any, str], int] = field(default_factory=dict)
     nodes: int = 1
@@ -216,7 +217,7 @@ class Box:
         for device in range(0 if self.emulated else self.count):
             generation, width = self.slot(device)
             hot = device in self.hot
-            reasons = held if hot else {"power cap": 0.9}
+            reasons = held if hot else self.held
             states.append(gpu_state(pcie_gen=generation, pcie_width=width, reasons=reasons, temperature_c=degrees[hot]))
         return hardware_state(*states)
 
