@@ -96,7 +96,10 @@ def test_what_disturbed_a_run_is_in_its_result_and_in_the_report(
     install_gpus(boards)
     result = run_as_cuda("copy_cost", **COPIES)
     telemetry = [entry for record in result.records for entry in record.telemetry]
-    assert all(entry.measured_again.startswith("thermal slowdown (software) on GPU 0") for entry in telemetry)
+    again = [entry for entry in telemetry if entry.measured_again]
+    assert all(entry.measured_again.startswith("thermal slowdown (software) on GPU 0") for entry in again)
+    assert len({entry.rounds_id for entry in again}) == 1, "once it was in vain, no other group is measured twice"
+    assert all(entry.state and entry.state.gpus[0].reasons for entry in telemetry)
     assert {entry.state.gpus[1].others_memory_bytes for entry in telemetry if entry.state} == {2 * GIB}
     (other,) = (text for text in result.warnings if "GPU 1" in text)
     assert "2048 MiB" in other

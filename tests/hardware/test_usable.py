@@ -21,6 +21,35 @@ def test_gpus_that_this_pytorch_cannot_use_are_refused_by_name(install_gpus: Ins
 
 
 @pytest.mark.parametrize(
+    ("error", "advice", "wrong"),
+    [
+        (
+            "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling"
+            " NumCudaDevices() that might have already set an error? Error 802: system not yet initialized",
+            "nvidia-fabricmanager",
+            "update the driver",
+        ),
+        ("CUDA error: no kernel image is available for execution on the device", "OWN_TORCH=1", "fabric"),
+        ("The NVIDIA driver on your system is too old (found version 12080).", "update the driver", "fabric"),
+    ],
+)
+def test_what_to_do_follows_from_the_error_of_cuda(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch, error: str, advice: str, wrong: str
+) -> None:
+    install_gpus(box(A100, 1))
+
+    def fails(*size: int, device: str) -> None:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(torch, "ones", fails)
+    with pytest.raises(ValueError, match=advice) as raised:
+        refuse_unusable(probe())
+    assert error.rstrip(".") in str(raised.value)
+    assert wrong not in str(raised.value)
+    assert "make lock" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("name", "share", "refused"),
     [(A100.name, 0.98, False), (A100.name, 0.12, True), (f"{A100.name} MIG 1g.5gb", 0.12, True), (GTX.name, 1, True)],
 )

@@ -1,7 +1,9 @@
 """Who else uses the machine: told before measuring, refused with `strict`."""
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fake_nvml import GIB, H100, FakeNvml, box
@@ -14,6 +16,31 @@ Install = Callable[..., FakeNvml]
 @pytest.fixture(autouse=True)
 def quiet_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cores_busy", lambda seconds: 0.0)
+    monkeypatch.setattr(host, "free_shared_memory", lambda: 8 * GIB)
+
+
+@pytest.mark.parametrize(("free", "told"), [(64 * 2**20, True), (GIB - 4096, True), (GIB, False), (None, False)])
+def test_shared_memory_of_a_container_without_options_is_too_small(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch, free: int | None, told: bool
+) -> None:
+    install_gpus(box(H100, 2))
+    monkeypatch.setattr(host, "free_shared_memory", lambda: free)
+    found = preflight.check(8, strict=True)
+    assert len(found) == told
+    for text in found:
+        for words in ("/dev/shm", "1 GiB", "--shm-size=1g", "emptyDir", "medium: Memory"):
+            assert words in text
+    assert not told or free != 64 * 2**20 or "64 MiB free" in found[0]
+
+
+def test_free_shared_memory_is_that_of_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(host, "SHARED_MEMORY", tmp_path)
+    free = host.free_shared_memory()
+    assert free is not None
+    assert free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.05)
+    monkeypatch.setattr(host, "SHARED_MEMORY", tmp_path / "none")
+    assert host.free_shared_memory() is None
 
 
 def test_others_on_the_gpus_are_told_with_what_they_use(install_gpus: Install) -> None:

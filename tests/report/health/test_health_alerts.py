@@ -1,14 +1,11 @@
-"""Planted faults are each found, named and advised once; a healthy box of every kind gets no alert."""
+"""Planted faults are each found, named and advised once; healthy boxes get no alert."""
 
 from typing import Any
 
 import pytest
-import yaml
 from health_boxes import Box
-from projects import ROOT
-from scalecard.report.health.verdicts import alerts, verdicts
+from scalecard.report.health.verdicts import alerts
 
-SHEETS = yaml.safe_load((ROOT / "workflow" / "reference" / "gpu_specs.yaml").read_text())["gpus"]
 H100, A100, RTX = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe", "NVIDIA GeForce RTX 4090"
 BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
 ONE_BRIDGE = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
@@ -23,27 +20,6 @@ DGX_1 = [
     [0, 0, 1, 0, 1, 2, 0, 2],
     [0, 0, 0, 1, 2, 1, 2, 0],
 ]
-
-
-def healthy(gpu: str, count: int) -> Box:
-    """As such GPUs are built in: on switches, with bridges between pairs, or with nothing but PCIe."""
-    link, pairs = SHEETS[gpu]["gpu_link"], "pairs" in SHEETS[gpu]["gpu_link"].get("note", "")
-    if link.get("links") and not pairs:
-        return Box(gpu=gpu, count=count, switched=link["links"])
-    if pairs and count % 2 == 0:
-        bridges = [[12 * (a // 2 == b // 2 and a != b) for b in range(count)] for a in range(count)]
-        return Box(gpu=gpu, count=count, links=bridges)
-    return Box(gpu=gpu, count=count)
-
-
-@pytest.mark.parametrize("count", [1, 2, 4, 8])
-@pytest.mark.parametrize("gpu", SHEETS)
-def test_a_healthy_box_of_every_kind_gets_no_alert(gpu: str, count: int) -> None:
-    result = healthy(gpu, count).result()
-    assert [alert.text for alert in alerts(result)] == []
-    words = {verdict.verdict for verdict in verdicts(result)}
-    assert words <= {"normal", "not judged"}
-    assert "normal" in words
 
 
 @pytest.mark.parametrize(
@@ -61,7 +37,7 @@ def test_a_healthy_box_of_every_kind_gets_no_alert(gpu: str, count: int) -> None
         Box(count=4, emulated=True),
     ],
 )
-def test_neither_do_these(box: Box) -> None:
+def test_a_healthy_box_gets_no_alert(box: Box) -> None:
     assert [alert.text for alert in alerts(box.result())] == []
 
 

@@ -98,7 +98,7 @@ def test_a_tile_has_the_worst_verdict_of_its_part_and_the_number_that_stands_for
     found = {tile.part: tile for tile in health.tiles(BOXES["eight"].result())}
     expected = {
         "compute": ("odd one out", "643 TFLOP/s", "65 %"),  # of 989
-        "memory": ("normal", "2848 GB/s", "85 %"),  # of 3350
+        "memory": ("normal", "2466 GB/s", "74 %"),  # of 3350
         "host links": ("normal", "51.7 GB/s", "82 %"),  # of 63
         "GPU links": ("odd one out", "382 GB/s", "85 %"),
     }

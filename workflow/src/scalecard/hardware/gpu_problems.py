@@ -17,6 +17,10 @@ PCI = Path("/sys/bus/pci/devices")
 NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every kind of display controller
 HIDE_ALL = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES with which no GPU is wanted; Slurm sets the last
 OLDEST_DRIVER = {12: 525, 13: 580}  # by CUDA's major version
+OWN_TORCH = (
+    "measure with a PyTorch of your own, 2.11 or newer, that is built for it: `make OWN_TORCH=1"
+    " PYTHON=/path/to/its/python` (docs/offline.md)"
+)
 ON_THE_CPU = "set CUDA_VISIBLE_DEVICES=-1 to measure the CPU"
 
 
@@ -125,9 +129,8 @@ def _old_driver() -> list[str]:
         return []
     oldest = f" (driver {OLDEST_DRIVER[needed]} or newer)" if needed in OLDEST_DRIVER else ""
     return [
-        f"driver {nvml.driver_version()} supports CUDA {supported}, but the locked PyTorch needs CUDA {needed}{oldest}:"
-        f" update the driver, lock a PyTorch built for CUDA {supported} (docker/requirements.in, then `make lock`), or"
-        f" {ON_THE_CPU}"
+        f"driver {nvml.driver_version()} supports CUDA {supported}, but this PyTorch needs CUDA {needed}{oldest}:"
+        f" update the driver, {OWN_TORCH}, or {ON_THE_CPU}"
     ]
 
 

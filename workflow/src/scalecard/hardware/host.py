@@ -21,6 +21,7 @@ from scalecard.records.atomic import write_atomically
 CPUS = Path("/sys/devices/system/cpu")
 SALT = Path(".snakemake/scalecard-salt")  # not in results/, which gets published
 CGROUP = Path("/sys/fs/cgroup")
+SHARED_MEMORY = Path("/dev/shm")
 
 
 def cpu_model() -> str:
@@ -30,6 +31,15 @@ def cpu_model() -> str:
     except OSError:
         found = None
     return " ".join(found[1].split()) if found else platform.processor() or platform.machine()
+
+
+def free_shared_memory() -> int | None:
+    """Bytes that processes may still put into shared memory, or None if it is not mounted."""
+    try:
+        found = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
 
 
 def hashed_name() -> str:

@@ -2,9 +2,10 @@
 
 import torch
 
-from scalecard.hardware import nvml
+from scalecard.hardware import gpu_problems, nvml
 from scalecard.hardware.machine import Machine
 
+NOT_READY = "system not yet initialized"  # cudaErrorSystemNotReady, 802
 LEAST_SHARE = 0.8  # of the memory that the driver lists; it keeps a few percent for itself
 
 
@@ -18,10 +19,19 @@ def refuse_unusable(machine: Machine) -> None:
             built = ", ".join(torch.cuda.get_arch_list()) or "no GPU"
             raise ValueError(
                 f"GPU {index} ({name}, driver {machine.driver}): PyTorch {torch.__version__}, built for {built},"
-                f" cannot compute on it: {why}. Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or"
-                " lock a PyTorch built for this one (docker/requirements.in, then `make lock`)"
+                f" cannot compute on it: {why}. {_advice(str(error))}"
             ) from error
     _refuse_others(machine)
+
+
+def _advice(error: str) -> str:
+    """What to do about an error of CUDA's first call."""
+    if NOT_READY in error:
+        return (
+            "The NVSwitches wait for their fabric manager: start nvidia-fabricmanager of the driver's own version, on"
+            " the host of a container (`systemctl enable --now nvidia-fabricmanager`, then look at its log)"
+        )
+    return f"Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or {gpu_problems.OWN_TORCH}"
 
 
 def _refuse_others(machine: Machine) -> None:

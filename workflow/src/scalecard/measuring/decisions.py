@@ -24,10 +24,20 @@ def first(name: str) -> bool:
     return mine
 
 
+def is_decided(name: str) -> bool:
+    """Whether a process of this run has decided under this name."""
+    path = _path(name)
+    return path is not None and path.exists()
+
+
+def _path(name: str) -> Path | None:
+    folder = os.environ.get(FOLDER)
+    return Path(folder, f"{name}.decision.json") if folder else None
+
+
 def decided(name: str, decide: Callable[[], Any]) -> Any:
     """What was decided under this name or, if nothing was, what decide() returns, in the types of JSON."""
-    folder = os.environ.get(FOLDER)
-    path = Path(folder, f"{name}.decision.json") if folder else None
+    path = _path(name)
     if path and path.exists():
         return json.loads(path.read_text())
     decision = json.loads(json.dumps(decide()))

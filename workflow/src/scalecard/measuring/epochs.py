@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from scalecard import progress
-from scalecard.measuring import budget, telemetry
+from scalecard.measuring import budget, repeats, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
@@ -21,15 +21,17 @@ def time_epochs(
     """Prove every variant, then time every epoch of it, dropping none; they take turns in shuffled order.
 
     They are warm, because one epoch was run to count what it does. The accuracy is taken after each epoch, untimed. If
-    a GPU was slowed down meanwhile, as many further epochs are timed instead; the accuracies remain those of the first
-    epochs. If the time is over, further epochs are left out. What fails is dropped as in rounds.py.
+    a GPU was slowed down meanwhile, as many further epochs are timed instead, unless that was in vain before in this
+    run; the accuracies remain those of the first epochs. If the time is over, further epochs are left out. What fails
+    is dropped as in rounds.py.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
-    if slowed:
+    if repeats.is_worthwhile(slowed, bench):
         progress.say(f"timing as many epochs again: {slowed}")
         first = timings
-        timings, _ = _run_epochs(first, num_epochs, bench)
+        timings, again = _run_epochs(first, num_epochs, bench)
+        repeats.note(again, bench)
         for timing, before in zip(timings, first, strict=True):
             timing.measured_again, timing.accuracies = slowed, before.accuracies
     fail_wrong(timings, bench)

@@ -1,10 +1,15 @@
-"""Is anybody else using this machine? If so, that is a warning or, with `strict`, an error before measuring."""
+"""Is anybody else using this machine? If so, that is a warning or, with `strict`, an error before measuring.
+
+What may end a measurement is a warning too.
+"""
 
 from scalecard.hardware import gpu_problems, host, nvml, processes
 
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
 BUSY_CPU = 1 / 3  # of the cores
 LOOK = 1.0  # seconds for which the CPU is watched
+# What NVIDIA gives to containers in which NCCL runs (--shm-size=1g). A container without that has 64 MiB.
+SHARED_MEMORY = 2**30
 
 
 class Disturbed(ValueError):
@@ -38,14 +43,26 @@ def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
 
 
 def check(cores: int, *, strict: bool) -> list[str]:
-    """Return the disturbances, who draws a desktop, and why a GPU is not used.
+    """Return the disturbances, who draws a desktop, why a GPU is not used, and whether shared memory is too small.
 
     Raise Disturbed if anything disturbs and `strict` is set.
     """
     found = disturbances(cores)
     if found and strict:
         raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
-    return [*found, *_displays(), *gpu_problems.notes()]
+    return [*found, *_displays(), *gpu_problems.notes(), *_shared_memory()]
+
+
+def _shared_memory() -> list[str]:
+    """NCCL's ranks and a DataLoader's workers exchange data there, and die if it is full."""
+    free = host.free_shared_memory()
+    if free is None or free >= SHARED_MEMORY:
+        return []
+    return [
+        f"/dev/shm has {free / 2**20:.0f} MiB free, but NCCL and DataLoader's workers need {SHARED_MEMORY / 2**30:.0f}"
+        " GiB and may fail without a reason (bus error): start the container with --shm-size=1g or more; in a pod,"
+        " mount an emptyDir with medium: Memory there"
+    ]
 
 
 def _displays() -> list[str]:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 
 from scalecard import progress
-from scalecard.measuring import budget, telemetry
+from scalecard.measuring import budget, repeats, telemetry
 from scalecard.measuring.bench import ALONE, Bench, Clock, Ranks, Synchronised
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
@@ -39,16 +39,18 @@ def time_rounds(
     why, and the others go on; so is one whose parameters are wrong once timing is over, and one whose GPU has failed.
     With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
     only one rank fails, its error ends the launch: the others would wait for it in vain. If heat or the power supply
-    slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so. With `energy`, every one
-    that is metered runs for another second in which nothing but the GPUs' energy is measured. With `at_once`, all
-    variants of a round, each of a device of its own, run side by side, and each takes its device's own time.
+    slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so, unless that was in vain
+    before in this run. With `energy`, every one that is metered runs for another second in which nothing but the GPUs'
+    energy is measured. With `at_once`, all variants of a round, each of a device of its own, run side by side, and each
+    takes its device's own time.
     """
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
     timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
-    if slowed:
+    if repeats.is_worthwhile(slowed, bench):
         progress.say(f"measuring once more: {slowed}")
-        timings, _ = _measure(ready, bench, rule, energy=energy, at_once=at_once)
+        timings, again = _measure(ready, bench, rule, energy=energy, at_once=at_once)
+        repeats.note(again, bench)
         for timing in timings:
             timing.measured_again = slowed
     fail_wrong(timings, bench)

@@ -55,7 +55,7 @@ class Telemetry:
     Variants with the same `rounds_id` were timed in the same rounds, so their samples can be paired. `iterations` is
     the number of calls in a block, `stopped` the reason why timing ended, `enqueue` the median seconds of one call
     until everything is enqueued, `joules` the energy of one call over all GPUs or, if it is None, `no_joules` the
-    reason, and `measured_again` what slowed a GPU down the first time.
+    reason, and `measured_again` what slowed a GPU down the first time, before this was measured once more.
     """
 
     rounds_id: str

@@ -12,7 +12,6 @@ from scalecard.report.limits import Limit
 from scalecard.report.reference import Entry
 
 TROUBLE = ("low", "odd one out", "slowed down", "errors")
-BEYOND = 1.05  # larger shares are impossible: something else was measured, or the vendor's figure is wrong
 PUBLISHED = 0.15  # up to this much worse than a published figure of the same device is normal
 # For each published unit: 1 if more is worse, -1 if more is better. Other units are not judged.
 DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB/s": -1, "TFLOP/s": -1}
@@ -49,8 +48,8 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
     return Judgement(
         what=what,
         value=f"{units.number(rate)} {unit}, {units.percent(share)} of {limit.name}",
-        expectation=f"{units.percent(limit.least)} to 100 % of {units.number(limit.rate)} {unit} is normal",
-        verdict="above the limit" if share > BEYOND and not limit.advice else verdict,
+        expectation=f"{limit.normal} of {units.number(limit.rate)} {unit} is normal",
+        verdict="above the limit" if limit.is_exceeded_by(rate) and not limit.advice else verdict,
         advice=limit.advice,
     )
 

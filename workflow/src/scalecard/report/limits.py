@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from scalecard.records.record import Record, Result
-from scalecard.report import links, reference
+from scalecard.report import links, reference, units
 from scalecard.report.reference import GpuSpec
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
@@ -17,12 +17,22 @@ PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 @dataclass(frozen=True)
 class Limit:
-    """`least` is the smallest normal share of it; `advice` is set if a link runs below what its card can do."""
+    """`least` and `most` are the normal shares of it; `advice` is set if a link runs below what its card can do."""
 
     rate: float
     name: str
     least: float
     advice: str = ""
+    most: float = 1.0
+
+    @property
+    def normal(self) -> str:
+        """The normal shares: '50 % to 100 %'."""
+        return f"{units.percent(self.least)} to {units.percent(self.most)}"
+
+    def is_exceeded_by(self, rate: float) -> bool:
+        """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
+        return rate > BEYOND * self.most * self.rate
 
     @property
     def is_nvlink(self) -> bool:
@@ -33,9 +43,11 @@ class Limit:
 # product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
 # Healthy H100 SXM copy at 73.9 to 75.1 % of their memory's bandwidth, A100-80GB at 73.6 %: NVIDIA/nccl issue 1264.
-# Cards whose power cap keeps them further below their peak have their own shares in gpu_specs.yaml.
+# Cards whose power cap keeps them further below their peak have their own shares in gpu_specs.yaml, and so have those
+# that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
 OF_REACHED = 0.85  # of what such a card was seen to reach
 C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
+BEYOND = 1.05  # of the most that is normal; more cannot be
 THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
 
 
@@ -116,8 +128,8 @@ def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
     peak = spec and spec.peak_tflops.get(dtype)
     if not (spec and peak):
         return None
-    reached = spec.reached.get(dtype)
-    return Limit(peak, f"the dense peak in {dtype}", OF_REACHED * reached if reached else COMPUTE)
+    reached, most = spec.reached.get(dtype), spec.most.get(dtype, 1.0)
+    return Limit(peak, f"the dense peak in {dtype}", OF_REACHED * reached if reached else COMPUTE, most=most)
 
 
 def product_rate(record: Record) -> float:

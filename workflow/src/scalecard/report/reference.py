@@ -31,13 +31,15 @@ class Entry:
 class GpuSpec:
     """A vendor's dense peak rates: TFLOP/s by dtype, GB/s one way. None if not verified.
 
-    `reached` are the shares of the peaks that healthy cards were seen to reach, where a power cap makes them small.
+    Shares of the peaks by dtype: `reached` is what healthy cards were seen to reach where a power cap makes it small,
+    and `most` where they boost beyond the clock of the sheet.
     `nvlinks` share the NVLinks' rate; `host_link` names what leads to the host if that is not PCIe, and is '' if it is.
     """
 
     name: str
     peak_tflops: dict[str, float | None]
     reached: dict[str, float]
+    most: dict[str, float]
     mem_bw_gbs: float | None
     pcie_one_way_gbs: float | None
     nvlink_one_way_gbs: float | None
@@ -98,6 +100,7 @@ def gpu_spec(name: str) -> GpuSpec | None:
                     "bfloat16": facts["bf16_tensor_dense_tflops"],
                 },
                 reached=facts.get("reached", {}).get("shares", {}),
+                most=facts.get("reached", {}).get("most", {}),
                 mem_bw_gbs=facts["mem_bw_gbs"],
                 pcie_one_way_gbs=facts["pcie_one_way_gbs"],
                 nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],

@@ -54,7 +54,7 @@ ABOUT = {
     "device links": "its links to the other GPUs",
     "pair": "the link between them",
     "PCIe pair": "the way between them",
-    "latency": "small copies between them",
+    "latency": "small copies",
     "node": "all-reduce within it",
     "node links": "its links to the other nodes",
     "node pair": "the way between them",

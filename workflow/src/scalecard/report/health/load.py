@@ -12,6 +12,7 @@ FEWEST = 3
 FIRST = 0.1  # of the samples, and at least FEWEST, say what the rate was at first
 TOGETHER = 5  # samples, whose median is not moved by one interruption
 NOTABLE = 0.05  # of the readings
+OF_LAPTOPS = SLOWDOWNS[0x20]  # their fans are not made for a sustained load, so the driver lowers their clocks
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ def course(record: Record) -> Course:
     return Course(ends[-1], share, ends[slow[0]] if slow and share <= FALL else None)
 
 
-def held_back(record: Record, device: int) -> dict[str, float]:
+def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[str, float]:
     """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
+    abnormal = {*SLOWDOWNS.values()} - ({OF_LAPTOPS} if in_laptop else set())
     found: dict[str, float] = {}
     for entry in record.telemetry:
         if entry.state and device < len(entry.state.gpus):
             for reason, share in entry.state.gpus[device].reasons.items():
-                if reason in SLOWDOWNS.values() and share >= NOTABLE:
+                if reason in abnormal and share >= NOTABLE:
                     found[reason] = max(share, found.get(reason, 0.0))
     return found
 

@@ -9,9 +9,8 @@ from scalecard.report.health.by_node import View, together, views
 from scalecard.report.health.once import once
 from scalecard.report.limits import Limit
 
-LATENCY = 2**16  # bytes; a smaller copy takes as long as it takes to start one
 FEWEST = 3  # samples whose range may stand for an interval
-# Smaller ones cost latency, of which no link's rate says anything.
+# Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
 LEAST_BYTES = {"memory": 2**26, "host link": 2**24, "device link": 2**24, "collective": 2**28}
 LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
 # NCCL gets less out of a link with these than with an all-reduce.
@@ -123,12 +122,13 @@ def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit 
         value=amount / record.median,
         low=amount / slowest if known else None,
         high=amount / fastest if known else None,
-        limit=None if record.case.get("at_once") or _small(record) else limit,
+        limit=None if record.case.get("at_once") or is_small(record) else limit,
         record=record,
     )
 
 
-def _small(record: Record) -> bool:
+def is_small(record: Record) -> bool:
+    """Whether it is too small for its rate to say anything of the hardware's."""
     part, size, moved = str(record.case["part"]), record.case.get("size"), record.case.get("bytes")
     if isinstance(size, int):
         return size < LEAST_SIZE
@@ -164,15 +164,22 @@ def _memory(at: View, record: Record) -> Rate:
 
 
 def _host_link(at: View, record: Record) -> Rate:
-    """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike."""
-    case, device = record.case, number(record, "device")
-    near: tuple[Hashable, ...] = _neighbours(at, device) if case["at_once"] else ()
+    """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike.
+
+    A small copy also takes the longer the further the thread that starts it is from the GPU.
+    """
+    case, device, small = record.case, number(record, "device"), is_small(record)
+    near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
+    size = f"{units.count_bytes(number(record, 'bytes'))}, " if small else ""
     about = _About(
         part="host links",
-        kind="host link",
-        what=f"{case['direction']}, {case['memory']}, {_together(record)}",
+        kind="latency" if small else "host link",
+        what=f"{case['direction']}, {case['memory']}, {size}{_together(record)}",
         place=(at.device(device),),
-        like=(case["direction"], case["memory"], case["bytes"], _together(record), _kind(at, device), near),
+        like=(
+            *(case["direction"], case["memory"], case["bytes"], _together(record), _kind(at, device)),
+            *(near, _neighbours(at, device) if case["at_once"] else ()),
+        ),
     )
     pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
     if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
@@ -190,7 +197,7 @@ def _neighbours(at: View, device: int) -> tuple[int, ...]:
 def _device_link(at: View, record: Record) -> Rate:
     source, target, size = (number(record, axis) for axis in ("source", "target", "bytes"))
     way = links.kind(at.result, source, target)
-    kind = "latency" if size < LATENCY else "pair" if way.startswith("NV") else "PCIe pair"
+    kind = "latency" if is_small(record) else "pair" if way.startswith("NV") else "PCIe pair"
     near = () if kind == "pair" else _places(at, source, target, at_once=bool(record.case["at_once"]))
     about = _About(
         part="GPU links",

@@ -8,7 +8,6 @@ from scalecard.report.health import advice, measured
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.peers import Groups
 from scalecard.report.health.verdict import Verdict
-from scalecard.report.judgements import BEYOND
 
 
 def judged(result: Result) -> Iterator[Verdict]:
@@ -22,7 +21,7 @@ def _judged(rate: Rate, groups: Groups) -> Verdict:
     limit = rate.limit
     share = rate.value / limit.rate if limit else None
     low = bool(limit and share is not None and share < limit.least)
-    word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups, share)
+    word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups)
     return Verdict(
         part=rate.part,
         what=_what(rate),
@@ -37,10 +36,10 @@ def _judged(rate: Rate, groups: Groups) -> Verdict:
     )
 
 
-def _fine(rate: Rate, groups: Groups, share: float | None) -> str:
+def _fine(rate: Rate, groups: Groups) -> str:
     """What is faster than the vendor's sheet says tells nothing of the device; its peers may still do."""
-    known = share is not None and share <= BEYOND
-    compared = rate.high is not None and len(groups.peers(rate)) > 1
+    known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
+    compared = rate.high is not None and groups.slowest_other(rate) is not None
     return "normal" if known or compared else "not judged"
 
 
@@ -54,6 +53,5 @@ def _normal(rate: Rate, groups: Groups) -> str:
     if normal is not None:
         said.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
     if rate.limit:
-        limit = rate.limit
-        said.append(f"{units.percent(limit.least)} to 100 % of {rate.in_words(limit.rate)} is normal")
+        said.append(f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal")
     return "; ".join(said) or "nothing is known to compare it with"

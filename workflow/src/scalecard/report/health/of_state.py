@@ -12,6 +12,7 @@ from scalecard.report.health.verdict import Verdict
 
 OWN = ("compute", "memory", "host link", "load")  # parts that every device has
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
+LAPTOP = "Laptop GPU"  # in the name of a GPU that is built into one
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
 
 
@@ -167,18 +168,20 @@ def _host(at: View) -> Iterator[Verdict]:
 
 
 def _loads(every: Sequence[View]) -> Iterator[Verdict]:
-    """Whether a sustained load slowed a device down. What a power cap takes from all of them is normal."""
+    """Whether a sustained load slowed a device down. A power cap is normal, and a laptop's heat."""
     known = [(at, record, load.course(record)) for at in every for record in at.result.select("time", part="load")]
     usual = median(course.at_the_end for _, _, course in known) if known else 1.0
     for at, record, course in known:
-        device = measured.number(record, "device")
-        reasons = load.held_back(record, device)
+        device, gpus = measured.number(record, "device"), at.result.environment["gpus"]
+        in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
+        reasons = load.held_back(record, device, in_laptop=in_laptop)
         slowed = bool(reasons) or course.at_the_end < load.FALL * usual
         yield Verdict(
             part="compute",
             what=f"{at.device(device)}, sustained load",
             value=", ".join([_course(course), *_heat(record, device, reasons)]),
-            normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap",
+            normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
+            + (" and the driver's limit of heat" if in_laptop else ""),
             verdict="slowed down" if slowed else "normal",
             advice=advice.for_kind("slowed down") if slowed else "",
             kind="slowed down",

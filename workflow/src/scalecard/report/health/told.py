@@ -6,6 +6,7 @@ from statistics import median
 from scalecard.records.record import Result
 from scalecard.report import units
 from scalecard.report.health import load, measured
+from scalecard.report.health.by_node import views
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.verdicts import Verdict, alerts, verdicts
 from scalecard.report.judgements import Judgement
@@ -13,9 +14,9 @@ from scalecard.report.sections import Finding
 
 
 def findings(result: Result) -> list[Finding]:
-    """The faults, or that there is none; then what the parts reach."""
+    """The faults, or that there is none; then what the parts reach, and what no vendor's figure says anything of."""
     found = alerts(result)
-    return [*_faults(result, found), *_reached(result), *_under_load(result)]
+    return [*_faults(result, found), *_reached(result), *_under_load(result), *_without_figures(result)]
 
 
 def judgements(result: Result) -> Iterator[Judgement]:
@@ -53,7 +54,8 @@ def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
         yield Finding(text=text, headline=many if place == 0 else "", priority=min(1 + place, 9))
     if not found:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
-        beside = "with one another" if result.emulated else "with one another and with the hardware's limits"
+        limited = any(verdict.share is not None for verdict in judged)
+        beside = "with one another and with the hardware's limits" if limited else "with one another"
         text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
         emulated = " CPU workers stand in for GPUs." if result.emulated else ""
         yield Finding(text=text + emulated, headline="healthy" if judged else "nothing to compare with", priority=12)
@@ -98,3 +100,31 @@ def _under_load(result: Result) -> Iterator[Finding]:
         yield Finding(text=f"{text} {units.seconds(min(fell))}.", priority=46)
     else:
         yield Finding(text=f"Under {longest} of load no device became 5 % slower.", priority=46)
+
+
+def _without_figures(result: Result) -> Iterator[Finding]:
+    """Which rates have no limit, because the vendor's figure is not known: nothing but their peers is beside them."""
+    lacking: dict[str, dict[str, None]] = {}
+    for rate in measured.rates(result) if result.environment["gpus"] else ():
+        if what := _without_figure(rate):
+            lacking.setdefault(_gpu(result, rate), {})[what] = None
+    for name, whats in lacking.items():
+        several = sum(gpu["name"] == name for gpu in result.environment["gpus"]) > 1
+        judged = "they were compared with one another only" if several else "they were not judged"
+        text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
+        yield Finding(text=text, priority=47)
+
+
+def _without_figure(rate: Rate) -> str:
+    """'bfloat16 products' if these have no limit for want of a vendor's figure; '' if they have one, or need none."""
+    if rate.limit or measured.is_small(rate.record) or not rate.what.endswith(", alone"):
+        return ""
+    named = {"compute": f"{rate.record.case.get('dtype')} products", "memory": "memory", "pair": "NVLinks"}
+    return named.get(rate.kind, "")
+
+
+def _gpu(result: Result, rate: Rate) -> str:
+    """The name of the GPU that a rate is of."""
+    (view,) = (view for view in views(result) if view.node == rate.node)
+    axis = "device" if "device" in rate.record.case else "source"
+    return str(view.result.environment["gpus"][measured.number(rate.record, axis)]["name"])
