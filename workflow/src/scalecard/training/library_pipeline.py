@@ -4,13 +4,16 @@ rank 0   stage 0, and of an interleaved schedule also stage 2
 rank 1   stage 1                                  and stage 3
 """
 
+import functools
 from collections.abc import Mapping
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
+from scalecard.distributed.context import RankContext
 from scalecard.training.hybrid_parallel import average
 from scalecard.training.model_parallel import Loss
 from scalecard.training.trees import Tree
@@ -22,7 +25,7 @@ STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
 class LibraryPipeline:
     """A rank's `stages`, by their number, of `num_stages`; `num_micro` micro-batches must divide the batch evenly.
 
-    `group` are the ranks of one pipeline. If `replicas` is given, every step averages the gradients over those ranks,
+    `group` are the ranks of one pipeline, as `pipeline_group` makes it. If `replicas` is given, every step averages the gradients over those ranks,
     which have the same stages of other pipelines, and other batches.
     """
 
@@ -37,7 +40,7 @@ class LibraryPipeline:
         device: torch.device,
         loss: Loss,
         lr: float,
-        group: dist.ProcessGroup | None = None,
+        group: dist.ProcessGroup,
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
@@ -62,3 +65,22 @@ class LibraryPipeline:
         """These stages' parameters, then their buffers."""
         parameters = [p for stage in self.modules for p in stage.parameters()]
         return parameters + [b for stage in self.modules for b in stage.buffers()]
+
+
+def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
+    """The `depth` consecutive ranks of this rank's pipeline; made once in a process, and all ranks take part.
+
+    On GPUs each pair of them has a communicator and a stream of its own, so that what a stage gets from one neighbour
+    does not queue behind what it sends to the other, as in the one communicator of an ordinary NCCL group.
+    """
+    return _group(ctx.device, ctx.rank, ctx.world_size, depth, ctx.timeout)
+
+
+@functools.cache
+def _group(device: torch.device, rank: int, ranks: int, depth: int, timeout: timedelta) -> dist.ProcessGroup:
+    backend, bound = ("nccl-lazy", device) if device.type == "cuda" else ("gloo", None)
+    rows = [range(first, first + depth) for first in range(0, ranks, depth)]
+    groups = [dist.new_group(row, timeout, backend, device_id=bound) for row in rows]
+    mine = groups[rank // depth]
+    assert isinstance(mine, dist.ProcessGroup), "a member"
+    return mine
