@@ -21,6 +21,7 @@ from scalecard.records.record import Check
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
+CHUNK = 2**22  # values that are compared at a time: more would take several times a large tensor's memory
 VOID = 0.5  # half of the step: a tolerance this large could not tell a step with half of its gradients
 
 
@@ -212,8 +213,8 @@ def checksum(tensors: Iterable[Tensor]) -> float:
     """CRC-32 of the tensors' bytes, one after the other: the same where they are the same bit for bit."""
     value = 0
     for tensor in tensors:
-        bytes_ = local(tensor).detach().cpu().contiguous().flatten().view(torch.uint8)
-        value = zlib.crc32(bytes_.numpy().data, value)
+        for chunk in local(tensor).detach().reshape(-1).split(CHUNK):
+            value = zlib.crc32(chunk.cpu().view(torch.uint8).numpy().data, value)
     return float(value)
 
 
@@ -254,12 +255,15 @@ def _largest(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     for a, b in zip(ours, reference, strict=True):
         if a.shape != b.shape:
             return float("inf")
-        a, b = a.detach().cpu(), b.detach().cpu()
-        if not a.is_floating_point():  # a gigabyte of bytes is not widened unless it differs
-            found.append(0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max()))
-        elif a.numel():
-            found.append(float((a - b).abs().max()))
+        chunks = (values.detach().reshape(-1).split(CHUNK) for values in (a, b))
+        found += [_difference(x.cpu(), y.cpu()) for x, y in zip(*chunks, strict=True)]
     return max(found) if all(map(math.isfinite, found)) else float("inf")
+
+
+def _difference(a: Tensor, b: Tensor) -> float:
+    if not a.is_floating_point():  # bytes are not widened unless they differ
+        return 0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max())
+    return float((a - b).abs().max()) if a.numel() else 0.0
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -20,13 +20,14 @@ from scalecard.training.trees import Tree
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
+LAZY = "nccl-lazy"  # not in PyTorch 2.11
 
 
 class LibraryPipeline:
     """A rank's `stages`, by their number, of `num_stages`; `num_micro` micro-batches must divide the batch evenly.
 
-    `group` are the ranks of one pipeline, as `pipeline_group` makes it. If `replicas` is given, every step averages the gradients over those ranks,
-    which have the same stages of other pipelines, and other batches.
+    `group` are the ranks of one pipeline, as `pipeline_group` makes it. If `replicas` is given, every step averages the
+    gradients over those ranks, which have the same stages of other pipelines, and other batches.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
 
 @functools.cache
 def _group(device: torch.device, rank: int, ranks: int, depth: int, timeout: timedelta) -> dist.ProcessGroup:
-    backend, bound = ("nccl-lazy", device) if device.type == "cuda" else ("gloo", None)
+    nccl = LAZY if dist.is_backend_available(LAZY) else "nccl"
+    backend, bound = (nccl, device) if device.type == "cuda" else ("gloo", None)
     rows = [range(first, first + depth) for first in range(0, ranks, depth)]
     groups = [dist.new_group(row, timeout, backend, device_id=bound) for row in rows]
     mine = groups[rank // depth]
