@@ -48,7 +48,7 @@ class Sockets:
         patch.setattr(torch._C, "_host_emptyCache", self.given_back.clear)
         patch.setattr(torch.Tensor, "pin_memory", lambda tensor: self.pin(tensor))
         patch.setattr(torch, "randint", lambda low, high, size, **options: torch.zeros(size, dtype=torch.uint8))
-        patch.setattr(torch, "empty", lambda size, pin_memory, **options: self.pin(torch.zeros(size, dtype=torch.uint8)))
+        patch.setattr(torch, "empty", lambda size, pin_memory, **options: self.pin(torch.zeros(size)))
         patch.setattr(torch, "Generator", lambda device: self)
 
     def manual_seed(self, seed: int) -> "Sockets":
