@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.layout import Layout
-from scalecard.training import library_pipeline
 from scalecard.training.library_pipeline import SCHEDULES, pipeline_group
 
 TIMEOUT = timedelta(seconds=7)
@@ -36,13 +35,16 @@ def test_ranks_of_a_pipeline_have_a_communicator_for_each_pair(
 ) -> None:
     """One communicator of all ranks takes turns, which PyTorch warns of."""
     made = list[Group]()
+
+    def new_group(*args: Any, **more: Any) -> Group:
+        made.append(Group(*args, **more))
+        return made[-1]
+
     monkeypatch.setattr(dist, "ProcessGroup", Group)
-    monkeypatch.setattr(dist, "new_group", lambda *args, **more: made.append(Group(*args, **more)) or made[-1])
-    library_pipeline._group.cache_clear()
+    monkeypatch.setattr(dist, "new_group", new_group)
     control: Any = None
     ctx = RankContext(3, 4, device, control, Layout(4), TIMEOUT)
     for _ in range(2):
         mine: Any = pipeline_group(ctx, 2)
-    library_pipeline._group.cache_clear()
     assert (mine.ranks, mine.timeout, mine.backend, mine.device) == ([2, 3], TIMEOUT, backend, bound)
     assert [group.ranks for group in made] == [[0, 1], [2, 3]], "by all ranks in one order, and once"

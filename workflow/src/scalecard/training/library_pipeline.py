@@ -6,7 +6,6 @@ rank 1   stage 1                                  and stage 3
 
 import functools
 from collections.abc import Mapping
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,6 @@ from scalecard.training.trees import Tree
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
-LAZY = "nccl-lazy"  # not in PyTorch 2.11
 
 
 class LibraryPipeline:
@@ -68,21 +66,7 @@ class LibraryPipeline:
         return parameters + [b for stage in self.modules for b in stage.buffers()]
 
 
-def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
-    """The `depth` consecutive ranks of this rank's pipeline; made once in a process, and all ranks take part.
-
-    On GPUs each pair of them has a communicator and a stream of its own, so that what a stage gets from one neighbour
-    does not queue behind what it sends to the other, as in the one communicator of an ordinary NCCL group.
-    """
-    return _group(ctx.device, ctx.rank, ctx.world_size, depth, ctx.timeout)
-
-
 @functools.cache
-def _group(device: torch.device, rank: int, ranks: int, depth: int, timeout: timedelta) -> dist.ProcessGroup:
-    nccl = LAZY if dist.is_backend_available(LAZY) else "nccl"
-    backend, bound = (nccl, device) if device.type == "cuda" else ("gloo", None)
-    rows = [range(first, first + depth) for first in range(0, ranks, depth)]
-    groups = [dist.new_group(row, timeout, backend, device_id=bound) for row in rows]
-    mine = groups[rank // depth]
-    assert isinstance(mine, dist.ProcessGroup), "a member"
-    return mine
+def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
+    """The `depth` consecutive ranks of this rank's pipeline; made once in a process, and all ranks take part."""
+    return ctx.group_among([range(first, first + depth) for first in range(0, ctx.world_size, depth)], lazily=True)
