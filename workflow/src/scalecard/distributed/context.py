@@ -69,7 +69,7 @@ class RankContext:
         return group
 
     def group_among(self, rows: Iterable[Sequence[int]], *, lazily: bool = False) -> dist.ProcessGroup:
-        """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask, for all rows.
+        """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask for all.
 
         The timeout is that of this launch: groups that PyTorch makes itself, as for a mesh, wait for minutes. On GPUs
         each pair of ranks has, `lazily`, a communicator and a stream of its own, so that what a rank gets from one of

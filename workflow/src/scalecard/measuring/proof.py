@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Protocol
 
 import torch
@@ -83,7 +84,7 @@ def steps_like(
     expected: "Trained | Change",
 ) -> Iterator[Check]:
     """Call the work, and compare what it made of its state (all parameters first) with what it should have."""
-    before = [tensor.detach().to("cpu", copy=True) for tensor in state()]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state()] if isinstance(expected, Change) else []
     for _ in range(times):
         work()
         synchronize()
@@ -139,9 +140,9 @@ def change(name: str, trained: Trained, exact: Trained) -> Change:
 
     ProofFailed if the two differ so much that a wrong step could hide between them.
     """
-    step = _change(trained.before, trained.after)
-    error = _distance(step, _change(exact.before, exact.after))
-    return Change([part.float() for part in step], _tolerance(name, error, trained.before[0].dtype))
+    error = _distance(_change(trained.before, trained.after), _change(exact.before, exact.after))
+    step = [part.float() for part in _change(trained.before, trained.after)]
+    return Change(step, _tolerance(name, error, trained.before[0].dtype))
 
 
 def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
@@ -225,20 +226,25 @@ def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], e
     return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=tolerance)
 
 
-def _double(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.detach().cpu().double() for tensor in tensors]
+def _double(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """One by one, as in what follows: of a large model, each list would be gigabytes on each of eight ranks."""
+    for tensor in tensors:
+        yield tensor.detach().cpu().double()
 
 
-def _change(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-    return [b.detach().cpu().double() - a.detach().cpu().double() for a, b in zip(before, after, strict=True)]
+def _change(before: Sequence[Tensor], after: Sequence[Tensor]) -> Iterator[Tensor]:
+    for then, now in zip(_double(before), _double(after), strict=True):
+        yield now - then
 
 
-def _distance(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+def _distance(ours: Iterable[Tensor], reference: Iterable[Tensor]) -> float:
     """The norm of the difference over the norm of the reference; infinite if shapes differ or a value is not finite."""
-    if [a.shape for a in ours] != [b.shape for b in reference]:
-        return float("inf")
-    norm, difference = _norm(reference), _norm([a - b for a, b in zip(ours, reference, strict=True)])
-    return _number(difference / norm) if norm else float("inf")
+    difference, norm = 0.0, 0.0
+    for a, b in zip_longest(ours, reference):
+        if a is None or b is None or a.shape != b.shape:
+            return math.inf
+        difference, norm = math.hypot(difference, _norm([a - b])), math.hypot(norm, _norm([b]))
+    return _number(difference / norm) if norm else math.inf
 
 
 def _sum(tensors: Sequence[Tensor]) -> Tensor:
