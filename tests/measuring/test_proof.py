@@ -1,8 +1,8 @@
 """What differs from the plain loop is refused before it is timed, and a proof that proves nothing as well."""
 
 import contextlib
-import weakref
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
