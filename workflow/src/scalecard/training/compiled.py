@@ -48,8 +48,8 @@ def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
     """
     global _turns
     before = {name: os.environ.get(name) for name in (*CACHES, WORKERS)}
-    own = tempfile.TemporaryDirectory(prefix="scalecard-compiled-", ignore_cleanup_errors=True)
-    with own if ctx.leads else nullcontext("") as made:
+    make = partial(tempfile.TemporaryDirectory, prefix="scalecard-compiled-", ignore_cleanup_errors=True)
+    with make() if ctx.leads else nullcontext("") as made:
         folder = Path(ctx.all_gather(made)[0])
         os.environ.update({name: str(folder / name.lower()) for name in CACHES})
         os.environ[WORKERS] = str(max(1, min(MOST_WORKERS, host.usable_cores() // ctx.world_size)))
