@@ -14,6 +14,7 @@ from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
+from scalecard.strategies.mesh import mesh
 from torch.distributed import distributed_c10d
 
 MINUTE = timedelta(minutes=1)
@@ -96,3 +97,24 @@ def test_ranks_that_leave_give_their_groups_back(machine: Machine) -> None:
     first, second, outside = launch(groups_before_and_after, layout=Layout(3), machine=machine)
     assert first == second == (2, 4, 2)
     assert outside == (2, 2, 2)
+
+
+def two_by_two(ctx: RankContext) -> tuple[list[list[int]], list[str], bool, float]:
+    """Of a mesh of two replicas, this rank's groups, their timeouts, whether it is made once, and a sum over shards."""
+    made = mesh(ctx, 2)
+    groups = [made.get_group(name) for name in ("replica", "shard")]
+    timeouts = [str(group._get_backend(ctx.device).options._timeout) for group in groups]
+    total = torch.tensor([float(ctx.rank)])
+    dist.all_reduce(total, group=groups[1])
+    return [dist.get_process_group_ranks(group) for group in groups], timeouts, mesh(ctx, 2) is made, total.item()
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_lost_rank_of_a_mesh_is_waited_for_no_longer_than_any_other(machine: Machine) -> None:
+    """Groups that PyTorch makes for a mesh have timeouts of its own: ten minutes of NCCL, thirty of gloo."""
+    found = launch(two_by_two, layout=Layout(4), machine=machine, timeout=MINUTE)
+    assert [groups for groups, *_ in found] == [[[0, 2], [0, 1]], [[1, 3], [0, 1]], [[0, 2], [2, 3]], [[1, 3], [2, 3]]]
+    assert [total for *_, total in found] == [1, 1, 5, 5]
+    for _, timeouts, once, _ in found:
+        assert timeouts == [str(MINUTE)] * 2
+        assert once

@@ -42,12 +42,13 @@ def test_with_one_device_what_needs_two_is_skipped_with_a_reason(machine: Machin
 
 
 def test_a_size_that_does_not_fit_fails_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def integers(size: int, seed: int, number: int) -> torch.Tensor:
-        if size > 4096:
+    def filled(bucket: torch.Tensor, value: Any) -> None:
+        if bucket.nbytes > 4096:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate a lot")
-        return torch.ones(size // 4)
+        real(bucket, value)
 
-    monkeypatch.setattr(allreduce, "_integers", integers)
+    real = allreduce.fill
+    monkeypatch.setattr(allreduce, "fill", filled)
     monkeypatch.setattr(allreduce, "launch_and_record", lambda *args, **options: [])
     records = run("allreduce", replace(machine, num_devices=2), bytes=[4096, 65536])
     by_size = {size: [r for r in records if r.case["bytes"] == size] for size in (4096, 65536)}

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,6 +156,26 @@ def test_compression_among_many_ranks_stays_within_its_tolerance_and_is_not_void
     found = same_change("w", [torch.zeros(20_000)], [total.double()], wanted)
     assert found.passed, f"{found.difference} of {found.tolerance}"
     assert found.difference > wanted.tolerance / 100, "the tolerance means something"
+
+
+def test_changes_are_compared_tensor_by_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large model, lists in float64 would be gigabytes on the host, for each of eight ranks."""
+    double, made, most = torch.Tensor.double, list[weakref.ref[Tensor]](), 0
+
+    def counted(tensor: Tensor) -> Tensor:
+        nonlocal most
+        made.append(weakref.ref(wide := double(tensor)))
+        most = max(most, sum(one() is not None for one in made))
+        return wide
+
+    before, after = ([torch.full((3,), float(value)) for _ in range(20)] for value in (1, 3))
+    monkeypatch.setattr(torch.Tensor, "double", counted)
+    loop = Plain(before, after, [], (2, 1))
+    wanted = change("w", loop, loop)
+    assert same_change("w", before, after, wanted).difference == 0
+    assert same_gradients("g", after, after, after).difference == 0
+    assert len(made) >= 20
+    assert most <= 8
 
 
 @pytest.mark.parametrize("change_of", [lambda t: t + 1e-7, lambda t: t.flip(0), lambda t: t * 0])

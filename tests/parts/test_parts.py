@@ -14,12 +14,14 @@ from scalecard.hardware import links as hardware_links
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
+from scalecard.measuring import whole_numbers
 from scalecard.measuring.counting import counted
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject
 from scalecard.parts import collectives, links, memory, products, storage, within_node
 from scalecard.parts.products import Products
 from scalecard.records.record import Record
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SIZE = 4096
 
@@ -122,24 +124,66 @@ def test_every_device_multiplies_in_turn_or_at_once(mode: str, expected: list[st
     assert passes(subject)
 
 
-def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool]]:
-    """Of each collective, whether it passes, and whether one does that is not run at all."""
+class Largest(TorchDispatchMode):
+    """The most values of any tensor that is made meanwhile, on any device."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.values = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        known = {tensor.untyped_storage().data_ptr() for tensor in args if isinstance(tensor, torch.Tensor)}
+        if isinstance(out, torch.Tensor) and out.untyped_storage().data_ptr() not in known:
+            self.values = max(self.values, out.numel())
+        return out
+
+
+def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool, bool, int]]:
+    """Of each collective, whether it passes, also if it is not run or spoils a value; and the largest tensor made."""
     found = []
-    for name in collectives.COLLECTIVES:
-        subject = collectives.subject(ctx, name, SIZE)
-        given, got = subject.state()
-        idle = collectives._checks(ctx, name, lambda: None, given, got if len(got) else given)
-        right = all(count.passed for count in counted(subject, ctx.synchronize))
-        found.append((passes(subject) and right, all(check.passed for check in idle)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_numbers, "CHUNK", 100)
+        for name in collectives.COLLECTIVES:
+            subject: Any = collectives.subject(ctx, name, SIZE)
+            work, given, result, part = subject.prove.args[2:]
+
+            def spoil(work: Any = work, result: Any = result) -> None:
+                work()
+                result[-1] += 1
+
+            right = all(count.passed for count in counted(subject, ctx.synchronize))
+            with Largest() as largest:
+                right = passes(subject) and right
+            assert not any(tensor.any() for tensor in (given, result)), "zeros are timed"
+            idle, spoilt = (
+                all(check.passed for check in collectives._checks(ctx, name, wrong, given, result, part))
+                for wrong in (lambda: None, spoil)
+            )
+            found.append((right, idle, spoilt, largest.values))
     return found
 
 
 @pytest.mark.usefixtures("forked_ranks")
 def test_collectives_bring_every_rank_what_they_should(machine: Machine) -> None:
+    """A proof takes no more memory for a gigabyte than for a megabyte."""
     ranks = launch(on_three_ranks, layout=Layout(3), machine=machine)
     for index, name in enumerate(collectives.COLLECTIVES):
-        assert [found[index][0] for found in ranks] == [True] * 3
-        assert not all(found[index][1] for found in ranks), f"{name} that does nothing is noticed"
+        right, idle, spoilt, largest = zip(*(found[index] for found in ranks), strict=True)
+        assert right == (True,) * 3
+        assert not all(idle), f"{name} that does nothing is noticed"
+        assert not any(spoilt), f"a wrong value of {name} is noticed"
+        assert max(largest) <= 3 * 100, "what three ranks have in a chunk"
+
+
+def test_what_one_rank_does_not_add_or_two_exchange_is_seen() -> None:
+    places = torch.arange(2000)
+    whole = whole_numbers.total(places, range(4))
+    numbers = [whole_numbers.number(places, rank) for rank in range(4)]
+    assert bool((whole == sum(numbers)).all())
+    for number in numbers:
+        assert int(number.min()) >= 1
+    assert bool((numbers[0] + numbers[3] != numbers[1] + numbers[2]).any())
 
 
 def storage_of(data_dir: Path, rule: Rule) -> list[Record]:

@@ -124,7 +124,7 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
             raise RuntimeError("InductorError: the compiler crashed\nat line 3")
 
     monkeypatch.setattr(tuned, "Compiled", Broken)
-    monkeypatch.setattr(tuned, "no_compiler", lambda: "")
+    monkeypatch.setattr(tuned, "no_compiler", lambda device: "")
     records = run(short, "compile", "fused")
     (failed,) = [record for record in records if record.status == "failed"]
     assert (failed.case["rung"], failed.note) == ("compile", "RuntimeError: InductorError: the compiler crashed")
@@ -144,7 +144,7 @@ def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monk
             return self.function(*args)
 
     monkeypatch.setattr(tuned, "Compiled", GivenUp)
-    monkeypatch.setattr(tuned, "no_compiler", lambda: "")
+    monkeypatch.setattr(tuned, "no_compiler", lambda device: "")
     (failed,) = [record for record in run(short, "compile") if record.status == "failed"]
     assert failed.reason is Reason.NOT_PROVEN
     assert "steps in which no compiled code ran" in failed.note
@@ -166,7 +166,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
             return self.function(*args)
 
     monkeypatch.setattr(tuned, "Compiled", Slow)
-    monkeypatch.setattr(tuned, "no_compiler", lambda: "")
+    monkeypatch.setattr(tuned, "no_compiler", lambda device: "")
     records = run(short, "compile")
     (compiling,) = [record for record in records if record.metric == "compile_time"]
     (stepping,) = [r for r in records if r.metric == "step_time" and r.case["rung"] == "compile" and r.samples]

@@ -19,7 +19,7 @@ from scalecard.strategies.ladder import Ladder
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Setting
 from scalecard.strategies.tuned import Combination, PlainlyRounded, plain_loops, subject
-from scalecard.training import reference
+from scalecard.training import reference, trees
 
 CPU = torch.device("cpu")
 LOAD = Load("toy", "", "{}", 100, seed=0)
@@ -109,11 +109,56 @@ def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: 
 
     monkeypatch.setattr(Load, "_trained", trained)
     LOAD.plain(GPU, (4,), 1, exactly=True)
-    assert where == ["cuda", "cpu"]
+    assert where == ["cuda", "cuda", "cpu"], "the whole batch, and a sample at a time"
     where.clear()
     with pytest.raises(torch.OutOfMemoryError):
         Load("toy", "", "{}", 4, 0, device_only=True).plain(GPU, (4,), 1, exactly=True)
-    assert where == ["cuda"]
+    assert where == ["cuda", "cuda"]
+
+
+GPT = Load(
+    "gpt",
+    "",
+    '{"layers": 1, "width": 8, "heads": 2, "sequence": 4, "vocabulary": 11}',
+    8,
+    0,
+    lr=0.1,
+    each=8,
+    exact=True,
+)
+
+
+def test_a_loop_that_does_not_fit_at_once_is_computed_in_pieces_before_the_host_computes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In float64 the scores of 8 pieces of text alone take 13 GB of a GPU, and a host minutes."""
+    whole, train, pieces = GPT.plain(CPU, (8,), 2, exactly=False), reference.train, list[int]()
+
+    def of_two_samples(model: Any, steps: Any, **options: Any) -> reference.Plain:
+        pieces.append(max(trees.rows(part.inputs) for part in steps[0]))
+        if pieces[-1] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return train(model, steps, **options)
+
+    monkeypatch.setattr(reference, "train", of_two_samples)
+    divided = GPT.plain(CPU, (8,), 2, exactly=False)
+    assert pieces == [8, 2]
+    for ours, theirs in zip(divided.after, whole.after, strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-14)
+
+
+def test_batch_normalisation_that_is_trained_sees_its_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nothing smaller is tried."""
+    pieces = list[int]()
+
+    def never(model: Any, steps: Any, **options: Any) -> None:
+        pieces.extend(trees.rows(part.inputs) for part in steps[0])
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(reference, "train", never)
+    with pytest.raises(torch.OutOfMemoryError):
+        Load("resnet18", "", "{}", 4, 0, each=4).plain(CPU, (4,), 1, exactly=True)
+    assert pieces == [4]
 
 
 @pytest.fixture

@@ -2,13 +2,20 @@
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lone_rank import LoneRank
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting
 from scalecard.training import compiled, tuned
 from scalecard.training.roundings import LARGEST_ERROR, Roundings
@@ -173,22 +180,101 @@ def test_what_does_not_exist_here_is_said(rung: str, device: torch.device, ranks
     assert cannot("channels_last", CPU, nn.Linear(2, 2), 1) == "the workload has no convolutions of images"
 
 
-def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
-    assert "torch.compile needs a compiler" in cannot("compile", CPU, network(), 1)
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: "/opt/own" if name == "own" else None)
-    monkeypatch.setenv("CXX", "own")
-    assert cannot("compile", CPU, network(), 1) == ""
+@pytest.mark.parametrize(
+    ("device", "here", "given", "compiles"),
+    [
+        (GPU, ("gcc",), {}, True),
+        (GPU, ("clang",), {}, True),
+        (GPU, ("g++", "c++"), {}, False),
+        (GPU, ("own",), {"CC": "own -m64"}, True),
+        (GPU, ("gcc",), {"CC": "absent"}, False),
+        (CPU, ("g++",), {}, True),
+        (CPU, ("gcc", "clang++", "c++"), {}, False),
+        (CPU, ("own",), {"CXX": "own"}, True),
+        (CPU, ("own",), {"CC": "own"}, False),
+    ],
+)
+def test_gpus_need_a_c_compiler_and_cpus_gxx(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device, here: tuple[str, ...], given: dict[str, str], compiles: bool
+) -> None:
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/bin/{name}" if name in here else None)
+    found = cannot("compile", device, network(), 1)
+    assert found == "" if compiles else "torch.compile needs a compiler, and " in found
+
+
+def test_without_pythons_headers_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(compiled.sysconfig, "get_path", lambda name: str(tmp_path))
+    for device in (CPU, GPU):
+        assert "Python.h is not here" in cannot("compile", device, network(), 1)
+    (tmp_path / "Python.h").touch()
+    assert cannot("compile", GPU, network(), 1) == ""
 
 
 def test_code_is_compiled_into_an_empty_folder_that_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: Any = LoneRank()
     monkeypatch.setenv("TRITON_CACHE_DIR", "/of/the/user")
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    with compiled.empty_cache_of_code():
+    monkeypatch.delenv(compiled.WORKERS, raising=False)
+    with compiled.empty_cache_of_code(alone):
         folders = {compiled.os.environ[name] for name in compiled.CACHES}
         assert len(folders) == 2
+        assert compiled.WORKERS in compiled.os.environ
     assert compiled.os.environ["TRITON_CACHE_DIR"] == "/of/the/user"
     assert "TORCHINDUCTOR_CACHE_DIR" not in compiled.os.environ
+    assert compiled.WORKERS not in compiled.os.environ
+
+
+Compiling = tuple[str, str, list[tuple[float, float]]]
+
+
+def two_graphs(ctx: RankContext) -> Compiling:
+    """The folder, how many workers, and from when to when this rank compiled each of two graphs."""
+    times = list[tuple[float, float]]()
+
+    def slowly(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        begun = time.monotonic()
+        time.sleep(0.3)
+        times.append((begun, time.monotonic()))
+        return module.forward
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch._dynamo, "lookup_backend", lambda name: slowly)
+        patch.setattr(compiled.host, "usable_cores", lambda: 20)
+        with compiled.empty_cache_of_code(ctx):
+            compiled.Compiled(lambda x: 2 * x)(torch.ones(()))
+            compiled.Compiled(lambda x: 3 * x)(torch.ones(()))
+            return compiled.os.environ[compiled.CACHES[0]], compiled.os.environ[compiled.WORKERS], times
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_ranks_share_a_folder_and_the_cores_and_one_of_them_compiles_first(machine: Machine) -> None:
+    """The others find its kernels, and compile the rest beside each other."""
+    found: list[Compiling] = launch(two_graphs, layout=Layout(3), machine=machine)
+    folders, workers, times = zip(*found, strict=True)
+    assert len({*folders}) == 1
+    assert not Path(folders[0]).parent.exists()
+    assert {*workers} == {"6"}
+    for graph in zip(*times, strict=True):
+        first, second, third = sorted(graph)
+        assert first[1] <= second[0], "the first is alone"
+        assert third[0] < second[1], "the others are not"
+
+
+def test_code_is_compiled_as_often_as_there_are_combinations_in_whatever_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dynamo's settings are held per thread; by default it gives up at the ninth version of a piece of code."""
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: lambda module, inputs: module.forward)
+    torch._dynamo.reset()
+    steps = [made("benchmark", "compile") for _ in range(10)]
+    for step in steps:
+        step()
+    assert [step.compiled.runs > 0 for step in steps if step.compiled] == [True] * 10
 
 
 def test_calls_of_compiled_graphs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,11 @@
 """The built-in models are what they are called: what they compute, by other means, and how many operations it takes."""
 
+import inspect
+
 import pytest
 import torch
+from blocks import CONFIG
+from scalecard.jobs import workloads
 from scalecard.measuring.counting import flops
 from scalecard.training.models import MODELS, freeze_batch_norm, resnet18_variant, toy_stages
 from scalecard.workloads import gpt, resnet50
@@ -90,3 +94,24 @@ def test_heads_that_the_devices_cannot_share_are_named() -> None:
         setattr(attention, name, nn.Linear(24, 12))
     with pytest.raises(ValueError, match=r"each device would have 1.5 of 3 heads"):
         attention(torch.ones(1, 2, 24))
+
+
+@pytest.mark.parametrize("scale", ["full", "quick"])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_devices_of_a_node_can_share_the_heads_by_default(scale: str, devices: int) -> None:
+    """Or tensor parallelism would not be measured on them."""
+    values = workloads.scaled(CONFIG["workloads"], scale)["gpt"]
+    width = values["width"]
+    attention = gpt.Attention(width, values["heads"])
+    for name in ("query", "key", "value"):
+        setattr(attention, name, nn.Linear(width, width // devices))
+    attention.out = nn.Linear(width // devices, width)
+    assert attention(torch.ones(1, 2, width)).shape == (1, 2, width)
+
+
+def test_without_values_the_transformer_is_that_of_the_configuration() -> None:
+    defaults = {name: one.default for name, one in inspect.signature(gpt.model).parameters.items()}
+    given = CONFIG["workloads"]["gpt"]
+    assert {name: given[name] for name in defaults if name in given} == {
+        name: default for name, default in defaults.items() if name in given
+    }

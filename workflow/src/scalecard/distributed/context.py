@@ -1,7 +1,7 @@
 """What a rank function gets: its device, its rank, the world size, and what the ranks agree on."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -16,10 +16,12 @@ from scalecard.hardware.machine import Machine
 from scalecard.hardware.marks import ClockMark, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
 
+LAZY = "nccl-lazy"  # not in PyTorch 2.11
 
-@dataclass
+
+@dataclass(eq=False)
 class RankContext:
-    """One rank of a launch; implements the Ranks protocol of measuring/bench.py."""
+    """One rank of a launch, which is only itself; implements the Ranks protocol of measuring/bench.py."""
 
     rank: int
     world_size: int
@@ -70,6 +72,21 @@ class RankContext:
         )
         assert isinstance(group, dist.ProcessGroup), "every rank is a member"
         return group
+
+    def group_among(self, rows: Iterable[Sequence[int]], *, lazily: bool = False) -> dist.ProcessGroup:
+        """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask for all.
+
+        The timeout is that of this launch: groups that PyTorch makes itself, as for a mesh, wait for minutes. On GPUs
+        each pair of ranks has, `lazily`, a communicator and a stream of its own, so that what a rank gets from one of
+        them does not queue behind what it sends to another one.
+        """
+        cuda = self.device.type == "cuda"
+        nccl = LAZY if lazily and dist.is_backend_available(LAZY) else "nccl"
+        backend, bound = (nccl, self.device) if cuda else ("gloo", None)
+        made = {tuple(row): dist.new_group(list(row), self.timeout, backend, device_id=bound) for row in rows}
+        (mine,) = (group for row, group in made.items() if self.rank in row)
+        assert isinstance(mine, dist.ProcessGroup), "a member"
+        return mine
 
     def among(self, ranks: Sequence[int]) -> "RankContext | None":
         """This rank among some of all, or None if it is not one of them; every rank must ask, in the same order."""

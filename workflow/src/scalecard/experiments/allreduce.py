@@ -8,7 +8,7 @@ is the slowest rank's), if the sum were wrong (the very call that is timed first
 compared one by one), or if only a part were sent (the bytes that devices receive are counted).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,14 +29,15 @@ from scalecard.measuring.bench import Bench
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
-from scalecard.measuring.proof import same_values
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.variant import Subject, Variant, Work
+from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.records.record import Case, Check, Record
 from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 
 UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
+TURNS = 3  # sums that are compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case
         Variant(
             name=name,
             case={"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more},
-            build=partial(_subject, spec.seed, name, devices),
+            build=partial(_subject, name, devices),
             proven_at=uneven,
             timed_at=at,
         )
@@ -103,58 +104,45 @@ def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case
         yield timing.record()
 
 
-def _subject(seed: int, algorithm: str, devices: Sequence[Device], at: Setting) -> Subject:
+def _subject(algorithm: str, devices: Sequence[Device], at: Setting) -> Subject:
     """One bucket per device. Zeros stay finite however often they are added."""
     used = devices[: at.devices]
     buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
-    total, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
+    received, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
     work = partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])
     return Subject(
         work=work,
-        prove=partial(_sums, work, used, buckets, partial(_integers, at.bytes, seed)),
-        expected={"received bytes": total, "received by the busiest device": busiest},
-        state=lambda: buckets,
+        prove=partial(_sums, work, used, buckets),
+        expected={"received bytes": received, "received by the busiest device": busiest},
     )
 
 
-def _sums(
-    work: Work, devices: Sequence[Device], buckets: list[Tensor], values: Callable[[int], Tensor]
-) -> Iterator[Check]:
+def _sums(work: Work, devices: Sequence[Device], buckets: list[Tensor]) -> Iterator[Check]:
     """The call that is timed, on different whole numbers each time, and every bucket compared with their sum."""
-    for turn in range(_turns(buckets[0].nbytes)):
-        total = torch.zeros(len(buckets[0]))
-        for index, bucket in enumerate(buckets):
-            value = values(turn * len(buckets) + index)
-            bucket.copy_(value)
-            total += value
+    for turn in range(TURNS):
+        ranks = range(turn * len(buckets), (turn + 1) * len(buckets))
+        for rank, bucket in zip(ranks, buckets, strict=True):
+            fill(bucket, partial(number, rank=rank))
         work()
         for device in devices:
             device.synchronize()
         for bucket in buckets:
-            yield same_values(f"sum on each of {len(devices)} devices, element by element", bucket, total)
-
-
-def _turns(size: int) -> int:
-    """Three; for large buckets, whose numbers take the host seconds to draw, one."""
-    return 3 if size <= 2**20 else 1
-
-
-def _integers(size: int, seed: int, number: int) -> Tensor:
-    """Whole numbers below 1000: their sum is exact in float32 in any order."""
-    generator = torch.Generator().manual_seed(seed + number)
-    return torch.randint(0, 1000, (size // 4,), generator=generator).float()
+            name = f"sum on each of {len(devices)} devices, element by element"
+            yield same_as(name, bucket, partial(total, ranks=ranks))
+    for bucket in buckets:
+        bucket.zero_()
 
 
 def _prove(ctx: RankContext, spec: Spec) -> Proofs:
     """What is proven on more ranks than are timed."""
-    return proofs([replace(_library(ctx, spec, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
+    return proofs([replace(_library(ctx, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
     """torch.distributed's all-reduce, every size."""
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
         case = _case(ctx.layout, size, dist.get_backend())
-        variants = with_proofs([_library(ctx, spec, case, size)], proven)
+        variants = with_proofs([_library(ctx, case, size)], proven)
         yield from guarded(_time(ctx, spec, variants), case)
 
 
@@ -167,32 +155,28 @@ def _time(ctx: RankContext, spec: Spec, variants: Sequence[Variant]) -> Iterator
         yield timing.record()
 
 
-def _library(ctx: RankContext, spec: Spec, case: Case, size: int) -> Variant:
-    return Variant(name="all_reduce", case=case, build=partial(_on_ranks, ctx, spec.seed), timed_at=size)
+def _library(ctx: RankContext, case: Case, size: int) -> Variant:
+    return Variant(name="all_reduce", case=case, build=partial(_on_ranks, ctx), timed_at=size)
 
 
-def _on_ranks(ctx: RankContext, seed: int, size: int) -> Subject:
+def _on_ranks(ctx: RankContext, size: int) -> Subject:
     """This rank's bucket, and what every rank puts into its own."""
     bucket = torch.zeros(size // 4, device=ctx.device)
     work = partial(dist.all_reduce, bucket)
 
     def prove() -> Iterator[Check]:
         name = f"sum on each of {ctx.world_size} ranks, element by element"
-        for turn in range(_turns(size)):
-            total = torch.zeros(size // 4)
-            for rank in range(ctx.world_size):  # one after the other: together they may not fit into the host's memory
-                values = _integers(size, seed, turn * ctx.world_size + rank)
-                total += values
-                if rank == ctx.rank:
-                    bucket.copy_(values)
+        for turn in range(TURNS):
+            ranks = range(turn * ctx.world_size, (turn + 1) * ctx.world_size)
+            fill(bucket, partial(number, rank=ranks[ctx.rank]))
             work()
             ctx.synchronize()
-            yield same_values(name, bucket, total)
+            yield same_as(name, bucket, partial(total, ranks=ranks))
+        bucket.zero_()
 
     return Subject(
         work=work,
         prove=prove,
         expected={"all-reduces": 1, "all-reduced bytes": size},
-        state=lambda: [bucket],
         agreeing=lambda: [bucket],
     )

@@ -11,6 +11,7 @@ its bytes are counted). Without GPUs these are copies within host memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -20,7 +21,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, open_devices
+from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, near, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import same_values
@@ -72,7 +73,9 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         if step not in absent
     ]
     progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
+    with _beside(device):
+        timings = time_rounds(variants, devices=devices, rule=spec.measure)
+    for timing in timings:
         yield timing.record()
 
 
@@ -159,16 +162,24 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
     assert device is not None
     host_side = source is None or target is None
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
-    variants = []
-    for memory in _memories(spec, device, host_side):
-        ends_of_copy = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
-        for call in calls:
-            case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
-            build = partial(_copying, device, *ends_of_copy, call == "blocking")
-            variants.append(Variant(name=f"{memory} {call}", case=case, build=build))
-    for timing in time_rounds(variants, devices=[device], rule=spec.measure):
+    variants = list[Variant]()
+    with _beside(*(end for end in (source, target) if end)):
+        for memory in _memories(spec, device, host_side):
+            ends_of_copy = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
+            for call in calls:
+                case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+                build = partial(_copying, device, *ends_of_copy, call == "blocking")
+                variants.append(Variant(name=f"{memory} {call}", case=case, build=build))
+        timings = time_rounds(variants, devices=[device], rule=spec.measure)
+    for timing in timings:
         yield timing.enqueue_record()
         yield timing.record()
+
+
+def _beside(*devices: Device) -> AbstractContextManager[None]:
+    """On the NUMA nodes of these GPUs alone, where the host's memory of their copies then lies too."""
+    indices = [device.index for device in devices if device.torch.type == "cuda"]
+    return near(indices) if indices else nullcontext()
 
 
 def _copying(device: Device, source: Tensor, target: Tensor, wait: bool, _at: None) -> Subject:

@@ -111,7 +111,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | None) -> Iterator[Record]:
     """A workload's ladder in processes of its own; with images, also epochs of this model with its fastest rungs."""
     case: Case = {"workload": load.name, "devices": ctx.world_size}
-    with empty_cache_of_code():
+    with empty_cache_of_code(ctx):
         records = list[Record]()
         for record in guarded(_ladder(ctx, spec, load, case), case, metric="step_time"):
             records.append(record)

@@ -2,7 +2,8 @@
 
 import contextlib
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -18,13 +19,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def or_on_host(work: Callable[[torch.device], T], device: torch.device) -> T:
     """What work(device) returns or, if the device's memory is too small for it, work(the CPU)."""
-    try:
-        return work(device)
-    except (MemoryError, RuntimeError) as error:
-        if device.type == "cpu" or not is_out_of_memory(error):
-            raise
-    empty_cache()  # here the exception, and the memory that it holds, is gone
-    return work(torch.device("cpu"))
+    places = [device] if device.type == "cpu" else [device, torch.device("cpu")]
+    return first_that_fits(partial(work, place) for place in places)
+
+
+def first_that_fits(works: Iterable[Callable[[], T]]) -> T:
+    """What the first of these returns for which there is enough memory; if there is none, the last one's error."""
+    failure: BaseException = MemoryError("nothing to do")
+    for work in works:
+        try:
+            return work()
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = error.with_traceback(None)  # its frames hold the memory
+        empty_cache()
+    raise failure
 
 
 def empty_cache() -> None:

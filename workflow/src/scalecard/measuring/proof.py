@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Protocol
 
 import torch
@@ -21,6 +22,7 @@ from scalecard.records.record import Check, Reason
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
+CHUNK = 2**22  # values that are compared at a time: more would take several times a large tensor's memory
 VOID = 0.5  # half of the step: a tolerance this large could not tell a step with half of its gradients
 
 
@@ -84,7 +86,7 @@ def steps_like(
     expected: "Trained | Change",
 ) -> Iterator[Check]:
     """Call the work, and compare what it made of its state (all parameters first) with what it should have."""
-    before = [tensor.detach().to("cpu", copy=True) for tensor in state()]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state()] if isinstance(expected, Change) else []
     for _ in range(times):
         work()
         synchronize()
@@ -140,9 +142,9 @@ def change(name: str, trained: Trained, exact: Trained) -> Change:
 
     ProofFailed if the two differ so much that a wrong step could hide between them.
     """
-    step = _change(trained.before, trained.after)
-    error = _distance(step, _change(exact.before, exact.after))
-    return Change([part.float() for part in step], _tolerance(name, error, trained.before[0].dtype))
+    error = _distance(_change(trained.before, trained.after), _change(exact.before, exact.after))
+    step = [part.float() for part in _change(trained.before, trained.after)]
+    return Change(step, _tolerance(name, error, trained.before[0].dtype))
 
 
 def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
@@ -214,8 +216,8 @@ def checksum(tensors: Iterable[Tensor]) -> float:
     """CRC-32 of the tensors' bytes, one after the other: the same where they are the same bit for bit."""
     value = 0
     for tensor in tensors:
-        bytes_ = local(tensor).detach().cpu().contiguous().flatten().view(torch.uint8)
-        value = zlib.crc32(bytes_.numpy().data, value)
+        for chunk in local(tensor).detach().reshape(-1).split(CHUNK):
+            value = zlib.crc32(chunk.cpu().view(torch.uint8).numpy().data, value)
     return float(value)
 
 
@@ -226,20 +228,25 @@ def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], e
     return Check(name=name, dtype=_dtype(ours[0]), difference=difference, tolerance=tolerance)
 
 
-def _double(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.detach().cpu().double() for tensor in tensors]
+def _double(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """One by one, as in what follows: of a large model, each list would be gigabytes on each of eight ranks."""
+    for tensor in tensors:
+        yield tensor.detach().cpu().double()
 
 
-def _change(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-    return [b.detach().cpu().double() - a.detach().cpu().double() for a, b in zip(before, after, strict=True)]
+def _change(before: Sequence[Tensor], after: Sequence[Tensor]) -> Iterator[Tensor]:
+    for then, now in zip(_double(before), _double(after), strict=True):
+        yield now - then
 
 
-def _distance(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+def _distance(ours: Iterable[Tensor], reference: Iterable[Tensor]) -> float:
     """The norm of the difference over the norm of the reference; infinite if shapes differ or a value is not finite."""
-    if [a.shape for a in ours] != [b.shape for b in reference]:
-        return float("inf")
-    norm, difference = _norm(reference), _norm([a - b for a, b in zip(ours, reference, strict=True)])
-    return _number(difference / norm) if norm else float("inf")
+    difference, norm = 0.0, 0.0
+    for a, b in zip_longest(ours, reference):
+        if a is None or b is None or a.shape != b.shape:
+            return math.inf
+        difference, norm = math.hypot(difference, _norm([a - b])), math.hypot(norm, _norm([b]))
+    return _number(difference / norm) if norm else math.inf
 
 
 def _sum(tensors: Sequence[Tensor]) -> Tensor:
@@ -256,12 +263,15 @@ def _largest(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     for a, b in zip(ours, reference, strict=True):
         if a.shape != b.shape:
             return float("inf")
-        a, b = a.detach().cpu(), b.detach().cpu()
-        if not a.is_floating_point():  # a gigabyte of bytes is not widened unless it differs
-            found.append(0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max()))
-        elif a.numel():
-            found.append(float((a - b).abs().max()))
+        chunks = (values.detach().reshape(-1).split(CHUNK) for values in (a, b))
+        found += [_difference(x.cpu(), y.cpu()) for x, y in zip(*chunks, strict=True)]
     return max(found) if all(map(math.isfinite, found)) else float("inf")
+
+
+def _difference(a: Tensor, b: Tensor) -> float:
+    if not a.is_floating_point():  # bytes are not widened unless they differ
+        return 0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max())
+    return float((a - b).abs().max()) if a.numel() else 0.0
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from scalecard.distributed.context import RankContext
-from scalecard.measuring.proof import same_values
 from scalecard.measuring.variant import Subject
+from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.records.record import Check
 from scalecard.training.ddp import AllReduceAlone
 
@@ -17,16 +16,14 @@ def alone(name: str, model: nn.Module, ctx: RankContext) -> Subject:
     exchange = AllReduceAlone(model, ctx.device)
 
     def prove() -> Iterator[Check]:
-        ranks, values = ctx.world_size, torch.arange(len(exchange.flat), dtype=torch.float32) % 251
-        exchange.flat.copy_(values + ctx.rank)
+        fill(exchange.flat, lambda places: number(places, ctx.rank))
         exchange.reduce()
         ctx.synchronize()
-        total = ranks * values + sum(range(ranks))
-        yield same_values(f"{name}, all-reduce alone: sum, element by element", exchange.flat, total)
-
-    def state() -> list[Tensor]:
-        return [exchange.flat]
+        ranks = range(ctx.world_size)
+        name_of_sum = f"{name}, all-reduce alone: sum, element by element"
+        yield same_as(name_of_sum, exchange.flat, lambda places: total(places, ranks))
+        exchange.flat.zero_()
 
     size = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
     counts = {"all-reduces": len(exchange.buckets), "all-reduced bytes": size}
-    return Subject(work=exchange.reduce, prove=prove, expected=counts, state=state, agreeing=state)
+    return Subject(work=exchange.reduce, prove=prove, expected=counts, agreeing=lambda: [exchange.flat])

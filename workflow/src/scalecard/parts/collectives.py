@@ -18,12 +18,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from scalecard.distributed.context import RankContext
-from scalecard.measuring.proof import same_values
 from scalecard.measuring.variant import Subject
+from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.records.record import Check
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-PERIOD = 251  # of the whole numbers: a prime, so that parts of equal length differ; sums of 65,000 ranks are exact
 
 
 def subject(ctx: RankContext, collective: str, size: int) -> Subject:
@@ -41,29 +40,30 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
     }
     return Subject(
         work=works[collective],
-        prove=partial(_checks, ctx, collective, works[collective], given, got if len(got) else given),
+        prove=partial(_checks, ctx, collective, works[collective], given, got if len(got) else given, part),
         expected={"collectives": 1, "collective bytes": 4 * whole},
-        state=lambda: [given, got],
     )
 
 
 def _checks(
-    ctx: RankContext, collective: str, work: Callable[[], object], given: Tensor, result: Tensor
+    ctx: RankContext, collective: str, work: Callable[[], object], given: Tensor, result: Tensor, part: int
 ) -> Iterator[Check]:
-    """The call that is timed on other whole numbers on each rank, and each value that this rank gets."""
-    ranks, part = ctx.world_size, max(1, len(given) // ctx.world_size)
-    mine = slice(ctx.rank * part, (ctx.rank + 1) * part)
-    values = torch.arange(len(given)) % PERIOD
-    total = ranks * values + sum(range(ranks))
-    wanted = {
-        "all_reduce": lambda: total,
-        "all_gather": lambda: torch.cat([values + rank for rank in range(ranks)]),
-        "reduce_scatter": lambda: total[mine],
-        "all_to_all": lambda: torch.cat([values[mine] + rank for rank in range(ranks)]),
-        "broadcast": lambda: values,
-    }[collective]()
+    """The call that is timed on other whole numbers on each rank, and each value that this rank gets.
+
+    What is timed are zeros, which stay finite however often they are added.
+    """
+    ranks, first = ctx.world_size, ctx.rank * part
+    wanted: dict[str, Callable[[Tensor], Tensor]] = {
+        "all_reduce": lambda places: total(places, range(ranks)),
+        "all_gather": lambda places: number(places % part, places // part),
+        "reduce_scatter": lambda places: total(first + places, range(ranks)),
+        "all_to_all": lambda places: number(first + places % part, places // part),
+        "broadcast": lambda places: number(places, 0),
+    }
     result.zero_()  # of an earlier call
-    given.copy_(values + ctx.rank)
+    fill(given, lambda places: number(places, ctx.rank))
     work()
     ctx.synchronize()
-    yield same_values(f"{collective} on {ranks} ranks, element by element", result, wanted.float())
+    yield same_as(f"{collective} on {ranks} ranks, element by element", result, wanted[collective])
+    for tensor in (given, result):
+        tensor.zero_()

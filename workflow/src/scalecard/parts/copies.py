@@ -11,6 +11,8 @@ from scalecard.measuring.proof import same_values
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Check
 
+HOST = torch.device("cpu")
+
 
 def subject(device: Device, source: Tensor, target: Tensor, *, wait: bool) -> Subject:
     """Copies source to target on `device`; with `wait`, the call that is timed waits for the copy itself."""
@@ -41,13 +43,24 @@ def filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
 
     Only the host's memory can be pinned, so `memory` says nothing about a GPU's.
     """
-    where = device.torch if device else torch.device("cpu")
+    where = device.torch if device else HOST
     generator = torch.Generator(where).manual_seed(seed)
     made = torch.randint(0, 255, (size,), dtype=torch.uint8, device=where, generator=generator)
-    return made.pin_memory() if device is None and memory == "pinned" else made
+    return made.pin_memory() if _pinned(memory, device) else made
 
 
 def empty(size: int, memory: str, device: Device | None) -> Tensor:
     """Room for as many bytes; pinned as in `filled`."""
-    where = device.torch if device else torch.device("cpu")
-    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=device is None and memory == "pinned")
+    where = device.torch if device else HOST
+    return torch.empty(size, dtype=torch.uint8, device=where, pin_memory=_pinned(memory, device))
+
+
+def _pinned(memory: str, device: Device | None) -> bool:
+    """Whether memory is to be pinned: then on the NUMA node of the caller, not where one of its cached blocks lies.
+
+    PyTorch hands out again what was pinned and given back before, which may have been for a GPU of another node.
+    """
+    pinned = device is None and memory == "pinned"
+    if pinned:
+        torch._C._host_emptyCache()
+    return pinned

@@ -21,7 +21,7 @@ from scalecard.parts import pipelines
 from scalecard.parts.pipelines import Setting, flops_of
 from scalecard.parts.plain_steps import Plainly
 from scalecard.records.record import Case
-from scalecard.training.library_pipeline import LibraryPipeline
+from scalecard.training.library_pipeline import LibraryPipeline, pipeline_group
 from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images
 
 
@@ -64,6 +64,7 @@ def _subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: nn.Modul
         device=ctx.device,
         loss=functional.mse_loss,
         lr=load.lr,
+        group=pipeline_group(ctx, load.num_stages),
     )
     counts = [[len(list(values)) for values in (s.parameters(), s.buffers())] for s in load.stages()]
     mine = [range(one, one + two) if ctx.rank else range(one) for one, two in zip(*counts, strict=True)]

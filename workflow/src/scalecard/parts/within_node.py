@@ -48,7 +48,7 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         yield from _devices(of, machine, devices)
         yield from _pairs(of, devices)
-        yield from _load(of, devices)
+        yield from _load(of, machine, devices)
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
@@ -143,12 +143,20 @@ def _copying(of: Amounts, link: Link, size: int, _at: None) -> Subject:
     return links.subject(link, of.seed, size)
 
 
-def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
-    """All devices multiply matrices until heat would show; the samples are in the order in which they were taken."""
+def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
+    """All devices multiply matrices until heat would show; the samples are in the order in which they were taken.
+
+    In the last of the dtypes that all of them support.
+    """
+    notes = {dtype: [products.unsupported(dtype, machine, device) for device in devices] for dtype in of.dtypes}
+    supported = [dtype for dtype in of.dtypes if not any(notes[dtype])]
+    if not supported:
+        yield Record.skipped({"part": "load"}, max(notes[of.dtypes[-1]]))
+        return
     progress.doing(f"a load of {of.load_seconds:g} s on all devices")
     each = max(1e-3, of.load_seconds / len(devices))
     rule = replace(of.rule, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
-    at = of.in_dtype(of.dtypes[-1])
+    at = of.in_dtype(supported[-1])
     variants = [
         Variant(
             name=str(device),

@@ -11,7 +11,7 @@ from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.strategy import CannotBe, trained
-from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline
+from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline, pipeline_group
 from scalecard.training.reference import trainable
 from scalecard.training.step import state_of
 
@@ -36,7 +36,6 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     inputs, targets = load.shared(ctx.device, ctx.rank // depth, replicas)
-    ranks = mesh(ctx, replicas)
     made = LibraryPipeline(
         {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
         num_stages,
@@ -46,8 +45,8 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
         device=ctx.device,
         loss=load.loss,
         lr=load.lr,
-        group=ranks.get_group("shard"),
-        replicas=ranks.get_group("replica") if replicas > 1 else None,
+        group=pipeline_group(ctx, depth),
+        replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )
     whole, num_trained = state_of(model), len(trainable(model))
     places = _places(whole, made.modules)

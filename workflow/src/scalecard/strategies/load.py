@@ -5,9 +5,10 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalecard.hardware.gpu_memory import or_on_host
+from scalecard.hardware.gpu_memory import first_that_fits
 from scalecard.training import reference, trees
 from scalecard.training.trees import Tree, leaves, mapped, share
 from scalecard.workloads import gpt, lenet, resnet18, resnet50, toy
@@ -128,15 +129,28 @@ class Load:
     def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
         """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
 
-        It needs twice the memory then, or the device may not hold the model at all: then the CPU does, or an error
-        says that it is out of memory.
+        It needs twice the memory then. What the device cannot hold at once it gets in smaller and smaller pieces. If it
+        cannot hold the model, the CPU computes, or an error says that it is out of memory.
         """
-        trained = partial(self._trained, sizes, num_steps, exactly)
-        return trained(device) if self.device_only else or_on_host(trained, device)
+        host = [] if self.device_only or device.type == "cpu" else [(self, HOST)]
+        tries = chain(((load, device) for load in self._in_pieces(max(sizes))), host)
+        return first_that_fits(partial(load._trained, sizes, num_steps, exactly, place) for load, place in tries)
+
+    def _in_pieces(self, most: int) -> Iterator["Load"]:
+        """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
+        yield self
+        each = min(self.each or most, most)
+        while each > 1 and self._divisible(self.network(HOST)):
+            each = max(1, each // 4)
+            yield replace(self, each=each)
+
+    def _divisible(self, model: nn.Module) -> bool:
+        """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
+        return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
     def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The parts, in pieces that a device holds; how a batch is split matters to batch normalisation alone."""
-        if not self.each or any(isinstance(module, BATCH_NORM) for module in model.modules()):
+        """The parts, in pieces that a device holds."""
+        if not self.each or not self._divisible(model):
             return sizes
         return tuple(piece for size in sizes for piece in trees.sizes(size, self.each))
 

@@ -2,24 +2,24 @@
 
 import functools
 
+import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from scalecard.distributed.context import RankContext
 
 
 @functools.cache
-def _made(device: str, shape: tuple[int, ...], names: tuple[str, ...]) -> DeviceMesh:
-    """Once in a process: each has communicators of its own."""
-    return init_device_mesh(device, shape, mesh_dim_names=names)
-
-
 def mesh(ctx: RankContext, replicas: int = 1) -> DeviceMesh:
     """All ranks in a row or, with replicas, in as many rows: consecutive ranks, which are close, share a model.
 
     replicas = 2, 4 ranks     shard 0   shard 1
                   replica 0   rank 0    rank 1
                   replica 1   rank 2    rank 3
+
+    Made once in a process: each has communicators of its own.
     """
     if replicas == 1:
-        return _made(ctx.device.type, (ctx.world_size,), ("shard",))
-    return _made(ctx.device.type, (replicas, ctx.world_size // replicas), ("replica", "shard"))
+        return init_device_mesh(ctx.device.type, (ctx.world_size,), mesh_dim_names=("shard",))
+    ranks = torch.arange(ctx.world_size).view(replicas, -1)
+    groups = [ctx.group_among(rows.tolist()) for rows in (ranks.T, ranks)]
+    return DeviceMesh.from_group(groups, ctx.device.type, ranks, mesh_dim_names=("replica", "shard"))

@@ -1,41 +1,90 @@
-"""torch.compile as a step uses it: what is missing for it here, an empty cache, and proof that compiled code ran."""
+"""torch.compile as a step uses it: what is missing for it here, an empty cache of the ranks, and whether code ran."""
 
+import fcntl
 import os
+import shlex
 import shutil
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
-COMPILERS = ("c++", "g++", "clang++")  # inductor builds C++ for CPUs, and Triton's launchers with a C compiler
+from scalecard.distributed.context import RankContext
+from scalecard.hardware import host
+
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+WORKERS = "TORCHINDUCTOR_COMPILE_THREADS"  # read when inductor is imported, which is with the first graph
+MOST_WORKERS = 32  # of one process, as inductor has it
 MANY = 256  # versions of one piece of code: every combination of rungs is one, and beyond the limit dynamo gives up
 
 
-def no_compiler() -> str:
-    """Why torch.compile cannot work here, or ''."""
-    named = os.environ.get("CXX", "")
-    if any(shutil.which(name) for name in (named, *COMPILERS) if name):
-        return ""
-    return f"torch.compile needs a compiler, and none of {', '.join(COMPILERS)} is here"
+def no_compiler(device: torch.device) -> str:
+    """Why torch.compile cannot work on this device, or ''.
+
+    Triton builds what starts its kernels in C, and inductor builds kernels for CPUs in C++; both include Python's
+    headers. Sources: triton/runtime/build.py; torch/_inductor/config.py (cpp.cxx), codecache.py.
+    """
+    variable, names = ("CC", ("gcc", "clang")) if device.type == "cuda" else ("CXX", ("g++",))
+    given = shlex.split(os.environ.get(variable, ""))
+    wanted = given[:1] or names
+    if not any(shutil.which(name) for name in wanted):
+        return f"torch.compile needs a compiler, and {' or '.join(wanted)} is not here"
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return "" if headers.exists() else "torch.compile needs Python's headers, and Python.h is not here"
 
 
 @contextmanager
-def empty_cache_of_code() -> Iterator[None]:
-    """Everything is compiled anew meanwhile, into a temporary folder: a container's other folders are read-only."""
-    before = {name: os.environ.get(name) for name in CACHES}
-    with tempfile.TemporaryDirectory(prefix="scalecard-compiled-", ignore_cleanup_errors=True) as folder:
-        os.environ.update({name: os.path.join(folder, name.lower()) for name in CACHES})
+def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
+    """Everything is compiled anew meanwhile, into a temporary folder: a container's other folders are read-only.
+
+    The ranks, which are on one node, share the folder and the cores. Of each graph the first that comes makes the code,
+    and the others find its kernels there.
+    """
+    global _turns
+    before = {name: os.environ.get(name) for name in (*CACHES, WORKERS)}
+    make = partial(tempfile.TemporaryDirectory, prefix="scalecard-compiled-", ignore_cleanup_errors=True)
+    with make() if ctx.leads else nullcontext("") as made:
+        folder = Path(ctx.all_gather(made)[0])
+        os.environ.update({name: str(folder / name.lower()) for name in CACHES})
+        os.environ[WORKERS] = str(max(1, min(MOST_WORKERS, host.usable_cores() // ctx.world_size)))
+        _turns = _Turns(folder)
         try:
             yield
+            ctx.barrier()  # nobody needs the folder any more
         finally:
+            _turns = None
             for name, value in before.items():
                 os.environ.pop(name, None)
                 os.environ.update({} if value is None else {name: value})
+
+
+class _Turns:
+    """Lets one rank at a time compile a graph that no other has compiled yet, by a lock that a killed rank gives up."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._graphs = folder, 0
+
+    @contextmanager
+    def next(self) -> Iterator[None]:
+        """Alone with the next graph of this rank or, if another rank has compiled its own, beside others."""
+        self._graphs += 1
+        done = self._folder / f"graph-{self._graphs}"
+        with ExitStack() as held:
+            lock = held.enter_context((self._folder / "lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if done.exists():
+                held.close()
+            yield
+            done.touch()
+
+
+_turns: _Turns | None = None
 
 
 class Compiled:
@@ -46,11 +95,12 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._ran = _Counter()
-        torch._dynamo.config.recompile_limit = MANY
         # Dynamo keeps a backend as long as the process lives: of this object, it would keep the function's model too.
         self._compiled = torch.compile(function, backend=partial(_graph, self._ran), dynamic=False)
 
     def __call__(self, *args: Any) -> Any:
+        if torch._dynamo.config.recompile_limit != MANY:  # dynamo's settings are held per thread
+            torch._dynamo.config.recompile_limit = MANY
         return self._compiled(*args)
 
     @property
@@ -65,7 +115,8 @@ class _Counter:
 
 
 def _graph(ran: _Counter, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    made = torch._dynamo.lookup_backend("inductor")(module, inputs)
+    with _turns.next() if _turns else nullcontext():
+        made = torch._dynamo.lookup_backend("inductor")(module, inputs)
 
     def run(*args: Any) -> Any:
         ran.times += 1

@@ -4,6 +4,7 @@ rank 0   stage 0, and of an interleaved schedule also stage 2
 rank 1   stage 1                                  and stage 3
 """
 
+import functools
 from collections.abc import Mapping
 
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
+from scalecard.distributed.context import RankContext
 from scalecard.training.hybrid_parallel import average
 from scalecard.training.model_parallel import Loss
 from scalecard.training.trees import Tree
@@ -22,8 +24,8 @@ STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
 class LibraryPipeline:
     """A rank's `stages`, by their number, of `num_stages`; `num_micro` micro-batches must divide the batch evenly.
 
-    `group` are the ranks of one pipeline. If `replicas` is given, every step averages the gradients over those ranks,
-    which have the same stages of other pipelines, and other batches.
+    `group` are the ranks of one pipeline, as `pipeline_group` makes it. If `replicas` is given, every step averages the
+    gradients over those ranks, which have the same stages of other pipelines, and other batches.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class LibraryPipeline:
         device: torch.device,
         loss: Loss,
         lr: float,
-        group: dist.ProcessGroup | None = None,
+        group: dist.ProcessGroup,
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
@@ -62,3 +64,9 @@ class LibraryPipeline:
         """These stages' parameters, then their buffers."""
         parameters = [p for stage in self.modules for p in stage.parameters()]
         return parameters + [b for stage in self.modules for b in stage.buffers()]
+
+
+@functools.cache
+def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
+    """The `depth` consecutive ranks of this rank's pipeline; made once in a process, and all ranks take part."""
+    return ctx.group_among([range(first, first + depth) for first in range(0, ctx.world_size, depth)], lazily=True)

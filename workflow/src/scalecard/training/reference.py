@@ -107,7 +107,8 @@ def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) 
     total = [torch.zeros_like(p) for p in parameters]
     for part in parts:
         value = part.weight * loss(model(part.inputs), part.targets)
-        total = [t + g for t, g in zip(total, torch.autograd.grad(value, parameters), strict=True)]
+        for summed, slope in zip(total, torch.autograd.grad(value, parameters), strict=True):
+            summed.add_(slope)  # in place: a large model has no room for a third copy of itself
     return total
 
 

@@ -54,7 +54,7 @@ def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str
         return "the workload has no convolutions of images"
     if rung == "graphs" and ranks > 1:
         return "a graph that holds DDP's all-reduces has not been tried on any machine yet"
-    return no_compiler() if rung == "compile" else ""
+    return no_compiler(device) if rung == "compile" else ""
 
 
 def _cpu_has_bfloat16() -> bool:
