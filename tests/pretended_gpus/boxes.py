@@ -37,13 +37,23 @@ class Box:
         }
 
 
-def box(card: str | None, *, devices: int | None = None, memory: int | None = None, races: bool = False) -> Box:
-    """The box of a kind of card; `devices` and `memory` (bytes of each) change it. ValueError if there is no such kind."""
+def box(
+    card: str | None,
+    *,
+    devices: int | None = None,
+    memory: int | None = None,
+    races: bool = False,
+    energy: bool = True,
+) -> Box:
+    """The box of a kind of card, with so many devices and bytes of each; ValueError if there is no such kind.
+
+    `races`: they are looked for. Without `energy` the cards have no counter of it, which saves a second per variant.
+    """
     kinds = yaml.safe_load((HERE / "cards.yaml").read_text())
     if card is not None and card not in kinds:
         raise ValueError(f"--card {card}: must be one of {', '.join(kinds)}")
     facts = {key: str(value) for key, value in (kinds[card] if card else DEFAULT).items()}
-    wanted = {"PRETEND_GPUS": devices, "PRETEND_MEMORY": memory, "PRETEND_RACES": int(races) or None}
+    wanted = {"PRETEND_GPUS": devices, "PRETEND_MEMORY": memory, "PRETEND_RACES": int(races), "PRETEND_ENERGY": int(energy)}
     changes = {key: str(value) for key, value in wanted.items() if value is not None}
     refused = facts.pop("refused", "")
     return Box({**facts, **changes}, refused)

@@ -1,7 +1,7 @@
 """Runs the smoke card on pretended GPUs, in a copy of the project, and prints what each experiment left.
 
     python tests/pretended_gpus/run.py [--card a100-pairs] [--devices 4] [--memory BYTES] [--races] [--nodes 2]
-                                       [--only NAME ...] [--keep FOLDER] [--coverage]
+                                       [--only NAME ...] [--short] [--keep FOLDER] [--coverage]
 
 The exit status is 1 if the run or a case failed (for want of memory: only without --memory), if an experiment left no
 result, or if one of FAULTS was reported. A card that the project must refuse is tried instead: the exit status is then
@@ -35,7 +35,7 @@ def main() -> int:
     if reason := boxes.why_not():
         print(f"pretended GPUs cannot be built: {reason}")
         return 1
-    box = boxes.box(args.card, devices=args.devices, memory=args.memory, races=args.races)
+    box = boxes.box(args.card, devices=args.devices, memory=args.memory, races=args.races, energy=not args.short)
     with tempfile.TemporaryDirectory(prefix="scalecard-pretended-") as folder:
         project = copy_project(args.keep or Path(folder))
         return _refusal(box, project) if box.refused else _measurement(box, project, args)
@@ -49,13 +49,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--races", action="store_true", help="look for accesses on two streams that nothing orders")
     parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="2: as network namespaces; needs root")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="not the whole card")
+    parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
     return parser.parse_args()
 
 
-def _workflow(project: Path, box: boxes.Box, *targets: str) -> tuple[int, str]:
+def _workflow(project: Path, box: boxes.Box, *targets: str, short: bool = True) -> tuple[int, str]:
     """The smoke workflow on the box: its exit status, and all that it printed."""
-    options = ("--cores", "1", *targets, *SMOKE, "--config", f"platform={two_nodes.PLATFORM}", "budget=600")
+    settings = (*SMOKE, *(["tests/pretended_gpus/short.yaml"] if short else []))
+    options = ("--cores", "1", *targets, *settings, "--config", f"platform={two_nodes.PLATFORM}", "budget=600")
     done = boxes.run(box, [sys.executable, "-m", "snakemake", *options], folder=project, timeout=TIMEOUT)
     return done.returncode, done.stdout
 
@@ -80,7 +82,7 @@ def _measurement(box: boxes.Box, project: Path, args: argparse.Namespace) -> int
         status, log = two_nodes.measure(box, project, names, timeout=TIMEOUT)
     else:
         names = args.only or experiments.names()
-        status, log = _workflow(project, box, *(args.only or ()))
+        status, log = _workflow(project, box, *(args.only or ()), short=args.short)
     failed = _summary(project, names, memory_is_short=args.memory is not None)
     faults = {fault: log.count(fault) for fault in FAULTS if fault in log}
     print(f"{time.monotonic() - began:.0f} s; exit status {status}; faults reported: {faults or 'none'}")
