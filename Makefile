@@ -17,8 +17,8 @@ FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.f
   sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
 PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
-# The tests that need a whole workflow, a cluster, an engine or a browser.
-SLOW := workflow or cluster or container or browser
+# The tests that need a whole workflow, a cluster, an engine, a browser or a compiler.
+SLOW := workflow or cluster or container or browser or pretended
 
 .PHONY: all wheels test test-fast pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
 all: $(VENV)/package
@@ -61,7 +61,7 @@ $(VENV)/mutating: $(VENV)/testing force
 test: test-fast
 	$(RUN) pytest -m "$(SLOW)"
 
-# The tests that need no whole workflow, container engine, cluster or browser: for every edit. Side by side, since none
+# The tests that need no whole workflow, container engine, cluster, browser or compiler: for every edit. Side by side, since none
 # of them measures this machine.
 test-fast: $(VENV)/testing
 	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not ($(SLOW))"

@@ -53,7 +53,12 @@ def box(
     if card is not None and card not in kinds:
         raise ValueError(f"--card {card}: must be one of {', '.join(kinds)}")
     facts = {key: str(value) for key, value in (kinds[card] if card else DEFAULT).items()}
-    wanted = {"PRETEND_GPUS": devices, "PRETEND_MEMORY": memory, "PRETEND_RACES": int(races), "PRETEND_ENERGY": int(energy)}
+    wanted = {
+        "PRETEND_GPUS": devices,
+        "PRETEND_MEMORY": memory,
+        "PRETEND_RACES": int(races),
+        "PRETEND_ENERGY": int(energy),
+    }
     changes = {key: str(value) for key, value in wanted.items() if value is not None}
     refused = facts.pop("refused", "")
     return Box({**facts, **changes}, refused)

@@ -35,6 +35,11 @@ def main() -> int:
     if reason := boxes.why_not():
         print(f"pretended GPUs cannot be built: {reason}")
         return 1
+    if args.coverage:
+        import unexecuted  # coverage.py is needed for nothing else
+
+        with tempfile.TemporaryDirectory(prefix="scalecard-coverage-") as data:
+            return unexecuted.main(args.keep or Path(data))
     box = boxes.box(args.card, devices=args.devices, memory=args.memory, races=args.races, energy=not args.short)
     with tempfile.TemporaryDirectory(prefix="scalecard-pretended-") as folder:
         project = copy_project(args.keep or Path(folder))
@@ -51,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="not the whole card")
     parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
+    parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; half an hour")
     return parser.parse_args()
 
 
@@ -70,7 +76,9 @@ def _refusal(box: boxes.Box, project: Path) -> int:
     if status and errors and not results and "Traceback" not in log:
         print(f"refused, as it must be: {errors[0]}")
         return 0
-    print(log[-SHOWN:], f"not refused as it must be: {len(results)} files of results, expected '{box.refused}'", sep="\n")
+    print(
+        log[-SHOWN:], f"not refused as it must be: {len(results)} files of results, expected '{box.refused}'", sep="\n"
+    )
     return 1
 
 
