@@ -8,10 +8,7 @@ from pathlib import Path
 import boxes
 import pytest
 from namespaces import NEEDS, can_make_namespaces
-from projects import ROOT
-from scalecard import experiments
-from scalecard.records.files import load
-from scalecard.records.record import Result
+from projects import ROOT, results_of
 from scalecard.report.health import of_counters, of_state
 
 HERE = Path(__file__).parent
@@ -36,14 +33,6 @@ def run(*arguments: object, keep: Path | None = None, timeout: float = 900) -> s
     return done.stdout
 
 
-def results(folder: Path) -> dict[str, Result]:
-    return {
-        path.stem: load(path)
-        for path in (folder / "results" / "pretended").glob("*.json")
-        if path.stem in experiments.names()
-    }
-
-
 @pytest.mark.parametrize("fault", ["wait", "reuse", "device"])
 def test_a_race_is_reported_and_what_prevents_it_is_seen(fault: str) -> None:
     box = boxes.box(None, races=True)
@@ -63,7 +52,7 @@ def test_a_box_that_cannot_be_measured_is_refused_by_one_error(card: str) -> Non
 def test_the_whole_card_on_two_gpus_ends_in_a_report_without_false_alarms(tmp_path: Path) -> None:
     run("--short", keep=tmp_path)
     assert (tmp_path / "results" / "report.html").exists()
-    health = results(tmp_path)["health"]
+    health = results_of(tmp_path, "pretended")["health"]
     said = [*of_state.judged(health), *of_counters.judged(health)]
     assert {verdict.what for verdict in said} >= {"GPU 0, NVLinks", "GPU 1, slot width"}
     assert [v for v in said if v.verdict not in ("normal", "not judged") and v.kind != "slowed down"] == []
@@ -77,7 +66,7 @@ def test_experiments_on_four_ranks_pass_and_nothing_races() -> None:
 @pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS)
 def test_two_nodes_measure_together(tmp_path: Path) -> None:
     run("--nodes", 2, "--devices", 1, keep=tmp_path)
-    measured = results(tmp_path)
+    measured = results_of(tmp_path, "pretended")
     assert all(any(r.case.get("nodes") == 2 for r in result.records) for result in measured.values())
     facts = measured["allreduce"].environment
     assert len(facts["nodes"]) == 2
@@ -87,4 +76,4 @@ def test_two_nodes_measure_together(tmp_path: Path) -> None:
 def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
     printed = run("--memory", 2**28, "--only", "ddp", "pipeline", keep=tmp_path)
     assert "out of memory" in printed
-    assert all(result.count("ok") for result in results(tmp_path).values())
+    assert all(result.count("ok") for result in results_of(tmp_path, "pretended").values())

@@ -16,7 +16,7 @@ PORT = 29400
 
 
 def measure(box: Box, project: Path, names: list[str], *, timeout: float) -> tuple[int, str]:
-    """Measure each experiment on both nodes into the project's results. The worst exit status, and all that was printed."""
+    """Measure each experiment on both nodes into the project's results. The worst exit status, and the log."""
     machine = project / "results" / PLATFORM / "machine.json"
     machine.parent.mkdir(parents=True, exist_ok=True)
     described = subprocess.run(

@@ -1,4 +1,4 @@
-"""The lines of code for GPUs that nothing executes: no pretended box, and no fast test. `make pretended ARGS=--coverage`.
+"""The lines of code for GPUs that no pretended box and no fast test executes: `make pretended ARGS=--coverage`.
 
 A function is for GPUs if its text names them (WORDS), or if a pretended box enters it and the smoke card on CPUs does
 not. Its lines for GPUs are the statements that the smoke card on CPUs does not execute. unexecuted.yaml says of each
