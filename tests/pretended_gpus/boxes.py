@@ -1,11 +1,13 @@
 """Pretended boxes: the kinds of cards.yaml, the built libraries, and how a command is run on such a box."""
 
+import atexit
 import functools
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ class Box:
         paths = [str(HERE / "site"), os.environ.get("PYTHONPATH", "")]
         return {
             **self.variables,
+            "PRETEND_SHM": str(_messages()),
             "PRETEND_LIBS": str(libraries()),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "OMP_NUM_THREADS": "1",
@@ -62,6 +65,14 @@ def box(
     changes = {key: str(value) for key, value in wanted.items() if value is not None}
     refused = facts.pop("refused", "")
     return Box({**facts, **changes}, refused)
+
+
+@functools.cache
+def _messages() -> Path:
+    """A folder in memory for NCCL's messages, removed with what killed ranks have left in it."""
+    folder = Path(tempfile.mkdtemp(prefix="pretended-", dir="/dev/shm"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @functools.cache
