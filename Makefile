@@ -17,8 +17,8 @@ FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.f
   sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
 PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
-# The tests that need a whole workflow, a cluster, an engine or a browser.
-SLOW := workflow or cluster or container or browser
+# The tests that need a whole workflow, a cluster, an engine, a browser or a compiler.
+SLOW := workflow or cluster or container or browser or pretended
 
 .PHONY: all wheels test test-fast pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
 all: $(VENV)/package
@@ -61,7 +61,7 @@ $(VENV)/mutating: $(VENV)/testing force
 test: test-fast
 	$(RUN) pytest -m "$(SLOW)"
 
-# The tests that need no whole workflow, container engine, cluster or browser: for every edit. Side by side, since none
+# The tests that need no whole workflow, container engine, cluster, browser or compiler: for every edit. Side by side, since none
 # of them measures this machine.
 test-fast: $(VENV)/testing
 	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not ($(SLOW))"
@@ -78,15 +78,10 @@ fuzz: $(VENV)/testing
 faults: $(VENV)/testing
 	$(RUN) python tests/faults/run.py $(ARGS)
 
-# Libraries below PyTorch that pretend GPUs, built anew when their sources change. They do nothing unless PRETEND_GPUS is
-# set. Needs gcc 12 or newer.
-$(VENV)/pretended: $(VENV)/testing $(wildcard tests/pretended_gpus/src/* tests/pretended_gpus/*.py tests/pretended_gpus/*.sh)
-	@site=$$($(VENV)/bin/python -c '$(PACKAGES)') && tests/pretended_gpus/build.sh "$$site" $@ && \
-	  cp tests/pretended_gpus/pretend_gpu.py "$$site" && cp tests/pretended_gpus/pretend_gpu.pth "$$site" && touch $@
-
-# The whole smoke card on pretended GPUs; ARGS="--devices 4 --races --only ddp pipeline".
-pretended: $(VENV)/pretended
-	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/pretended_gpus/run.py --libraries $(VENV)/pretended $(ARGS)
+# The smoke card on GPUs that libraries below PyTorch pretend (tests/pretended_gpus); needs gcc 12 or newer.
+# ARGS="--devices 4 --races --only ddp pipeline", ARGS="--card t4"; ARGS=--help lists the rest.
+pretended: $(VENV)/testing
+	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/pretended_gpus/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .

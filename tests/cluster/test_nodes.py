@@ -3,7 +3,6 @@ where a host never comes or its cable is pulled."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from namespaces import ADDRESSES, HOSTS, NEEDS, can_make_namespaces, on_host, two_hosts
 from projects import ROOT
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
@@ -21,39 +21,16 @@ from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RankLost
 from scalecard.hardware.machine import probe
 
-ADDRESSES = ("10.213.7.1", "10.213.7.2")
-HOSTS = ("scalecard-a", "scalecard-b")
-
-
-def can_make_namespaces() -> bool:
-    if os.getuid() or not shutil.which("ip"):
-        return False
-    made = subprocess.run(["ip", "netns", "add", "scalecard-try"], capture_output=True)
-    subprocess.run(["ip", "netns", "del", "scalecard-try"], capture_output=True)
-    return made.returncode == 0
-
-
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not can_make_namespaces(), reason="needs root, iproute2 and network namespaces"),
+    pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS),
 ]
 
 
 @pytest.fixture
 def hosts() -> Iterator[tuple[str, str]]:
-    """Two namespaces, wan0 in one connected to wan0 in the other; neither has another way out."""
-    for host in HOSTS:
-        # A test run that was killed leaves its namespaces behind, and no test uses these two but the ones here.
-        subprocess.run(["ip", "netns", "del", host], capture_output=True)
-        subprocess.run(["ip", "netns", "add", host], check=True)
-    pair = ["ip", "link", "add", "wan0", "netns", HOSTS[0], "type", "veth", "peer", "name", "wan0", "netns", HOSTS[1]]
-    subprocess.run(pair, check=True)
-    for host, address in zip(HOSTS, ADDRESSES, strict=True):
-        for command in (f"addr add {address}/24 dev wan0", "link set wan0 up", "link set lo up"):
-            subprocess.run(["ip", "-netns", host, *command.split()], check=True)
-    yield HOSTS
-    for host in HOSTS:
-        subprocess.run(["ip", "netns", "del", host], check=True)
+    with two_hosts() as both:
+        yield both
 
 
 def start(index: int, work: str, out: Path, *, timeout: int = 60) -> subprocess.Popen[str]:
@@ -65,7 +42,7 @@ def start(index: int, work: str, out: Path, *, timeout: int = 60) -> subprocess.
         "SCALECARD_RENDEZVOUS": f"{ADDRESSES[0]}:29400",
         "SCALECARD_TIMEOUT": str(timeout),
     }
-    command = ["ip", "netns", "exec", HOSTS[index], sys.executable, __file__, work, str(out / f"{index}.json")]
+    command = on_host(index, [sys.executable, __file__, work, str(out / f"{index}.json")])
     return subprocess.Popen(command, env=environment, text=True)
 
 

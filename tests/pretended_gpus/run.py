@@ -1,78 +1,131 @@
-"""Runs the whole smoke card on pretended GPUs, in a copy of the project, and prints what each experiment left.
+"""Runs the smoke card on pretended GPUs, in a copy of the project, and prints what each experiment left.
 
-    python tests/pretended_gpus/run.py --libraries FOLDER [--devices 2] [--memory BYTES] [--races] [--only NAME ...]
+    python tests/pretended_gpus/run.py [--card a100-pairs] [--devices 4] [--memory BYTES] [--races] [--nodes 2]
+                                       [--only NAME ...] [--short] [--keep FOLDER] [--coverage]
 
-The exit status is 1 if the run or a case failed, if an experiment left no result, or if a race was reported.
+The exit status is 1 if the run or a case failed (for want of memory: only without --memory), if an experiment left no
+result, or if one of FAULTS was reported. A card that the project must refuse is tried instead: the exit status is then
+1 unless nothing was measured, and the error is the expected one.
 """
 
 import argparse
 import sys
 import tempfile
+import time
+from collections import Counter
 from pathlib import Path
 
-from projects import SMOKE, copy_project, snakemake
+import boxes
+import two_nodes
+from projects import SMOKE, copy_project
 from scalecard import experiments
 from scalecard.records.files import load
+from scalecard.records.record import Record
 
-RACE = "[pretended CUDA"  # how a report of a race begins
+# What the libraries report if the program is wrong: see README.md.
+FAULTS = ("RACE on device", "MISMATCH in", "KERNEL LAUNCHED, WHICH CANNOT RUN")
+STATUSES = ("ok", "skipped", "failed")
 TIMEOUT = 3600.0
+SHOWN = 8000  # letters of the log of a run that failed
 
 
 def main() -> int:
     """Run the card and return the exit status."""
     args = _arguments()
+    if reason := boxes.why_not():
+        print(f"pretended GPUs cannot be built: {reason}")
+        return 1
+    if args.coverage:
+        import unexecuted  # coverage.py is needed for nothing else
+
+        with tempfile.TemporaryDirectory(prefix="scalecard-coverage-") as data:
+            return unexecuted.main(args.keep or Path(data))
+    box = boxes.box(args.card, devices=args.devices, memory=args.memory, races=args.races, energy=not args.short)
     with tempfile.TemporaryDirectory(prefix="scalecard-pretended-") as folder:
-        project = copy_project(Path(folder))
-        done = snakemake(
-            project,
-            *("--cores", "1", *args.only, *SMOKE, "--config", "platform=pretended", "budget=600"),
-            timeout=TIMEOUT,
-            **_environment(args),
-        )
-        complete = _told(project / "results" / "pretended", args.only or experiments.names())
-    races = args.races and RACE in done.stdout
-    if done.returncode or races or not complete:
-        print(done.stdout[-8000:])
-    return int(bool(done.returncode or races or not complete))
+        project = copy_project(args.keep or Path(folder))
+        return _refusal(box, project) if box.refused else _measurement(box, project, args)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--libraries", type=Path, required=True, help="the folder that build.sh filled")
-    parser.add_argument("--devices", type=int, default=2, help="how many GPUs")
+    parser.add_argument("--card", help="a kind of box in cards.yaml; two H100s without it")
+    parser.add_argument("--devices", type=int, help="how many GPUs, on each node")
     parser.add_argument("--memory", type=int, help="bytes of each")
     parser.add_argument("--races", action="store_true", help="look for accesses on two streams that nothing orders")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="not the whole card")
+    parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="2: as network namespaces; needs root")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="not the whole card")
+    parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
+    parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; half an hour")
     return parser.parse_args()
 
 
-def _environment(args: argparse.Namespace) -> dict[str, str]:
-    wanted = {
-        "PRETEND_GPUS": str(args.devices),
-        "PRETEND_LIBS": str(args.libraries.resolve()),
-        "OMP_NUM_THREADS": "1",
-    }
-    if args.memory:
-        wanted["PRETEND_MEMORY"] = str(args.memory)
-    return {**wanted, "PRETEND_RACES": "1"} if args.races else wanted
+def _workflow(project: Path, box: boxes.Box, *targets: str, short: bool = True) -> tuple[int, str]:
+    """The smoke workflow on the box: its exit status, and all that it printed."""
+    settings = (*SMOKE, *(["tests/pretended_gpus/short.yaml"] if short else []))
+    options = ("--cores", "1", *targets, *settings, "--config", f"platform={two_nodes.PLATFORM}", "budget=600")
+    done = boxes.run(box, [sys.executable, "-m", "snakemake", *options], folder=project, timeout=TIMEOUT)
+    return done.returncode, done.stdout
 
 
-def _told(results: Path, names: list[str]) -> bool:
-    """Print a line for each experiment; whether all have a result in which no case failed."""
-    complete = True
+def _refusal(box: boxes.Box, project: Path) -> int:
+    """Print the error with which the box is refused; 1 if it is another one, or if something was measured."""
+    status, log = _workflow(project, box)
+    errors = [line.strip() for line in log.splitlines() if box.refused in line]
+    results = list((project / "results").glob("*/*.json"))
+    if status and errors and not results and "Traceback" not in log:
+        print(f"refused, as it must be: {errors[0]}")
+        return 0
+    print(
+        log[-SHOWN:], f"not refused as it must be: {len(results)} files of results, expected '{box.refused}'", sep="\n"
+    )
+    return 1
+
+
+def _measurement(box: boxes.Box, project: Path, args: argparse.Namespace) -> int:
+    """Measure, and print what came of it."""
+    began = time.monotonic()
+    if args.nodes == 2:
+        names = args.only or list(two_nodes.EXPERIMENTS)
+        status, log = two_nodes.measure(box, project, names, timeout=TIMEOUT)
+    else:
+        names = args.only or experiments.names()
+        status, log = _workflow(project, box, *(args.only or ()), short=args.short)
+    failed = _summary(project, names, memory_is_short=args.memory is not None)
+    faults = {fault: log.count(fault) for fault in FAULTS if fault in log}
+    print(f"{time.monotonic() - began:.0f} s; exit status {status}; faults reported: {faults or 'none'}")
+    if status or failed or faults:
+        print(log[-SHOWN:])
+    return int(bool(status or failed or faults))
+
+
+def _summary(project: Path, names: list[str], *, memory_is_short: bool) -> bool:
+    """Print a line for each experiment and for all. True if one has no result, or a case failed that should not."""
+    total, failed = Counter[str](), False
     for name in names:
-        path = results / f"{name}.json"
+        path = project / "results" / two_nodes.PLATFORM / f"{name}.json"
         if not path.exists():
             print(f"{name:16} no result")
-            complete = False
+            failed = True
             continue
         result = load(path)
-        print(f"{name:16} {', '.join(f'{result.count(status)} {status}' for status in ('ok', 'skipped', 'failed'))}")
+        counts = Counter({status: result.count(status) for status in STATUSES})
+        total += counts
+        print(_line(name, counts))
         for record in result.records:
             if record.status == "failed":
                 print(f"    {record.case}: {record.note}")
-                complete = False
-    return complete
+                failed |= not (memory_is_short and _for_want_of_memory(record))
+    print(_line("in all", total))
+    return failed
+
+
+def _line(name: str, counts: Counter[str]) -> str:
+    return f"{name:16} {', '.join(f'{counts[status]} {status}' for status in STATUSES)}"
+
+
+def _for_want_of_memory(record: Record) -> bool:
+    return "out of memory" in str(record.note)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+"""The code for GPUs runs to its end, without a failed case or a race, on boxes that libraries below PyTorch pretend."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import boxes
+import pytest
+from namespaces import NEEDS, can_make_namespaces
+from projects import ROOT, results_of
+from scalecard.report.health import of_counters, of_state
+
+HERE = Path(__file__).parent
+ON_RANKS = ("allreduce", "ddp", "hybrid", "strategies", "tensor_parallel", "pipeline", "health")
+REFUSED = ("mig", "lost", "driver-570", "driver-535")
+
+pytestmark = [pytest.mark.pretended, pytest.mark.skipif(bool(boxes.why_not()), reason=boxes.why_not())]
+
+
+def run(*arguments: object, keep: Path | None = None, timeout: float = 900) -> str:
+    """What `make pretended ARGS=...` prints, where it must succeed."""
+    kept = ["--keep", str(keep)] if keep else []
+    done = subprocess.run(
+        [sys.executable, str(HERE / "run.py"), *map(str, arguments), *kept],
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'workflow' / 'src'}:{ROOT / 'tests'}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("fault", ["wait", "reuse", "device"])
+def test_a_race_is_reported_and_what_prevents_it_is_seen(fault: str) -> None:
+    box = boxes.box(None, races=True)
+    command = [sys.executable, str(HERE / "planted_race.py"), fault]
+    raced, prevented = (boxes.run(box, [*command, *more], timeout=120) for more in ([], ["--prevented"]))
+    assert raced.returncode == prevented.returncode == 0, raced.stdout + prevented.stdout
+    assert raced.stdout.count("RACE on device 0: ") == 1
+    assert "planted_race.py" in raced.stdout, "the place in the code"
+    assert "RACE" not in prevented.stdout
+
+
+@pytest.mark.parametrize("card", REFUSED)
+def test_a_box_that_cannot_be_measured_is_refused_by_one_error(card: str) -> None:
+    assert run("--card", card).startswith("refused, as it must be: ")
+
+
+def test_the_whole_card_on_two_gpus_ends_in_a_report_without_false_alarms(tmp_path: Path) -> None:
+    run("--short", keep=tmp_path)
+    assert (tmp_path / "results" / "report.html").exists()
+    health = results_of(tmp_path, "pretended")["health"]
+    said = [*of_state.judged(health), *of_counters.judged(health)]
+    assert {verdict.what for verdict in said} >= {"GPU 0, NVLinks", "GPU 1, slot width"}
+    assert [v for v in said if v.verdict not in ("normal", "not judged") and v.kind != "slowed down"] == []
+
+
+def test_experiments_on_four_ranks_pass_and_nothing_races() -> None:
+    printed = run("--devices", 4, "--races", "--short", "--only", *ON_RANKS)
+    assert "faults reported: none" in printed
+
+
+@pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS)
+def test_two_nodes_measure_together(tmp_path: Path) -> None:
+    run("--nodes", 2, "--devices", 1, keep=tmp_path)
+    measured = results_of(tmp_path, "pretended")
+    assert all(any(r.case.get("nodes") == 2 for r in result.records) for result in measured.values())
+    facts = measured["allreduce"].environment
+    assert len(facts["nodes"]) == 2
+    assert set(facts["nccl_paths"]) == {"NET/Socket"}
+
+
+def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
+    printed = run("--memory", 2**28, "--only", "ddp", "pipeline", keep=tmp_path)
+    assert "out of memory" in printed
+    assert all(result.count("ok") for result in results_of(tmp_path, "pretended").values())
