@@ -11,6 +11,7 @@ from scalecard.report.advice import sentences
 from scalecard.report.advice.choice import choose
 from scalecard.report.advice.places import Place, places, timed, workloads
 from scalecard.report.exports import provenance, trust
+from scalecard.report.health_gate import EXPERIMENT as HEALTH
 from scalecard.report.nicknames import nickname
 from scalecard.report.section import Section
 from scalecard.report.sparkline import sparkline
@@ -52,7 +53,7 @@ def of(current: Sequence[Section]) -> FirstScreen:
         nickname=nickname(list(results.values())),
         facts=_facts(list(results.values())),
         trial=trial,
-        failed=[(name, said) for name, result in results.items() for said in _failed(result)],
+        failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=list(_scaling(strategies)) if strategies else [],
         slower=list(slower_with_more.sentences(results)),
@@ -75,8 +76,13 @@ def _facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value]
 
 
-def _failed(result: Result) -> Iterator[str]:
-    """A sentence per reason, with the first case as an example."""
+def faults_of(result: Result) -> list[str]:
+    """A sentence per reason, with the first case as an example; those of a GPU's health are alerts of its own."""
+    own_alerts = result.experiment == HEALTH and not result.emulated
+    return [] if own_alerts else list(_by_reason(result))
+
+
+def _by_reason(result: Result) -> Iterator[str]:
     faults: dict[str, list[Record]] = {}
     for record in result.records:
         if record.is_fault:

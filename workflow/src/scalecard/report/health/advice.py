@@ -2,6 +2,12 @@
 
 ADVICE = {
     "lost": "look for an XID in `dmesg`, then power-cycle the machine; if it stays away, reseat the card, or return it",
+    "device fault": "look for its XID in `dmesg`; reset the GPU (`nvidia-smi --gpu-reset`) or power-cycle the machine;"
+    " return the card if it comes back",
+    "wrong values": "do not train on it; measure again, at its default clocks and power limit, then run NVIDIA's `dcgmi"
+    " diag -r 3`; return the card if it comes back",
+    "failed": "the note and the log (results/logs) say which process failed and how; run it again, and look at `dmesg`"
+    " for what the kernel killed",
     "XID": "look the number up in NVIDIA's list of XIDs (`dmesg | grep -i xid`); drain the machine and reset the GPU",
     "memory errors": "`nvidia-smi -q -d ECC,ROW_REMAPPER`; reset the GPU if a remap is pending; return the card if"
     " uncorrected errors come back",

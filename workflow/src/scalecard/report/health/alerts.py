@@ -11,10 +11,19 @@ _ALL_TOGETHER = frozenset({"collective", "PCIe collective", "node"})
 _BETWEEN_NODES = frozenset({"node pair", "node links", "collective"})  # over nodes
 _OF_A_LINK = frozenset({"latency", "collective", "node", "pair", "device links"})
 _OF_A_SLOT = frozenset({"latency", "PCIe collective", "host link", "PCIe pair", "PCIe errors"})
+_OF_A_GPU = (
+    _ALL_TOGETHER
+    | _OF_A_LINK
+    | _OF_A_SLOT
+    | {"compute", "memory", "memory errors", "slowed down", "XID", "peer access"}
+)
 # What each kind of trouble explains besides itself, the worst cause first: of the same device, pair or node, and of
 # whatever these take part in.
 EXPLAINS: dict[str, frozenset[str]] = {
-    "lost": _ALL_TOGETHER | _OF_A_LINK | _OF_A_SLOT | {"compute", "memory", "slowed down", "XID", "peer access"},
+    "device fault": _OF_A_GPU | {"lost", "failed", "device fault", "wrong values"},
+    "wrong values": _ALL_TOGETHER | {"wrong values"},
+    "failed": frozenset(),
+    "lost": _OF_A_GPU,
     "XID": frozenset({"memory errors", "NVLink errors"}),
     "memory errors": frozenset({"memory"}),
     "slowed down": _ALL_TOGETHER | {"compute", "memory"},
@@ -45,6 +54,8 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "storage": frozenset(),
     "free space": frozenset(),
 }
+# Nobody says how many did not fail in this way, so each is named.
+NAMED_EACH = ("device fault", "wrong values", "failed")
 NODE = re.compile(r"node \d+")
 COLLECTIVES = ("collective", "PCIe collective")
 ABOUT = {
@@ -59,6 +70,8 @@ ABOUT = {
     "node links": "its links to the other nodes",
     "node pair": "the way between them",
     "memory errors": "errors of its memory",
+    "device fault": "the driver reported an error",
+    "wrong values": "wrong values",
 }
 # What most links of one end are evidence of, if they are slow. A GPU's only PCIe link leads to the host and to peers.
 OF_ENDS = {"pair": "device links", "PCIe pair": "host link", "node pair": "node links"}
@@ -70,7 +83,7 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     faults = [_fault(own) for own in _by_place(bad + _of_one_end(verdicts)).values()]
     faults = _everywhere(faults, verdicts)
     causes = list(EXPLAINS)
-    faults.sort(key=lambda fault: (causes.index(fault.kind), WORDS.index(fault.verdict)))
+    faults.sort(key=lambda fault: (causes.index(fault.kind), WORDS.index(fault.verdict), len(fault.place)))
     kept: list[Verdict] = []
     for fault in faults:
         cause = next((place for place, known in enumerate(kept) if _explains(known, fault)), None)
@@ -83,10 +96,10 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
-    """Verdicts of one kind and place are one fault; low collectives are one whoever takes part."""
+    """Verdicts of one kind and place are one fault, also what failed of one part; low collectives are one for all."""
     found: dict[tuple[object, ...], list[Verdict]] = {}
     for verdict in verdicts:
-        where = () if verdict.kind in COLLECTIVES else verdict.place
+        where = () if verdict.kind in COLLECTIVES else verdict.place or (verdict.part,)
         found.setdefault((verdict.kind, where), []).append(verdict)
     return found
 
@@ -142,7 +155,7 @@ def _others_are_fine(end: str, ways: Iterable[tuple[str, ...]], slow: Iterable[t
 def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[Verdict]:
     """A trouble that most devices, pairs or nodes have is one fault of the machine; on one node only, of that node."""
     found = list(faults)
-    for kind in dict.fromkeys(fault.kind for fault in faults):
+    for kind in dict.fromkeys(fault.kind for fault in faults if fault.kind not in NAMED_EACH):
         judged = {verdict.place for verdict in verdicts if verdict.kind == kind}
         same = [fault for fault in found if fault.kind == kind]
         if _most(len(same), len(judged)):
