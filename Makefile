@@ -59,7 +59,7 @@ $(VENV)/mutating: $(VENV)/testing force
 	  cp tests/mutants/requirements.lock $@; }
 
 test: test-fast
-	$(RUN) pytest -m "$(SLOW)"
+	$(RUN) pytest --numprocesses 3 --dist loadgroup -m "$(SLOW)"
 
 # The tests that need no whole workflow, container engine, cluster, browser or compiler: for every edit. Side by side, since none
 # of them measures this machine.

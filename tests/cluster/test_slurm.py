@@ -205,10 +205,12 @@ def wait_for_a_rank() -> psutil.Process:
 def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(own_copy: Path) -> None:
     running = submit_in_background(own_copy, *measure_again("allreduce"))
     wait_for_a_rank().kill()
-    assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
+    assert running.wait(300) == 1, (own_copy / "run.log").read_text()[-4000:]
+    assert "Done in" in (own_copy / "run.log").read_text(), "the report is written all the same"
     failed = [r for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
     lost = {"algorithm": "torch.distributed", "devices": 2, "nodes": 2, "backend": "gloo"}
-    assert [record.case for record in failed] == [{**lost, "bytes": size} for size in (4096, 65536)]
+    cases = [{**lost, "bytes": size} for size in (4096, 65536)]
+    assert [record.case for record in failed] in (cases, cases[1:]), "what was measured before is kept"
     assert re.search(r"of 2 ranks on 2 nodes, rank [01] was killed by signal 9", failed[0].note)
 
 
@@ -218,7 +220,7 @@ def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> Non
     for process in of_the_second_node():
         process.kill()
     started = time.monotonic()
-    assert running.wait(300) == 0, (own_copy / "run.log").read_text()[-4000:]
+    assert running.wait(300) == 1, (own_copy / "run.log").read_text()[-4000:]
     assert time.monotonic() - started < 150
     notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
     assert len(notes) == 4, "two sizes of two layouts"

@@ -56,16 +56,16 @@ def _lost_rank(place: Workplace, sent: signal.Signals, said: str) -> str:
         lost = time.monotonic()
         place.wait_for(lambda: "failed: " in place.said(), running)
         seconds = time.monotonic() - lost
-        if running.wait(300):
-            raise Unexpected(f"the run failed: {place.said()[-1500:]}")
+        if running.wait(300) != 1 or "Done in" not in place.said():
+            raise Unexpected(f"the run did not end with status 1 once everything was done: {place.said()[-1500:]}")
     notes = [r["note"] for r in _records(place.result("allreduce")) if r["status"] == "failed"]
     if not notes or not all(said in note for note in notes):
         raise Unexpected(f"the record says {notes}")
     if seconds > TIMEOUT + 20:  # of which the other rank may spend some before it waits
         raise Unexpected(f"it took {seconds:.0f} s")
     last = place.said().strip().splitlines()
-    if not any(line.startswith("Warning: ") and "once more" in line for line in last[-4:]):
-        raise Unexpected(f"no warning at the end: {last[-4:]}")
+    if not any(line.startswith("Failed: ") and "once more" in line for line in last[-8:]):
+        raise Unexpected(f"nothing at the end names the cases: {last[-8:]}")
     place.complete()
     if any(r["status"] == "failed" for r in _records(place.result("allreduce"))):
         raise Unexpected("the next run did not measure it again")

@@ -92,7 +92,7 @@ def _by_reason(result: Result) -> Iterator[str]:
         axes = ", ".join(f"{axis} {units.setting(axis, value)}" for axis, value in first.case.items())
         others = f", and {counted(len(records) - 1, 'more case')}" if len(records) > 1 else ""
         note = first.note.removeprefix(f"{reason}: ")
-        yield f"{reason.capitalize()}: {axes}{others}: {note}." if axes else f"{note.capitalize()}."
+        yield f"{reason.capitalize()}: {axes}{others}: {note}." if axes else f"{note[:1].upper()}{note[1:]}."
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:
