@@ -19,7 +19,6 @@ from scalecard.distributed.context import RankContext
 from scalecard.hardware import host
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-WORKERS = "TORCHINDUCTOR_COMPILE_THREADS"  # read when inductor is imported, which is with the first graph
 MOST_WORKERS = 32  # of one process, as inductor has it
 MANY = 256  # versions of one piece of code: every combination of rungs is one, and beyond the limit dynamo gives up
 
@@ -47,13 +46,12 @@ def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
     and the others find its kernels there.
     """
     global _turns
-    before = {name: os.environ.get(name) for name in (*CACHES, WORKERS)}
+    before = {name: os.environ.get(name) for name in CACHES}
     make = partial(tempfile.TemporaryDirectory, prefix="scalecard-compiled-", ignore_cleanup_errors=True)
     with make() if ctx.leads else nullcontext("") as made:
         folder = Path(ctx.all_gather(made)[0])
         os.environ.update({name: str(folder / name.lower()) for name in CACHES})
-        os.environ[WORKERS] = str(max(1, min(MOST_WORKERS, host.usable_cores() // ctx.world_size)))
-        _turns = _Turns(folder)
+        _turns = _Turns(folder, max(1, min(MOST_WORKERS, host.usable_cores() // ctx.world_size)))
         try:
             yield
             ctx.barrier()  # nobody needs the folder any more
@@ -67,12 +65,13 @@ def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
 class _Turns:
     """Lets one rank at a time compile a graph that no other has compiled yet, by a lock that a killed rank gives up."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._graphs = folder, 0
+    def __init__(self, folder: Path, workers: int) -> None:
+        self._folder, self._workers, self._graphs = folder, workers, 0
 
     @contextmanager
     def next(self) -> Iterator[None]:
         """Alone with the next graph of this rank or, if another rank has compiled its own, beside others."""
+        torch._inductor.config.compile_threads = self._workers  # held per thread, like dynamo's settings
         self._graphs += 1
         done = self._folder / f"graph-{self._graphs}"
         with ExitStack() as held:
