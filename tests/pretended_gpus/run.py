@@ -57,7 +57,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
     parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; half an hour")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.keep and args.keep.exists() and any(args.keep.iterdir()):
+        parser.error(f"--keep {args.keep}: must be empty, or the results in it would not be measured")
+    return args
 
 
 def _workflow(project: Path, box: boxes.Box, *targets: str, short: bool = True) -> tuple[int, str]:
