@@ -1,4 +1,7 @@
 # What a run of the workflow prints: at the start its plan, at the end what it found and where the report is.
+import subprocess
+import sys
+
 TERMINAL = terminal.Terminal()
 logger.addFilter(TERMINAL)
 
@@ -27,9 +30,12 @@ onstart:
 
 onsuccess:
     results = [path for path in MEASURED if Path(path).exists()]
-    shell(
-        "python -m scalecard summary --results {results:q} --left-out results/logs/left_out.json"
-    )
+    try:
+        shell(
+            "python -m scalecard summary --results {results:q} --left-out results/logs/left_out.json"
+        )
+    except subprocess.CalledProcessError:  # it has said what failed
+        sys.exit(1)
 
 
 onerror:
