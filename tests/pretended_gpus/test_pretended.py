@@ -12,7 +12,7 @@ from projects import ROOT, results_of
 from scalecard.report.health import of_counters, of_state
 
 HERE = Path(__file__).parent
-ON_RANKS = ("allreduce", "ddp", "hybrid", "strategies", "tensor_parallel", "pipeline", "health")
+ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
 UNSEEN = pytest.mark.skipif(not boxes.with_devices(), reason="needs root to show device files")
 REFUSED = ("mig", pytest.param("lost", marks=UNSEEN), "driver-570", "driver-535")
 
@@ -60,21 +60,28 @@ def test_the_whole_card_on_two_gpus_ends_in_a_report_without_false_alarms(tmp_pa
 
 
 def test_experiments_on_four_ranks_pass_and_nothing_races() -> None:
-    printed = run("--devices", 4, "--races", "--short", "--only", *ON_RANKS)
-    assert "faults reported: none" in printed
+    run("--devices", 4, "--races", "--short", "--only", *ON_RANKS)
+
+
+def test_strategies_on_four_ranks_pass_and_nothing_races(tmp_path: Path) -> None:
+    """With little memory, which the trials of the largest batches fill."""
+    run("--devices", 4, "--races", "--short", "--memory", 2**28, "--only", "strategies", keep=tmp_path)
+    assert results_of(tmp_path, "pretended")["strategies"].count("failed") == 0
+
+
+def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
+    run("--memory", 2**26, "--short", "--only", "strategies", "model_parallel", keep=tmp_path)
+    measured = results_of(tmp_path, "pretended")
+    assert measured["strategies"].count("failed") == 0, "they fit"
+    assert all("out of memory" in record.note for record in measured["model_parallel"].records if record.note)
+    assert measured["model_parallel"].count("failed") > 0
 
 
 @pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS)
 def test_two_nodes_measure_together(tmp_path: Path) -> None:
-    run("--nodes", 2, "--devices", 1, keep=tmp_path)
+    run("--nodes", 2, "--devices", 1, "--only", "allreduce", "ddp", keep=tmp_path)
     measured = results_of(tmp_path, "pretended")
-    assert all(any(r.case.get("nodes") == 2 for r in result.records) for result in measured.values())
-    facts = measured["allreduce"].environment
-    assert len(facts["nodes"]) == 2
-    assert set(facts["nccl_paths"]) == {"NET/Socket"}
-
-
-def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
-    printed = run("--memory", 2**28, "--only", "ddp", "pipeline", keep=tmp_path)
-    assert "out of memory" in printed
-    assert all(result.count("ok") for result in results_of(tmp_path, "pretended").values())
+    for result in measured.values():
+        assert any(record.status == "ok" and record.case.get("nodes") == 2 for record in result.records)
+        assert len(result.environment["nodes"]) == 2
+        assert set(result.environment["nccl_paths"]) == {"NET/Socket"}
