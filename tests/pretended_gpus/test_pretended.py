@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import boxes
 import pytest
 from namespaces import NEEDS, can_make_namespaces
-from projects import ROOT, results_of
+from projects import ROOT, SMOKE, copy_project, results_of
+from scalecard.records.record import Reason, Result
 from scalecard.report.health import of_counters, of_state
+from scalecard.report.health.verdicts import alerts
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
@@ -85,3 +88,31 @@ def test_two_nodes_measure_together(tmp_path: Path) -> None:
         assert any(record.status == "ok" and record.case.get("nodes") == 2 for record in result.records)
         assert len(result.environment["nodes"]) == 2
         assert set(result.environment["nccl_paths"]) == {"NET/Socket"}
+
+
+def health_of(variables: dict[str, str], folder: Path) -> Result:
+    """What `health` leaves of a box with this fault, whose run must end with status 1 and a result."""
+    box = replace(boxes.box(None, energy=False), variables={**boxes.DEFAULT, **variables})
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "health", *SMOKE, "--config", "platform=pretended"]
+    done = boxes.run(box, command, timeout=600, folder=copy_project(folder))
+    assert done.returncode == 1, done.stdout
+    assert "Done in" in done.stdout, done.stdout
+    return results_of(folder, "pretended")["health"]
+
+
+def test_a_card_that_fails_in_the_middle_is_named_and_the_other_is_measured(tmp_path: Path) -> None:
+    health = health_of({"PRETEND_FAULT": "1:3000"}, tmp_path)
+    faults = [record for record in health.records if record.reason is Reason.DEVICE_FAULT]
+    assert faults
+    assert all("uncorrectable ECC error" in record.note for record in faults)
+    for part in ("compute", "memory", "host link", "load", "host memory"):
+        assert any(r.case["part"] == part and r.case.get("device", 0) == 0 and r.samples for r in health.records), part
+    assert any(alert.what == "GPU 1: the driver reported an error" for alert in alerts(health))
+
+
+def test_a_card_that_computes_wrongly_is_named_and_the_other_is_measured(tmp_path: Path) -> None:
+    health = health_of({"PRETEND_WRONG": "1"}, tmp_path)
+    wrong = [record for record in health.records if record.reason is Reason.NOT_PROVEN]
+    assert {(record.case["part"], record.case["device"]) for record in wrong} == {("compute", 1), ("load", 1)}
+    assert any(r.matches(part="compute", device=0) and r.samples for r in health.records)
+    assert [alert.what for alert in alerts(health) if alert.verdict == "errors"] == ["GPU 1: wrong values"]

@@ -188,9 +188,27 @@ class CudaDevice(Device):
             return
         try:
             torch.cuda.synchronize(self.index)
+        except torch.AcceleratorError:
+            self.fault = self._own_fault()
+            if self.fault:
+                raise DeviceFault(f"{self}: {self.fault}") from None
+
+    def _own_fault(self) -> str:
+        """The error that this GPU itself reports, or '': the calling thread may have been on one that has failed.
+
+        What changes a thread's GPU for a while returns to the one before, which raises if that has failed. So the
+        thread goes on on one that has not.
+        """
+        try:
+            torch.cuda.set_device(self.index)
+            torch.cuda.synchronize(self.index)
         except torch.AcceleratorError as error:
-            self.fault = first_line(error)
-            raise DeviceFault(f"{self}: {self.fault}") from error
+            for other in set(range(torch.cuda.device_count())) - {self.index}:
+                with contextlib.suppress(torch.AcceleratorError):
+                    torch.cuda.set_device(other)
+                    break
+            return first_line(error)
+        return ""
 
     def mark(self, clock: Callable[[], int]) -> Mark:
         """Events in its stream and in those that copy to it, which are other GPUs'. A second stream has its own."""

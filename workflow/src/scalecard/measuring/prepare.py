@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -71,7 +72,7 @@ def _prepared(variant: Variant, bench: Bench) -> Prepared:
     with _put_back(subject):
         checks += agreed([*subject.prove()], bench.ranks)
         refuse_failed(checks)
-        work = counted(subject, bench.synchronize)
+        work = counted(subject, partial(bench.synchronize, variant.place))
     if not checks:
         raise ProofFailed(f"{variant.name}: nothing was proven of it, so it is not timed")
     _refuse_deviations(variant.name, work, bench)
@@ -125,7 +126,7 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
     for timing in timings:
         if timing.prepared and not timing.failure:
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
-                bench.synchronize()
+                bench.synchronize(timing.variant.place)
                 _refuse_wrong_state(timing.prepared, done, bench)
 
 

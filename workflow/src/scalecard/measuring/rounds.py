@@ -67,7 +67,7 @@ def _measure(
         if timing.prepared:
             progress.detail(f"warming up {timing.variant.name}")
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
-                timing.iterations = bench.warm_up(timing.prepared.call, rule)
+                timing.iterations = bench.warm_up(timing.prepared.call, rule, timing.variant.place)
     with telemetry.watching(bench.ranks.leads) as watch:
         reason = _run_rounds(timings, bench, rule, at_once=at_once)
         if energy:
