@@ -64,7 +64,7 @@ def main(folder: Path) -> int:
 
 
 def _recorded(folder: Path, command: list[str], environment: Mapping[str, str]) -> int:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     recording = {**environment, "COVERAGE_FILE": str(folder / "data")}
     return int(subprocess.run(command, cwd=ROOT, env=os.environ | recording).returncode != 0)
 

@@ -1,4 +1,4 @@
-"""Sections do with what was measured: from the results of a real run some records are lost, as in a run that fails."""
+"""Sections do with what was measured: of a real run some records are lost, as in one that fails and ends early."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import out_of_memory
 from projects import results_of
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 from scalecard.report import figures, sections
 from scalecard.report.render import render
 from scalecard.report.section import Section
@@ -23,6 +23,9 @@ LOST: dict[str, Lost] = {
 }
 
 
+ENDED = Record.failed({}, "the experiment ended early: TypeError: why", reason=Reason.ERROR)
+
+
 def damaged(result: Result, lost: Lost) -> Result:
     half = len(result.records) // 2
     return replace(
@@ -30,7 +33,8 @@ def damaged(result: Result, lost: Lost) -> Result:
         records=[
             out_of_memory(r.case, metric=r.metric, unit=r.unit) if lost(index, r, half) else r
             for index, r in enumerate(result.records)
-        ],
+        ]
+        + [ENDED],
     )
 
 
