@@ -43,6 +43,12 @@ def copied(direction: str, gbs: float, **seen: Any) -> Record:
     return replace(timed([GIB / (gbs * 1e9)] * 12, **case), telemetry=[watched])
 
 
+def test_small_copies_alone_say_nothing_of_a_rate(on_gpus: Callable[..., Result]) -> None:
+    """As of a run that ended before the large ones."""
+    small = replace(copied("host to device", 1.5), case={**copied("host to device", 1.5).case, "bytes": 16384})
+    assert Section.of(on_gpus(box(H100, 1), [small])).judgements == []
+
+
 @pytest.mark.parametrize(
     ("rate", "advice", "verdict"),
     [

@@ -13,6 +13,7 @@ from scalecard.report.reference import GpuSpec
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+LEAST_COPY = 2**24  # bytes; a smaller one takes about as long as it takes to start
 
 
 @dataclass(frozen=True)

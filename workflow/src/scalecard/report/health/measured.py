@@ -11,7 +11,7 @@ from scalecard.report.limits import Limit
 
 FEWEST = 3  # samples whose range may stand for an interval
 # Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
-LEAST_BYTES = {"memory": 2**26, "host link": 2**24, "device link": 2**24, "collective": 2**28}
+LEAST_BYTES = {"memory": 2**26, "host link": limits.LEAST_COPY, "device link": limits.LEAST_COPY, "collective": 2**28}
 LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
 # NCCL gets less out of a link with these than with an all-reduce.
 LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}

@@ -41,7 +41,7 @@ def _verdict(at: View, record: Record) -> Verdict:
     return Verdict(
         part=part,
         what=f"{' and '.join(place)}, {what}" if place else what,
-        value=record.note,
+        value=record.note.removeprefix(f"{record.reason}: "),
         normal=NORMAL[kind],
         verdict="errors",
         advice=advice.for_kind(kind),

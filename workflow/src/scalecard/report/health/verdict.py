@@ -44,6 +44,7 @@ class Verdict:
     @property
     def elsewhere(self) -> str:
         """Where else it shows, as the rest of a sentence; '' if nowhere."""
-        shown = "; ".join(self.seen_in[:MOST_SEEN])
-        more = f"; and {len(self.seen_in) - MOST_SEEN} more" if len(self.seen_in) > MOST_SEEN else ""
+        where = list(dict.fromkeys(self.seen_in))
+        shown = "; ".join(where[:MOST_SEEN])
+        more = f"; and {len(where) - MOST_SEEN} more" if len(where) > MOST_SEEN else ""
         return f". It also shows in {shown}{more}" if shown else ""

@@ -96,14 +96,17 @@ def published(result: Result) -> dict[str, float]:
 
 
 def judge(result: Result) -> Iterator[Judgement]:
-    """The best copy in each direction: over PCIe, over NVLink, or within a device's memory."""
+    """The best copy in each direction: over PCIe, over NVLink, or within a device's memory.
+
+    Small copies say nothing of a rate, and a run that ended early may have no others.
+    """
     records = result.select("time", part="matrix")
     for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
         mine = [r for r in records if r.case["direction"] == direction]
         # Small copies within a device stay in its cache: only the largest size measures its memory.
         best = max(mine, key=_bytes if direction.startswith("within") else limits.copy_rate)
         limit = limits.of_copy(result, best)
-        if limit:
+        if limit and (_bytes(best) >= limits.LEAST_COPY or limit.advice):
             size, memory = units.count_bytes(best.case["bytes"]), best.case["memory"]
             what = f"{direction.capitalize()}, {memory} memory, {size}, effective rate one way"
             yield rated(what, limits.copy_rate(best), limit, "GB/s")
