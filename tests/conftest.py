@@ -25,6 +25,7 @@ from scalecard.records import files
 from scalecard.records.record import Record, Result
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` runs three groups side by side: each has its own shared run, and much of their time is waiting."""
     for item in items:

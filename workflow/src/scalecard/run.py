@@ -1,12 +1,13 @@
-"""One run of one experiment: alone on the machine, in fresh processes, its result written whole or not at all.
+"""One run of one experiment: alone on the machine, in fresh processes, its file written whole or not at all.
 
-What was measured outlives an error: an experiment that ends early has its records so far, and a failed one that says
-how it ended.
+What was measured outlives an error: the result of an experiment that ends early has its records so far, and a failed
+one that says how it ended.
 """
 
 import importlib
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 import traceback
@@ -244,6 +245,8 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves
                 traceback.print_exc()
+            elif not nodes.here().leads:
+                print(error, file=sys.stderr)  # nothing else that this node says is shown
             outcome = _ended_early(error, journal)
     ours = _our_own(caught)
     for text in ours:

@@ -41,25 +41,33 @@ def launch_and_record(
     metric: str,
     unit: str = "s",
     devices_each: int = 1,
+    then: Sequence[tuple[Case, str]] = (),
 ) -> list[Record]:
     """The records that rank 0 yields. If a rank fails or is lost, those that came before, and a failed record of each
     of `cases` that was not done, in their order, which says which rank it was and how.
 
-    No records on a node that does not take part.
+    `then` are further cases, which come after these, with their metrics. No records on a node that does not take part.
     """
     try:
         records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
     except RanksFailed as error:
         progress.say(f"failed: {error}")
-        failed = partial(Record.failed, note=str(error), reason=error.reason, metric=metric, unit=unit)
-        return [*error.records, *(failed(case) for case in _not_done(cases, error.records))]
+        failed = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
+        wanted = [*((case, metric) for case in cases), *then]
+        left = _not_done(wanted, error.records)
+        return [*error.records, *(failed(case, metric=of) for case, of in left)]
     return records[0] if records else []
 
 
-def _not_done(cases: Sequence[Case], records: Sequence[Record]) -> list[Case]:
+def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:
     """Those without a record of their own, from the last one on that records with more axes belong to."""
-    begun = [index for index, case in enumerate(cases) if any(record.matches(**case) for record in records)]
-    return [case for case in cases[max(begun, default=0) :] if all(case != record.case for record in records)]
+
+    def has(case: Case, metric: str) -> bool:
+        return any(record.metric == metric and record.matches(**case) for record in records)
+
+    begun = [place for place, one in enumerate(wanted) if has(*one)]
+    done = [(record.case, record.metric) for record in records]
+    return [one for one in wanted[max(begun, default=0) :] if one not in done]
 
 
 def launch(

@@ -120,8 +120,14 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
         cases: list[Case] = [{"model": model, **layout.case} for model in spec.models]
-        work = (_rank, spec, machine, dataset, proven)
-        yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="step_time")
+        yield from launch_and_record(
+            *(_rank, spec, machine, dataset, proven),
+            layout=layout,
+            machine=machine,
+            cases=cases,
+            metric="step_time",
+            then=[({"model": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
+        )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 

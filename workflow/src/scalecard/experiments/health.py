@@ -27,13 +27,16 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
+from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts import collectives, errors, tournament, within_node
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Reason, Record
+
+LOST = Record.failed({"part": "node"}, "the node sent nothing of what it measured", reason=Reason.LOST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +78,18 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if spec.name_hosts:
         _name_hosts()
     mine = list[Record]()
-    with errors.watched() as counters:
-        yield from _of_this_node(within_node.records(spec.amounts, machine), mine)
-        yield from _collectives(spec, machine)
-        yield from _between_nodes(spec, machine)
-        yield from _of_this_node(counters(), mine)
-    yield from _of_other_nodes(mine)
+    try:
+        with errors.watched() as counters:
+            yield from _of_this_node(within_node.records(spec.amounts, machine), mine)
+            yield from _collectives(spec, machine)
+            yield from _between_nodes(spec, machine)
+            yield from _of_this_node(counters(), mine)
+    except Exception as error:
+        mine.append(Record.failed({"part": "node"}, in_one_line(error), reason=reason_of(error)))
+        _publish(mine)
+        raise
+    _publish(mine)
+    yield from _of_other_nodes()
 
 
 def _name_hosts() -> None:
@@ -101,16 +110,19 @@ def _of_this_node(records: Iterable[Record], mine: list[Record]) -> Iterator[Rec
         yield record if job.count == 1 else _of_node(job.index, record)
 
 
-def _of_other_nodes(mine: list[Record]) -> Iterator[Record]:
-    """On the first of several nodes the records of the others, to which it listens once it is done itself."""
+def _publish(mine: list[Record]) -> None:
+    """For the first of several nodes, also if this one has failed."""
+    if nodes.here().count > 1:
+        nodes.here().publish("health", base64.b64encode(pickle.dumps(mine)).decode())
+
+
+def _of_other_nodes() -> Iterator[Record]:
+    """On the first of several nodes the records of the others, and one of each that sends none."""
     job = nodes.here()
-    if job.count == 1:
-        return
-    job.publish("health", base64.b64encode(pickle.dumps(mine)).decode())
-    found = job.collect("health", within=nodes.JOIN) if job.leads else {}
-    for node, theirs in found.items():
-        if node != job.index:
-            yield from (_of_node(node, record) for record in pickle.loads(base64.b64decode(theirs)))
+    found = job.collect("health", within=nodes.JOIN) if job.leads and job.count > 1 else {}
+    for node in range(1, job.count) if job.leads else ():
+        theirs = pickle.loads(base64.b64decode(found[node])) if node in found else [LOST]
+        yield from (_of_node(node, record) for record in theirs)
 
 
 def _of_node(node: int, record: Record) -> Record:

@@ -82,7 +82,7 @@ class Epoch(Precision):
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload on one device, and epochs there; then every workload under DDP on all devices.
 
-    ValueError if a workload turns out not to be trainable.
+    A workload that turns out not to be trainable is a failed record.
     """
     dataset = None
     if spec.epochs_of:
@@ -103,6 +103,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
                 machine=machine,
                 cases=[case],
                 metric="step_time",
+                then=[(case, "epoch_time")] if count == 1 and load.name == spec.epochs_of else [],
             )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")

@@ -186,12 +186,15 @@ class CudaDevice(Device):
         """DeviceFault if the GPU has failed, once: those that go on without it may wait for all devices again."""
         if self.fault:
             return
+        here = torch.cuda.current_device()
         try:
             torch.cuda.synchronize(self.index)
         except torch.AcceleratorError:
             self.fault = self._own_fault()
             if self.fault:
                 raise DeviceFault(f"{self}: {self.fault}") from None
+            if here == self.index:
+                raise
 
     def _own_fault(self) -> str:
         """The error that this GPU itself reports, or '': the calling thread may have been on one that has failed.

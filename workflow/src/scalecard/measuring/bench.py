@@ -6,11 +6,11 @@ This is the only module that reads clocks around work. Times are in seconds.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from scalecard.hardware.failures import DeviceFault
+from scalecard.hardware.failures import DeviceFault, reason_of
 from scalecard.hardware.marks import Place
 from scalecard.measuring.own_time import NotSynchronised, OwnTime
 from scalecard.measuring.rule import Rule
@@ -90,8 +90,9 @@ class Bench:
         self.ranks.barrier()
         devices = OwnTime(self._able(), self.clock) if compared else None
         start = self.clock()
-        for _ in range(iterations):
-            kept = work()  # keeps the last result alive until it is complete
+        with self.naming_faults(place):
+            for _ in range(iterations):
+                kept = work()  # keeps the last result alive until it is complete
         enqueued = self.clock()
         if devices:
             devices.work_submitted()
@@ -118,25 +119,30 @@ class Bench:
         return block.completion * timing.iterations
 
     def sample_at_once(self, timings: Sequence[Timing]) -> None:
-        """Add one block to each of these timings, which run side by side; each takes its place's own time."""
-        self.synchronize()
+        """Add one block to each of these timings, which run side by side; each takes its place's own time.
+
+        One whose device has a fault fails; the others are not disturbed.
+        """
+        with contextlib.suppress(DeviceFault):  # it is said of its place below
+            self.synchronize()
         marked = []
         for timing in timings:
             place, started = timing.variant.place, self.clock()
             assert timing.prepared, "only what was prepared is timed"
             assert place, "what runs beside others has a place of its own"
-            before = place.mark(self.clock)
-            kept = [timing.prepared.call() for _ in range(timing.iterations)]
-            marked.append((before, place.mark(self.clock), kept))
-            timing.enqueue.append((self.clock() - started) / 1e9 / timing.iterations)
-        with contextlib.suppress(DeviceFault):  # of one of them, which is said of its place
+            with contextlib.suppress(DeviceFault), self.naming_faults(place):
+                before = place.mark(self.clock)
+                kept = [timing.prepared.call() for _ in range(timing.iterations)]
+                marked.append((timing, before, place.mark(self.clock), kept))
+                timing.enqueue.append((self.clock() - started) / 1e9 / timing.iterations)
+        with contextlib.suppress(DeviceFault):
             self.synchronize()
-        for timing, (before, after, _) in zip(timings, marked, strict=True):
-            assert timing.variant.place
-            if fault := timing.variant.place.fault:
-                timing.fail(f"{Reason.DEVICE_FAULT}: {timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
-            else:
+        for timing, before, after, _ in marked:
+            if not (timing.variant.place and timing.variant.place.fault):
                 timing.completion.append(after.seconds_since(before) / timing.iterations)
+        for timing in timings:
+            if timing.variant.place and (fault := timing.variant.place.fault):
+                timing.fail(f"{Reason.DEVICE_FAULT}: {timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
 
     def warm_up(self, work: Work, rule: Rule, place: Place | None = None) -> int:
         """Call the work until it is warm, and return how many calls make a block."""
@@ -166,6 +172,22 @@ class Bench:
         if worst > 0:
             told = told or f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
             raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
+
+    @contextlib.contextmanager
+    def naming_faults(self, place: Place | None = None) -> Iterator[None]:
+        """An error of work on a GPU that has a fault becomes DeviceFault, which names the GPU.
+
+        A library may be the first to notice, in its own words: cuBLAS says that its execution failed.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            try:
+                self.synchronize(place)
+            except RuntimeError as other:
+                if reason_of(other) is Reason.DEVICE_FAULT:
+                    raise other from error
+            raise
 
     def _able(self) -> list[Synchronised]:
         """The devices without a fault: every call that reaches one of the others would raise its error again."""

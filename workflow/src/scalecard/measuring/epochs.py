@@ -42,7 +42,7 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
     """The timings, and what slowed a GPU down meanwhile."""
     shuffle, rounds_id = random.Random(0), uuid.uuid4().hex[:8]
     timings = [timing.again(rounds_id) for timing in ready]
-    able = [timing for timing in timings if timing.prepared]
+    able = [timing for timing in timings if timing.prepared and not timing.failure]
     turns = [timing for _ in range(num_epochs) for timing in shuffle.sample(able, len(able))]
 
     def label(timing: Timing) -> str:

@@ -27,7 +27,7 @@ def proven_on_more_ranks(
 ) -> Proofs:
     """What prove(context, *args) returns; nothing if more ranks than two are timed, or only one.
 
-    RanksFailed if something is not proven.
+    Checks may have failed; RanksFailed if a rank fails otherwise.
     """
     if not machine.emulated or max((layout.ranks for layout in timed), default=1) != 2:
         return {}

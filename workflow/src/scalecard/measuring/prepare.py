@@ -33,7 +33,7 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
         return [Timing(variant=variant, left_out=budget.LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
-        with caught(on_failure=timing.fail, alone=bench.ranks.alone):
+        with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
             timing.prepared = _prepared(timing.variant, bench)
     for timing in timings:
         if timing.prepared:

@@ -64,7 +64,7 @@ def _measure(
     rounds_id = uuid.uuid4().hex[:8]
     timings = [timing.again(rounds_id) for timing in ready]
     for timing in timings:
-        if timing.prepared:
+        if timing.prepared and not timing.failure:
             progress.detail(f"warming up {timing.variant.name}")
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                 timing.iterations = bench.warm_up(timing.prepared.call, rule, timing.variant.place)

@@ -22,7 +22,7 @@ def merged(processes: Sequence[Sequence[Record]]) -> list[Record]:
 def _merge(records: Sequence[Record]) -> Record:
     measured = [record for record in records if record.status == "ok"]
     if not measured:
-        return records[0]
+        return replace(records[0], note="; ".join(dict.fromkeys(record.note for record in records)))
     lost = [f"process {number}: {r.note}" for number, r in enumerate(records, 1) if r.status != "ok"]
     return replace(
         measured[0],

@@ -55,7 +55,9 @@ def draw(
 def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
     """Files that say why the figure is missing."""
     figure = plt.figure(figsize=(8, 1))
-    figure.text(0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True)
+    figure.text(
+        0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True, parse_math=False
+    )
     made = pictures(figure, outputs, _title(name), [])
     return {path: panels.MISSING.encode() if path.suffix == ".html" else made[path] for path in made}
 

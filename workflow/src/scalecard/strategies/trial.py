@@ -1,7 +1,6 @@
 """Tries a strategy before it is timed: does it work here, and what does it need of the GPUs' memory?"""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import torch
@@ -60,8 +59,7 @@ class Trials:
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
             reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
-            with suppress(Exception):  # what else its work has left, or the next one would be blamed for it
-                Bench(self.devices, self.ctx).synchronize()
+            self._clear()
         empty_cache()
         everywhere = self.ctx.all_gather((refuse, reason, *needs))
         worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
@@ -69,6 +67,14 @@ class Trials:
             return Trial(refused=said, out_of_memory=worst == OUT_OF_MEMORY)
         resident, peak, first = (max(one[index] for one in everywhere) for index in (2, 3, 4))
         return Trial(resident, peak, first=first)
+
+    def _clear(self) -> None:
+        """Wait for what else failed work has left, or the next would be blamed for it; raise what a GPU reports."""
+        try:
+            Bench(self.devices, self.ctx).synchronize()
+        except Exception as left:
+            if reason_of(left) is Reason.DEVICE_FAULT:
+                raise
 
     def _needs(self, build: Callable[[], Subject]) -> tuple[float, float, float]:
         """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.

@@ -9,7 +9,7 @@ from scalecard.hardware.machine import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report.exports import CRATE, RAW, cite, crate, linked, scaling, tidy
+from scalecard.report.exports import CRATE, RAW, beside, cite, crate, linked, scaling, tidy
 from scalecard.report.exports.summary_text import summary
 from scalecard.report.gather import LeftOut, attempt, gather
 
@@ -28,7 +28,8 @@ def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, lis
     contents, left_out = of_results(results)
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    for name in linked(result.experiment for result in results):
+    names = [result.experiment for result in results]
+    for name in [*linked(names), *beside(names)]:
         if name not in contents:
             (folder / name).unlink(missing_ok=True)
     return folder, left_out

@@ -1,5 +1,6 @@
 """One fault is one alert: what a fault shows in is listed under its cause, however many measurements it slowed down."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -83,7 +84,7 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     faults = [_fault(own) for own in _by_place(bad + _of_one_end(verdicts)).values()]
     faults = _everywhere(faults, verdicts)
     causes = list(EXPLAINS)
-    faults.sort(key=lambda fault: (causes.index(fault.kind), WORDS.index(fault.verdict), len(fault.place)))
+    faults.sort(key=lambda fault: (causes.index(fault.kind), WORDS.index(fault.verdict), _breadth(fault)))
     kept: list[Verdict] = []
     for fault in faults:
         cause = next((place for place, known in enumerate(kept) if _explains(known, fault)), None)
@@ -93,6 +94,11 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
             seen = (*kept[cause].seen_in, fault.what, *fault.seen_in)
             kept[cause] = replace(kept[cause], seen_in=seen, low=kept[cause].low or fault.low)
     return kept
+
+
+def _breadth(fault: Verdict) -> float:
+    """A device comes before a pair, which comes before what nobody in particular is blamed for."""
+    return len(fault.place) or math.inf
 
 
 def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
@@ -111,7 +117,7 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     worst = replace(worst, low=any(verdict.low for verdict in own))
     if worst.kind not in ABOUT:
         return replace(worst, seen_in=(*worst.seen_in, *others))
-    about = f"{_in_words(worst.place)}: {ABOUT[worst.kind]}"
+    about = f"{_in_words(worst.place or (worst.part,))}: {ABOUT[worst.kind]}"
     value = worst.value if worst.what in worst.place else f"{_short(worst)}: {worst.value}"
     return replace(worst, what=about, value=value, seen_in=(*worst.seen_in, *others))
 
@@ -185,7 +191,7 @@ def _one_of(same: Sequence[Verdict], judged: int, place: tuple[str, ...]) -> Ver
 
 
 def _explains(cause: Verdict, effect: Verdict) -> bool:
-    if effect.kind not in EXPLAINS[cause.kind]:
+    if effect.kind not in EXPLAINS[cause.kind] or (cause.kind in NAMED_EACH and not cause.place):
         return False
     if effect.kind in (*COLLECTIVES, "node", "node pair", "node links") and not _is_node(cause):
         return _takes_part(cause, effect)
