@@ -25,14 +25,6 @@ from scalecard.records import files
 from scalecard.records.record import Record, Result
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` runs three groups side by side: each has its own shared run, and much of their time is waiting."""
-    for item in items:
-        own = [name for name in ("container", "cluster") if item.get_closest_marker(name)]
-        item.add_marker(pytest.mark.xdist_group(own[0] if own else "here"))
-
-
 @pytest.fixture
 def machine() -> Machine:
     return probe()
