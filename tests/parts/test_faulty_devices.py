@@ -23,6 +23,29 @@ SMALL: dict[str, Any] = {
 FAULT = "CUDA error: uncorrectable ECC error encountered"
 
 
+class Noticed(CpuDevice):
+    """Like a GPU whose fault a library notices first, while work is submitted, in its own words."""
+
+    def __init__(self, index: int, at: int) -> None:
+        super().__init__(index, 1)
+        self.left = at
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> vocabulary.Task:
+        self.left -= 1
+        if self.fault or self.left < 0:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm")
+        return super().submit(work, *args)
+
+    def mark(self, clock: Callable[[], int]) -> Any:
+        return CpuDevice.mark(self, clock)
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        if self.left < 0 and not self.fault:
+            self.fault = FAULT
+            raise DeviceFault(f"{self}: {self.fault}")
+
+
 class Faulty(CpuDevice):
     """Like a GPU whose driver reports an error of the work that is submitted as the `at`-th, and of all later calls."""
 
@@ -73,6 +96,18 @@ def test_a_fault_costs_the_records_of_its_device_alone(
     assert {record.status for record in others} == {"ok"}
     for part in ("compute", "memory", "device link", "load", "host memory", "storage"):
         assert any(record.case["part"] == part for record in others), part
+
+
+@pytest.mark.parametrize("at", [3, 8, 20, 40, 60])
+def test_a_fault_that_a_library_notices_first_is_the_devices_all_the_same(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    records = node(machine, monkeypatch, CpuDevice(0, 1), Noticed(1, at), CpuDevice(2, 1))
+    failed = [record for record in records if record.status == "failed"]
+    assert {record.reason for record in failed} == {Reason.DEVICE_FAULT}
+    assert all(of_device(record, 1) and FAULT in record.note for record in failed)
+    others = [record for record in records if not of_device(record, 1) and record.status != "skipped"]
+    assert {record.status for record in others} == {"ok"}
 
 
 def test_a_device_that_computes_wrongly_is_named_and_the_others_are_timed(

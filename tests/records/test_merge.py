@@ -6,6 +6,14 @@ from scalecard.records.merge import merged
 from scalecard.records.record import Reason, Record
 
 
+def test_what_failed_twice_says_both() -> None:
+    one, other = (
+        Record.failed({"n": 1}, note, reason=Reason.LOST) for note in ("rank 3 was killed", "rank 0 was killed")
+    )
+    (both,) = merged([[one, other]])
+    assert both.note == "rank 3 was killed; rank 0 was killed"
+
+
 def curve(*accuracies: float) -> Record:
     return Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[list(accuracies)])
 

@@ -19,7 +19,7 @@ Make = Callable[..., Result]
 
 
 def screen(*results: Result) -> first_screen.FirstScreen:
-    return first_screen.of([Section.of(result) for result in results])
+    return first_screen.of([Section.of(result) for result in results], [])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ rule exports:
         code=inputs.of_exports(),
     output:
         crate=update(CRATE),  # the last ones stay until there are new ones
+        left_out="results/logs/exports_left_out.json",
     log:
         "results/logs/exports.log",
     resources:
@@ -21,4 +22,4 @@ rule exports:
     message:
         "write what one takes along"
     shell:
-        "python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"
+        "python -m scalecard export --results {input.results:q} --output {params.folder:q} --left-out {output.left_out:q} 2>&1 | tee {log:q}"

@@ -5,7 +5,7 @@ rule report:
         figures=expand("results/figures/{name}.html", name=FIGURES),
         history=HISTORY,
         trend=["results/figures/trend.html"] if HISTORY else [],
-        exports=CRATE,
+        exports=rules.exports.output,
         code=inputs.of_report(),
     output:
         html=report(
@@ -33,5 +33,5 @@ rule report:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --history {input.history:q} --exports {params.exports:q} --show {params.show:q}"
+        " --history {input.history:q} --exports {params.exports:q} --not-exported {input.exports[1]:q} --show {params.show:q}"
         " --answers {params.answers:q} --left-out {output.left_out:q} --output {output.html:q} 2>&1 | tee {log:q}"

@@ -192,8 +192,9 @@ def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Pa
     tables[0].parent.mkdir(parents=True)
     for table in tables[:2]:
         table.touch()
-    (missing,) = render.write([saved], figures, results / "report.html", exports=tables)
-    assert (missing.what, missing.ours) == ("scaling.tex", True)
+    why = {"export scaling": "TypeError: why"}
+    (missing,) = render.write([saved], figures, results / "report.html", exports=tables, not_exported=why)
+    assert (missing.what, missing.ours) == ("export scaling", True)
     text = (results / "report.html").read_text()
     assert '<a href="exports/a%20platform/scaling.csv">scaling.csv</a>' in text
     assert '<a href="exports/a%20platform/scaling.pdf">scaling.pdf</a>' in text

@@ -63,6 +63,31 @@ def test_a_pair_that_copies_wrongly_is_named() -> None:
     assert alert.what == "GPU 2 and GPU 5: wrong values"
 
 
+@pytest.mark.parametrize(("reason", "said"), [(Reason.NOT_PROVEN, WRONG), (Reason.DEVICE_FAULT, ECC)])
+def test_what_no_device_is_blamed_for_is_an_alert_of_its_part(reason: Reason, said: str) -> None:
+    box = HEALTHY.result()
+    for part, name in (("collective", "collectives"), ("storage", "host"), ("host memory", "host")):
+        records = [
+            Record.failed(r.case, said, reason=reason) if r.case["part"] == part and r.metric == "time" else r
+            for r in box.records
+        ]
+        (alert,) = alerts(replace(box, records=records))
+        assert (alert.part, alert.verdict) == (name, "errors")
+        assert alert.what.startswith(f"{name}: ")
+    ended = Record.failed({}, said, reason=reason)
+    assert [alert.part for alert in alerts(replace(box, records=[*box.records, ended]))] == ["host"]
+
+
+def test_a_gpu_that_fails_in_collectives_too_is_blamed_first() -> None:
+    box = failing(HEALTHY.result(), WRONG, Reason.NOT_PROVEN, "compute", "load")
+    records = [
+        Record.failed(r.case, "not proven: a sum", reason=Reason.NOT_PROVEN) if r.case["part"] == "collective" else r
+        for r in box.records
+    ]
+    (alert,) = alerts(replace(box, records=records))
+    assert alert.what == "GPU 3: wrong values"
+
+
 def test_lost_ranks_and_an_early_end_are_alerts_and_too_little_memory_is_none() -> None:
     box = HEALTHY.result()
     collective = next(record for record in box.records if record.case["part"] == "collective")

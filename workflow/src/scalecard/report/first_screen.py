@@ -1,8 +1,8 @@
 """The first screen: which machine, is it healthy, how does it scale, what to use, and how far to trust it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -11,10 +11,13 @@ from scalecard.report.advice import sentences
 from scalecard.report.advice.choice import choose
 from scalecard.report.advice.places import Place, places, timed, workloads
 from scalecard.report.exports import provenance, trust
+from scalecard.report.gather import LeftOut, attempt
 from scalecard.report.health_gate import EXPERIMENT as HEALTH
 from scalecard.report.nicknames import nickname
 from scalecard.report.section import Section
 from scalecard.report.sparkline import sparkline
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +47,12 @@ class FirstScreen:
     trust: list[str]
 
 
-def of(current: Sequence[Section]) -> FirstScreen:
-    """Of one platform's sections."""
+def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
+    """Of one platform's sections; what cannot be said is added to what is left out."""
+
+    def said(what: str, say: Callable[[], Iterable[T]]) -> list[T]:
+        return attempt(f"{what} on the first screen", lambda: list(say()), left_out) or []
+
     results = {section.name: section.result for section in current}
     trial = any(result.emulated for result in results.values())
     strategies = results.get("strategies")
@@ -55,9 +62,9 @@ def of(current: Sequence[Section]) -> FirstScreen:
         trial=trial,
         failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
-        scaling=list(_scaling(strategies)) if strategies else [],
-        slower=list(slower_with_more.sentences(results)),
-        use=[] if trial or not strategies else _use(strategies),
+        scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
+        slower=said("what is slower", lambda: slower_with_more.sentences(results)),
+        use=said("what to use", lambda: _use(strategies) if strategies and not trial else ()),
         trust=trust.found(list(results.values())),  # the page shows the warnings by themselves
     )
 

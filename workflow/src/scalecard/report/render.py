@@ -4,8 +4,10 @@ Every word of the report comes from records, from the docstrings of sections and
 files. What is said about one result is computed in section.py; this module arranges it for the templates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +36,7 @@ from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import beside, compare
 from scalecard.report.drawn import drawn
-from scalecard.report.gather import LeftOut, by_reason, each_fit, file_of, gather
+from scalecard.report.gather import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.report.history import views as nights
 from scalecard.report.history.trend import of_indices
 from scalecard.report.section import Section
@@ -42,7 +44,6 @@ from scalecard.report.sections import Finding
 from scalecard.report.takes import Take
 
 NUM_LEADING = 8
-NOT_EXPORTED = "it could not be written; see results/logs/exports.log"
 
 
 def write(
@@ -53,17 +54,17 @@ def write(
     history: Sequence[Path] = (),
     exports: Sequence[Path] = (),
     settings: Settings = NO_SETTINGS,
+    not_exported: Mapping[str, str] = MappingProxyType({}),
 ) -> list[LeftOut]:
     """Write the report of these result files, the current platform's first; return what is left out.
 
-    Those of the `exports` are linked that are there.
+    Those of the `exports` are linked that are there; `not_exported` says what could not be written, and why.
     """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
     there = [path for path in exports if path.exists()]
-    missing = [LeftOut(path.name, NOT_EXPORTED, ours=True) for path in exports if path not in there]
-    left_out = [*found.left_out, *missing]
+    left_out = [*found.left_out, *(LeftOut(what, why, ours=True) for what, why in not_exported.items())]
     options: dict[str, Any] = {
         "left_out": left_out,
         "history": history,
@@ -127,15 +128,17 @@ def _said_of_all(
     current = [mine[name] for name in contents.in_order(mine)]  # so that health leads
     replies = answered.every([s.result for s in current], settings, left_out)
     advised = [] if results[0].emulated else replies
+    by_platform = {p: [s for s in known if s.platform == p] for p in platforms[1:]}
+    changes = [attempt(f"changes from {p}", partial(beside.part, s, current), left_out) for p, s in by_platform.items()]
     judged = {s.name: not any(each.is_trouble for each in s.judgements) for s in current if s.judgements}
     return {
         "contents": contents.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
-        "first": first_screen.of(current),
+        "first": first_screen.of(current, left_out),
         "masthead": _masthead([s.result for s in current]),
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
         "answers": [_answer(answer, figures, left_out) for answer in replies],
-        "changes": [beside.part([s for s in known if s.platform == p], current) for p in platforms[1:]],
+        "changes": [part for part in changes if part],
         "provenance": [environments.facts(platform, results) for platform in platforms],
     }
 

@@ -42,8 +42,8 @@ def no_compiler(device: torch.device) -> str:
 def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
     """Everything is compiled anew meanwhile, into a temporary folder: a container's other folders are read-only.
 
-    The ranks, which are on one node, share the folder and the cores. Of each graph the first that comes makes the code,
-    and the others find its kernels there.
+    The ranks, which are on one node, share the folder and the cores. Of each graph of a forward the first that comes
+    makes the code, and the others find its kernels there.
     """
     global _turns
     before = {name: os.environ.get(name) for name in CACHES}

@@ -37,7 +37,7 @@ def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, lis
 
 def of_results(results: Sequence[Result]) -> tuple[dict[str, bytes], list[LeftOut]]:
     """The files by name, the same bytes for the same results, and what could not be computed."""
-    left_out, contents = list[LeftOut](), dict[str, bytes]()
+    left_out, contents = list[LeftOut](), {crate.WORKFLOW: SNAKEFILE.read_bytes()}
     for what, make in FORMATS.items():
         contents |= attempt(f"export {what}", partial(make, results), left_out) or {}
     return {**contents, CRATE: crate.as_json(results, contents)}, left_out
@@ -51,7 +51,6 @@ FORMATS: dict[str, Callable[[Sequence[Result]], dict[str, bytes]]] = {
     "citation.bib": lambda results: {"citation.bib": cite.citation(results).encode()},
     "scaling": scaling.of_results,
     "raw data": lambda results: {
-        "Snakefile": SNAKEFILE.read_bytes(),
         "settings.json": _settings(results),
         **{f"{RAW}/{result.experiment}.json": _as_measured(result) for result in results},
     },
