@@ -19,10 +19,14 @@ ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health
 UNSEEN = pytest.mark.skipif(not boxes.with_devices(), reason="needs root to show device files")
 REFUSED = ("mig", pytest.param("lost", marks=UNSEEN), "driver-570", "driver-535")
 
-pytestmark = [pytest.mark.pretended, pytest.mark.skipif(bool(boxes.why_not()), reason=boxes.why_not())]
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.pretended,
+    pytest.mark.skipif(bool(boxes.why_not()), reason=boxes.why_not()),
+]
 
 
-def run(*arguments: object, keep: Path | None = None, timeout: float = 900) -> str:
+def run(*arguments: object, keep: Path | None = None, timeout: float = 1700) -> str:
     """What `make pretended ARGS=...` prints, where it must succeed."""
     kept = ["--keep", str(keep)] if keep else []
     done = subprocess.run(
