@@ -20,7 +20,7 @@ PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 # The tests that need a whole workflow, a cluster, an engine, a browser or a compiler.
 SLOW := workflow or cluster or container or browser or pretended
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-workflows pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
+.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -58,9 +58,10 @@ $(VENV)/mutating: $(VENV)/testing force
 	  $(PIP) --require-hashes --requirement tests/mutants/requirements.lock && \
 	  cp tests/mutants/requirements.lock $@; }
 
-# The other groups run side by side: each has runs that its tests share, and much of their time is waiting.
+# The other groups run side by side, three at a time: each has runs that its tests share, and much of it is waiting.
 test: test-fast
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target test-containers test-clusters test-workflows
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target \
+	  test-clusters test-workflows test-containers test-pretended
 
 test-containers: $(VENV)/testing
 	$(RUN) pytest -m "container"
@@ -68,8 +69,11 @@ test-containers: $(VENV)/testing
 test-clusters: $(VENV)/testing
 	$(RUN) pytest -m "cluster and not container"
 
+test-pretended: $(VENV)/testing
+	$(RUN) pytest -m "pretended"
+
 test-workflows: $(VENV)/testing
-	$(RUN) pytest -m "($(SLOW)) and not (cluster or container)"
+	$(RUN) pytest -m "(workflow or browser) and not (cluster or container)"
 
 # The tests that need no whole workflow, container engine, cluster, browser or compiler: for every edit. Side by side, since none
 # of them measures this machine.

@@ -70,12 +70,6 @@ def test_experiments_on_four_ranks_pass_and_nothing_races() -> None:
     run("--devices", 4, "--races", "--short", "--only", *ON_RANKS)
 
 
-def test_strategies_on_four_ranks_pass_and_nothing_races(tmp_path: Path) -> None:
-    """With little memory, which the trials of the largest batches fill."""
-    run("--devices", 4, "--races", "--short", "--memory", 2**28, "--only", "strategies", keep=tmp_path)
-    assert results_of(tmp_path, "pretended")["strategies"].count("failed") == 0
-
-
 def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
     run("--memory", 2**26, "--short", "--only", "strategies", "model_parallel", keep=tmp_path)
     measured = results_of(tmp_path, "pretended")
