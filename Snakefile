@@ -29,6 +29,7 @@ rule all:
     input:
         rules.report.output.html,
         MEASURED,
+        BESIDE_EXPORTS,
         expand("results/figures/{name}.png", name=FIGURES),
     message:
         "everything is up to date"

@@ -150,7 +150,7 @@ def folder_of_figures(wildcards, input):
 
 def folder_of_exports(wildcards, output):
     """Where all of them are written."""
-    return os.path.dirname(output.crate)
+    return os.path.dirname(output[0])
 
 
 wildcard_constraints:

@@ -1,5 +1,14 @@
-# This platform's results in other formats. The description of them all is always there; a format that fails is not.
-CRATE = f"results/exports/{SETTINGS.platform}/{exports.CRATE}"
+# This platform's results to take along. The report links the first files; an archive describes all of them.
+EXPORTS = expand(
+    "results/exports/{platform}/{file}",
+    platform=SETTINGS.platform,
+    file=exports.linked(SETTINGS.blocks),
+)
+BESIDE_EXPORTS = expand(
+    "results/exports/{platform}/{file}",
+    platform=SETTINGS.platform,
+    file=exports.beside(SETTINGS.blocks),
+)
 
 
 localrules:
@@ -11,8 +20,7 @@ rule exports:
         results=MEASURED,
         code=inputs.of_exports(),
     output:
-        crate=update(CRATE),  # the last ones stay until there are new ones
-        left_out="results/logs/exports_left_out.json",
+        update(EXPORTS + BESIDE_EXPORTS),  # the last ones stay until there are new ones
     log:
         "results/logs/exports.log",
     resources:
@@ -22,4 +30,4 @@ rule exports:
     message:
         "write what one takes along"
     shell:
-        "python -m scalecard export --results {input.results:q} --output {params.folder:q} --left-out {output.left_out:q} 2>&1 | tee {log:q}"
+        "python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -5,7 +5,7 @@ rule report:
         figures=expand("results/figures/{name}.html", name=FIGURES),
         history=HISTORY,
         trend=["results/figures/trend.html"] if HISTORY else [],
-        exports=rules.exports.output,
+        exports=EXPORTS,
         code=inputs.of_report(),
     output:
         html=report(
@@ -15,23 +15,18 @@ rule report:
             caption="../report/report.rst",
             category="Report",
         ),
-        left_out=update("results/logs/left_out.json"),
+        left_out=update("results/logs/report/left_out.json"),
     log:
         "results/logs/report.log",
     resources:
         machine=10,
     params:
         figures=folder_of_figures,
-        exports=expand(
-            "results/exports/{platform}/{file}",
-            platform=SETTINGS.platform,
-            file=exports.linked(SETTINGS.blocks),
-        ),
         show=json.dumps(config.get("show")),
         answers=json.dumps(ANSWER_SETTINGS),
     message:
         "write the report"
     shell:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
-        " --history {input.history:q} --exports {params.exports:q} --not-exported {input.exports[1]:q} --show {params.show:q}"
+        " --history {input.history:q} --exports {input.exports:q} --show {params.show:q}"
         " --answers {params.answers:q} --left-out {output.left_out:q} --output {output.html:q} 2>&1 | tee {log:q}"

@@ -94,15 +94,12 @@ def _plot(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from scalecard.records.atomic import write_atomically
     from scalecard.report.comparison.find_results import result_files
     from scalecard.report.exports.package import export
 
     folder, left_out = export(args.results or result_files(_platform(args)), args.output)
     for each in left_out:
         print(each, file=sys.stderr)
-    if args.left_out:
-        write_atomically(args.left_out, json.dumps({each.what: each.reason for each in left_out}, indent=1) + "\n")
     print(f"exported to {folder}")
 
 
@@ -110,9 +107,8 @@ def _report(args: argparse.Namespace) -> None:
     from scalecard.records.atomic import write_atomically
     from scalecard.report import render
 
-    missing = json.loads(args.not_exported.read_text()) if args.not_exported else {}
     left_out = render.write(
-        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers, missing
+        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers
     )
     for each in left_out:
         print(each)

@@ -4,10 +4,9 @@ Every word of the report comes from records, from the docstrings of sections and
 files. What is said about one result is computed in section.py; this module arranges it for the templates.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -36,6 +35,7 @@ from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import beside, compare
 from scalecard.report.drawn import drawn
+from scalecard.report.exports import MISSING
 from scalecard.report.gather import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.report.history import views as nights
 from scalecard.report.history.trend import of_indices
@@ -44,6 +44,7 @@ from scalecard.report.sections import Finding
 from scalecard.report.takes import Take
 
 NUM_LEADING = 8
+NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
 
 
 def write(
@@ -54,17 +55,17 @@ def write(
     history: Sequence[Path] = (),
     exports: Sequence[Path] = (),
     settings: Settings = NO_SETTINGS,
-    not_exported: Mapping[str, str] = MappingProxyType({}),
 ) -> list[LeftOut]:
     """Write the report of these result files, the current platform's first; return what is left out.
 
-    Those of the `exports` are linked that are there; `not_exported` says what could not be written, and why.
+    Those of the `exports` are linked that could be written.
     """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
-    there = [path for path in exports if path.exists()]
-    left_out = [*found.left_out, *(LeftOut(what, why, ours=True) for what, why in not_exported.items())]
+    there = [path for path in exports if path.read_bytes() != MISSING]
+    missing = [LeftOut(path.name, NOT_WRITTEN, ours=True) for path in exports if path not in there]
+    left_out = [*found.left_out, *missing]
     options: dict[str, Any] = {
         "left_out": left_out,
         "history": history,

@@ -9,7 +9,7 @@ from scalecard.hardware.machine import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report.exports import CRATE, RAW, beside, cite, crate, linked, scaling, tidy
+from scalecard.report.exports import CRATE, MISSING, RAW, beside, cite, crate, linked, scaling, tidy
 from scalecard.report.exports.summary_text import summary
 from scalecard.report.gather import LeftOut, attempt, gather
 
@@ -20,18 +20,13 @@ def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, lis
     """Write the exports of one platform's result files to a folder, which is made if it is missing.
 
     Without `output` it is exports/<platform>, beside the platform's own. Returns the folder, and what could not be
-    computed: of that no file of an earlier export stays. InvalidResult names a result that cannot be read.
+    computed: its files say so. InvalidResult names a result that cannot be read.
     """
     own = paths[0].parent.resolve()
     folder = output or own.parent / "exports" / own.name
-    results = gather(paths).results
-    contents, left_out = of_results(results)
+    contents, left_out = of_results(gather(paths).results)
     for name, content in contents.items():
         write_atomically(folder / name, content)
-    names = [result.experiment for result in results]
-    for name in [*linked(names), *beside(names)]:
-        if name not in contents:
-            (folder / name).unlink(missing_ok=True)
     return folder, left_out
 
 
@@ -40,6 +35,9 @@ def of_results(results: Sequence[Result]) -> tuple[dict[str, bytes], list[LeftOu
     left_out, contents = list[LeftOut](), {crate.WORKFLOW: SNAKEFILE.read_bytes()}
     for what, make in FORMATS.items():
         contents |= attempt(f"export {what}", partial(make, results), left_out) or {}
+    names = [result.experiment for result in results]
+    contents = {**dict.fromkeys([*linked(names), *beside(names)], MISSING), **contents}
+    del contents[CRATE]
     return {**contents, CRATE: crate.as_json(results, contents)}, left_out
 
 
