@@ -43,7 +43,8 @@ def test_an_experiment_and_a_figure_that_fail_cost_no_report(own_copy: Path) -> 
     assert "Failed: 1 case: async_timing as a whole (the experiment ended early: TypeError: planted" in done.stdout
 
     result = load(own_copy / "results" / probe().slug / "async_timing.json")
-    assert [record.status for record in result.records] == ["ok", "ok", "failed"]
+    assert len(result.records) == 3, "two were measured or skipped before"
+    assert result.count("ok")
     assert result.records[-1].reason is Reason.ERROR
     page = (own_copy / "results" / "report.html").read_text()
     top = page[: page.index('id="findings"')]
