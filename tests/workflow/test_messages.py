@@ -23,7 +23,8 @@ def test_it_starts_with_the_plan_and_ends_with_findings_and_the_report(own_copy:
 
 def test_a_failed_experiment_is_named_last_with_the_end_of_its_log(own_copy: Path) -> None:
     module = own_copy / EXPERIMENTS / "async_timing.py"
-    module.write_text(module.read_text() + "\n\nraise OSError('planted')\n")  # so that it cannot even begin
+    planted = "import sys\n\nif sys.argv[1:2] == ['run']:\n    raise OSError('planted')\n"  # it cannot even begin
+    module.write_text(f"{module.read_text()}\n{planted}")
     done = snakemake(own_copy, *SMOKE)
     assert done.returncode != 0
     closing = done.stdout[done.stdout.index("Failed after") :]
