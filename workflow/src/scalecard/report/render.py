@@ -91,10 +91,9 @@ def render(
 ) -> str:
     """The report over all experiments and platforms; the first result's platform is the current one.
 
-    `figures` is the folder of the figures' panels, `show` names the platforms to draw, `left_out` the files that could
-    not be used, to which everything is added that cannot be said or was not drawn. `history` are the indices of kept
-    nights, `traces` those of the current platform, relative to the report, `exports` links to its files, and `taken`
-    what of them is on the first screen. `settings` are those of answers. ValueError if results of one platform are of
+    `figures` is the folder of the figures' panels, `show` names the platforms to draw, and to `left_out` is added what
+    cannot be said or was not drawn. `history` are the indices of kept nights, `traces` and `exports` are linked, and
+    `taken` is on the first screen. `settings` are those of answers. ValueError if results of one platform are of
     different hardware, InvalidResult if nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
@@ -115,10 +114,8 @@ def render(
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
         "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
-        "exports": exports,
-        "takes": taken,
     }
-    return pages.render("report.html.j2", left_out=by_reason(left_out), **values)
+    return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
 
 
 def _said_of_all(
