@@ -36,9 +36,6 @@ class Noticed(CpuDevice):
             raise RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm")
         return super().submit(work, *args)
 
-    def mark(self, clock: Callable[[], int]) -> Any:
-        return CpuDevice.mark(self, clock)
-
     def synchronize(self) -> None:
         super().synchronize()
         if self.left < 0 and not self.fault:
