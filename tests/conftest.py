@@ -18,6 +18,7 @@ import pytest
 from blocks import SHORTEST, block
 from builders import environment_of, here, repeated
 from fake_nvml import Board, FakeNvml
+from scalecard.hardware import marks
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.containers import engines
 from scalecard.measuring.rule import Rule
@@ -83,6 +84,14 @@ def save_result(tmp_path: Path, make_result: Callable[..., Result]) -> Callable[
         return path
 
     return save
+
+
+@pytest.fixture
+def no_free_events() -> Iterator[None]:
+    """Events that a test made up are not used again by others, and theirs not by it."""
+    marks._free.clear()
+    yield
+    marks._free.clear()
 
 
 @pytest.fixture

@@ -115,11 +115,13 @@ class Event:
 class Stream:
     """A stream in which `each` milliseconds pass from one recorded event to the next."""
 
+    device = torch.device("cuda:0")
+
     def __init__(self, each: float) -> None:
         self.ms, self.each = 0.0, each
 
 
-def test_a_gpu_is_as_late_as_the_latest_of_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_as_late_as_the_latest_of_its_streams(monkeypatch: pytest.MonkeyPatch, no_free_events: None) -> None:
     own, link, new = Stream(7.0), Stream(9.0), Stream(99.0)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: own)

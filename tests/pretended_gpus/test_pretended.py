@@ -101,7 +101,7 @@ def health_of(variables: dict[str, str], folder: Path) -> Result:
 
 
 def test_a_card_that_fails_in_the_middle_is_named_and_the_other_is_measured(tmp_path: Path) -> None:
-    health = health_of({"PRETEND_FAULT": "1:3000"}, tmp_path)
+    health = health_of({"PRETEND_FAULT": "1:1000"}, tmp_path)
     faults = [record for record in health.records if record.reason is Reason.DEVICE_FAULT]
     assert faults
     assert all("uncorrectable ECC error" in record.note for record in faults)

@@ -33,7 +33,7 @@ def report_of(names: Sequence[str], folder: Path, experiments: Sequence[str] = (
         figures.draw(name, [path for path in paths if path.stem == name], [folder / "figures" / f"{name}.html"])
     for name in answers.names():
         figures.draw(name, here, [folder / "figures" / f"{name}.html"], settings=SETTINGS)
-    exported = [path for path in package.export(here).iterdir() if path.is_file()]
+    exported = [path for path in package.export(here)[0].iterdir() if path.is_file()]
     render.write(paths, folder / "figures", folder / "report.html", exports=sorted(exported), settings=SETTINGS)
     return folder / "report.html"
 

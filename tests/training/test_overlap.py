@@ -34,11 +34,18 @@ class Stream:
     def __init__(self, device: torch.device) -> None:
         self.device, self.time = torch.device(device), 0.0
 
-    def record_event(self) -> float:
-        return self.time
+    def wait_event(self, event: "Event") -> None:
+        self.time = max(self.time, event.time)
 
-    def wait_event(self, event: float) -> None:
-        self.time = max(self.time, event)
+
+class Event:
+    """The time at which a stream is done with what it has so far."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        self.time = 0.0
+
+    def record(self, stream: Stream) -> None:
+        self.time = stream.time
 
 
 class Clock(TorchDispatchMode):
@@ -103,8 +110,9 @@ class Clock(TorchDispatchMode):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch, no_free_events: None) -> Iterator[Clock]:
     clock = Clock()
+    monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "Stream", clock.new_stream)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: clock.stream_of(torch.device(device)))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: clock.at(torch.device(device)))

@@ -27,7 +27,7 @@ from scalecard.hardware import host, numa, observing
 from scalecard.hardware.counts import threads_each
 from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.marks import ClockMark, EventMark, Mark
+from scalecard.hardware.marks import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
 
 MAX_PENDING = 64
@@ -35,13 +35,13 @@ _running = threading.local()  # .device: whose work this thread runs
 
 
 class Task:
-    """Submitted work and, once it is done, its value. On CUDA `queued` is its stream and the event after it."""
+    """Submitted work and, once it is done, its value. On CUDA `queued` is the point after it in its stream."""
 
     def __init__(
         self,
         value: Any = None,
         future: "Future[Any] | None" = None,
-        queued: "tuple[torch.cuda.Stream, torch.cuda.Event] | None" = None,
+        queued: Event | None = None,
     ) -> None:
         self._value, self._future, self.queued = value, future, queued
 
@@ -130,11 +130,11 @@ class CudaDevice(Device):
         with contextlib.ExitStack() as streams:
             for task in args:
                 if isinstance(task, Task) and task.queued:
-                    self._wait_for(*task.queued, streams)
+                    self._wait_for(task.queued, streams)
             streams.enter_context(torch.cuda.stream(self._stream))
             _running.device = self
             value = work(*_values(args))
-            return Task(value, queued=(self._stream, self._stream.record_event()))
+            return Task(value, queued=Event(self._stream))
 
     def _refuse_after_fault(self) -> None:
         """An error of a GPU is said again by every later call; it is the first one that says where it came from."""
@@ -148,27 +148,28 @@ class CudaDevice(Device):
         """
         for task in tasks:
             if isinstance(task, Task):
-                if task.queued and task.queued[0] != self._stream:
-                    self._stream.wait_event(task.queued[1])
+                if task.queued and task.queued.stream != self._stream:
+                    self._stream.wait_event(task.queued.cuda)
                 task.result()
-        return Task(queued=(self._stream, self._stream.record_event()))
+        return Task(queued=Event(self._stream))
 
     def repeating(self, work: Callable[..., Any], *args: Any) -> Callable[[], object]:
         """On the default stream, which is the current one anyway, just the work."""
         beside = self._stream != torch.cuda.default_stream(self.torch)
         return super().repeating(work, *args) if beside else partial(work, *args)
 
-    def _wait_for(self, stream: torch.cuda.Stream, done: torch.cuda.Event, streams: contextlib.ExitStack) -> None:
+    def _wait_for(self, done: Event, streams: contextlib.ExitStack) -> None:
         """Make this stream wait for `done`, and let copies from the other GPU use a stream that waits only for it."""
+        stream = done.stream
         if stream == self._stream:
             return
-        self._stream.wait_event(done)
+        self._stream.wait_event(done.cuda)
         if stream.device != self.torch:
             if stream.device not in self._links:
                 self._links[stream.device] = torch.cuda.Stream(stream.device)
                 self._arrivals[stream.device] = torch.cuda.Stream(self.torch)
             link = self._links[stream.device]
-            link.wait_event(done)
+            link.wait_event(done.cuda)
             streams.enter_context(torch.cuda.stream(link))
 
     def receive(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -178,7 +179,7 @@ class CudaDevice(Device):
             return super().receive(tensor)
         with torch.cuda.stream(beside):
             copied = super().receive(tensor)
-        self._stream.wait_event(beside.record_event())
+        self._stream.wait_event(Event(beside).cuda)
         copied.record_stream(self._stream)
         return copied
 
@@ -261,14 +262,15 @@ class CpuDevice(Device):
         with contextlib.ExitStack() as entered:
             for task in args:
                 if isinstance(task, Task) and task.queued:
-                    self._wait_for(*task.queued, entered)
+                    self._wait_for(task.queued, entered)
             for observer in observing.observers:
                 entered.enter_context(observer.around())
             return work(*_values(args))
 
-    def _wait_for(self, stream: torch.cuda.Stream, done: torch.cuda.Event, streams: contextlib.ExitStack) -> None:
+    def _wait_for(self, done: Event, streams: contextlib.ExitStack) -> None:
         """Wait in this thread, which reads tensors itself, and let its copies from that GPU use the worker's stream."""
-        done.synchronize()
+        stream = done.stream
+        done.cuda.synchronize()
         if stream.device not in self._links:
             self._links[stream.device] = torch.cuda.Stream(stream.device)
         streams.enter_context(torch.cuda.stream(self._links[stream.device]))

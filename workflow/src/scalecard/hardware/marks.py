@@ -1,6 +1,8 @@
 """Marks in a device's queue: the device's own record of when it got there, kept apart from the clock that times it."""
 
+import ctypes
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
@@ -42,18 +44,34 @@ class ClockMark(Mark):
         return (self._read() - earlier._read()) / 1e9
 
 
+# Events that nothing refers to any more, by GPU and whether they take times. PyTorch ends the process where it destroys
+# an event of a GPU that has failed, so none is ever destroyed, not even when the interpreter ends.
+_free: defaultdict[tuple[torch.device, bool], list[torch.cuda.Event]] = defaultdict(list)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_free))
+
+
+class Event:
+    """The point that a CUDA stream has reached when it is done with all work submitted so far."""
+
+    def __init__(self, stream: torch.cuda.Stream, *, timing: bool = False) -> None:
+        self.stream, self._free = stream, _free[stream.device, timing]
+        self.cuda = self._free.pop() if self._free else torch.cuda.Event(enable_timing=timing)
+        self.cuda.record(stream)
+
+    def __del__(self) -> None:
+        self._free.append(self.cuda)
+
+
 class EventMark(Mark):
     """An event in each of these streams, which may be of several GPUs; each GPU takes the time of its own."""
 
     def __init__(self, streams: Iterable[torch.cuda.Stream]) -> None:
-        self._events = {stream: torch.cuda.Event(enable_timing=True) for stream in streams}
-        for stream, event in self._events.items():
-            event.record(stream)
+        self._events = {stream: Event(stream, timing=True) for stream in streams}
 
     def seconds_since(self, earlier: Any) -> float:
         """The longest of the streams; one that is new since the earlier mark is left out."""
         assert isinstance(earlier, EventMark)
         for event in self._events.values():
-            event.synchronize()
+            event.cuda.synchronize()
         both = [stream for stream in self._events if stream in earlier._events]
-        return max(float(earlier._events[stream].elapsed_time(self._events[stream])) for stream in both) / 1e3
+        return max(float(earlier._events[s].cuda.elapsed_time(self._events[s].cuda)) for s in both) / 1e3

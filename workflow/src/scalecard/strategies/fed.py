@@ -245,6 +245,6 @@ def _kept(tensor: Tensor) -> Tensor:
 
 def _wait(task: Task) -> None:
     if task.queued:
-        task.queued[1].synchronize()
+        task.queued.cuda.synchronize()
     else:
         task.result()
