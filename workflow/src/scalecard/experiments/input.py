@@ -125,7 +125,7 @@ class _Workload:
         counts = self.spec.workers or (0, *device_counts(host.usable_cores()))
         first = [self._resident("workers"), *(self._alone("workers", self._usual(n)) for n in sorted(counts))]
         resident, *loaders = yield from self._times(first)
-        alone = {int(str(r.case["workers"])): r.median for r in loaders if r.samples}
+        alone = {r.integer("workers"): r.median for r in loaders if r.samples}
         if not (resident.samples and alone):
             return
         needed = decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))

@@ -138,6 +138,14 @@ class Record:
         """Whether the case has all these values; an absent axis counts as None."""
         return all(self.case.get(key) == value for key, value in case.items())
 
+    def integer(self, axis: str, default: int | None = None) -> int:
+        """The case's whole number on an axis, or `default` if it has none there; TypeError if it is something else."""
+        value = self.case.get(axis)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{axis} = {value!r}: must be a whole number, in {self.case}")
+        return value
+
     def over(self, other: "Record") -> Ratio:
         """self / other: paired if both were measured in the same rounds, unpaired otherwise."""
         ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (self, other))

@@ -235,4 +235,4 @@ def _always_slowest(own: Sequence[Record]) -> int | None:
     slowest = [max(range(len(own)), key=values.__getitem__) for values in rounds]
     often = max(set(slowest), key=slowest.count)
     by_chance = len(slowest) < FEW_ROUNDS or slowest.count(often) < ALWAYS * len(slowest)
-    return None if by_chance else int(str(own[often].case["rank"]))
+    return None if by_chance else own[often].integer("rank")

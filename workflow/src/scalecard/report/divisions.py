@@ -42,7 +42,7 @@ class Division:
 
 def share_of(record: Record) -> int:
     """The samples on the first device or, of a device alone, its own."""
-    return int(str(record.case["share"]))
+    return record.integer("share")
 
 
 def divisions(result: Result) -> list[Division]:
@@ -55,7 +55,7 @@ def _division(result: Result, predicted: Record) -> Division | None:
     case: Case = {key: predicted.case[key] for key in ("model", "pairing", "batch_size", "slowed")}
     alone = result.select("time", part="alone", **case)
     names = list(dict.fromkeys(str(record.case["place"]) for record in alone))
-    whole = int(str(case["batch_size"]))
+    whole = predicted.integer("batch_size")
     timed = result.select("time", part="together", **case)
     seconds = result.find("predicted_time", **predicted.case)
     base = next((record for record in timed if share_of(record) in (0, whole)), None)
@@ -64,7 +64,7 @@ def _division(result: Result, predicted: Record) -> Division | None:
         return None
     curves = [sorted((r for r in alone if r.case["place"] == name), key=share_of) for name in names]
     first, second = names
-    slowed = int(str(case["slowed"]))
+    slowed = predicted.integer("slowed")
     return Division((first, second), whole, slowed, curves, together, base, predicted.median, seconds.median)
 
 

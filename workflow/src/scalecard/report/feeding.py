@@ -84,12 +84,12 @@ def fed(result: Result) -> list[Fed]:
 
 def workers(record: Record) -> int:
     """The loader's processes; 0: the training's own reads."""
-    return int(str(record.case["workers"]))
+    return record.integer("workers")
 
 
 def units(record: Record) -> float:
     """Samples or tokens of a batch."""
-    return float(str(record.case["units"]))
+    return record.integer("units")
 
 
 def per_unit(record: Record, usual: Record) -> Ratio:

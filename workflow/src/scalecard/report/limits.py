@@ -105,7 +105,7 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     """The link that limits bus bandwidth; None between nodes, where the network does and its rate is not known."""
     if record.case.get("nodes"):
         return None
-    used = range(int(str(record.case["devices"])))
+    used = range(record.integer("devices"))
     if len(used) < 2 or len(used) > len(result.environment["gpus"]):
         return None
     known = [links.nvlinks(result, a, b) for a in used for b in used if a != b]

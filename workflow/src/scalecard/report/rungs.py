@@ -91,4 +91,4 @@ def ladders(result: Result) -> Iterator[Ladder]:
     for base in result.select("step_time", rung=BASELINE):
         place = {"workload": base.case["workload"], "devices": base.case["devices"]}
         others = tuple(r for r in result.select("step_time", **place) if r is not base and "rung" in r.case)
-        yield Ladder(str(place["workload"]), int(str(place["devices"])), base, others)
+        yield Ladder(str(place["workload"]), base.integer("devices"), base, others)

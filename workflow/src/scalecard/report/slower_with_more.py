@@ -31,7 +31,7 @@ def _of_records(what: str, records: list[Record]) -> Iterator[str]:
 
 
 def _count(record: Record) -> int:
-    return int(str(record.case["devices"]))
+    return record.integer("devices")
 
 
 def _of_strategies(result: Result) -> Iterator[str]:

@@ -140,10 +140,10 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
         yield replace(steps[0], case={axis: steps[0].case[axis] for axis in ("workload", "devices")}, metric=STAGE)
     for step in (step for step in steps if step.status == "ok"):
         case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
-        size = _split_size(found, case) if step.case["strategy"] in PIPELINES else int(str(case["batch_size"]))
-        alone = of_stages(found, int(str(case["devices"])), {**case, "split_size": size})
+        size = _split_size(found, case) if step.case["strategy"] in PIPELINES else step.integer("batch_size")
+        alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
         if all(BOTH in stage for stage in alone):
-            num_micro = int(str(case["batch_size"])) // size
+            num_micro = step.integer("batch_size") // size
             yield from play(PLAYED[str(step.case["strategy"])], alone, num_micro, step.case)
         else:
             note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
@@ -158,5 +158,5 @@ def _why_not(steps: Sequence[Record], case: Case) -> str:
 
 def _split_size(found: Sequence[Record], case: Case) -> int:
     """Of the pipelines' micro-batches, whose forwards were timed; 0 if they were not."""
-    sizes = (r.case["split_size"] for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))
-    return int(str(next(sizes, 0)))
+    sizes = (r.integer("split_size") for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))
+    return next(sizes, 0)

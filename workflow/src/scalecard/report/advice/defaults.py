@@ -67,7 +67,7 @@ def _of_ddp(result: Result) -> Iterator[Change]:
             for name, record in options.items() if default else ():
                 if default and name not in ddp.APART:
                     family, but = FAMILIES.get(name.split()[0], (name, ""))
-                    what = f"{model} by DDP on {on(int(str(record.case['devices'])), nodes or 1)}"
+                    what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
                     yield Change(what, family, name, "DDP's default", ddp.per_batch(record, default), but)
 
 
@@ -100,9 +100,9 @@ def _of_pipeline(result: Result) -> Iterator[Change]:
     if fastest is None or default is None:
         return
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
-    devices = int(str(fastest.case.get("devices") or 2))
+    devices = fastest.integer("devices", 2)
     what = f"ResNet-50 by {fastest.case['implementation']}{cut} on {on(devices)}"
-    for size in sorted({int(str(record.case["split_size"])) for record in runs} - {TUTORIALS_SPLIT}):
+    for size in sorted({record.integer("split_size") for record in runs} - {TUTORIALS_SPLIT}):
         record = _with_split(runs, fastest, size)
         if record:
             instead = f"the tutorial's {TUTORIALS_SPLIT}"

@@ -33,12 +33,12 @@ class Place:
     @property
     def devices(self) -> int:
         """Of all nodes."""
-        return int(str(self.step.case.get("devices") or 1))
+        return self.step.integer("devices", 1)
 
     @property
     def nodes(self) -> int:
         """That the devices are on."""
-        return int(str(self.step.case.get("nodes") or 1))
+        return self.step.integer("nodes", 1)
 
     @property
     def scaling(self) -> str:

@@ -161,7 +161,7 @@ def _of_ranks(result: Result) -> tuple[int, Ratio] | None:
 
 def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
     """Of one batch on the most devices, over one device."""
-    by_devices = {int(str(record.case["devices"])): record for record in records}
+    by_devices = {record.integer("devices"): record for record in records}
     most = max(by_devices, default=1)
     if most == 1 or 1 not in by_devices:
         return None

@@ -80,7 +80,7 @@ class Forecast:
 
     def measured_efficiency(self, step: Record) -> float:
         """Of a step that was measured."""
-        return middle(self.model.ideal(int(str(step.case["devices"])))) / step.median
+        return middle(self.model.ideal(step.integer("devices"))) / step.median
 
     @cached_property
     def held_out(self) -> HeldOut | None:

@@ -116,11 +116,11 @@ def on_whole_nodes(found: Sequence[Record], each: int) -> list[Record]:
 
 
 def layout_of(record: Record) -> Layout:
-    return Layout(int(str(record.case["devices"])), int(str(record.case.get("nodes") or 1)))
+    return Layout(record.integer("devices"), record.integer("nodes", 1))
 
 
 def batch_of(record: Record) -> int:
-    return int(str(record.case["batch_size"]))
+    return record.integer("batch_size")
 
 
 def counted(record: Record, name: str) -> float | None:

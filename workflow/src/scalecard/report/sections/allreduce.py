@@ -64,8 +64,7 @@ def _named(record: Record) -> bool:
 
 
 def _label(record: Record) -> str:
-    nodes = record.case.get("nodes")
-    return str(record.case["algorithm"]) + words.over_nodes(int(str(nodes)) if nodes else None)
+    return str(record.case["algorithm"]) + words.over_nodes(record.integer("nodes", 0))
 
 
 def _size(record: Record) -> float:

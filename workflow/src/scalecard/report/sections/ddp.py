@@ -42,7 +42,7 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
             if single:
-                ratio, count = words.inverse(record.over(single)), int(str(record.case["devices"]))
+                ratio, count = words.inverse(record.over(single)), record.integer("devices")
                 share = words.scaled(ratio, 1 / count) if kind == "strong" else ratio
                 series = kind + words.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
@@ -100,7 +100,7 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         most = words.largest(result.select("step_time", model=model, scaling=kind, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
-        count = int(str(most[0].case["devices"]))
+        count = most[0].integer("devices")
         ratio = words.inverse(most[0].over(single))
         efficiency = ratio.value / count if kind == "strong" else ratio.value
         share = units.percent(efficiency)

@@ -46,7 +46,7 @@ def _most(records: Sequence[Record]) -> list[int]:
 
 
 def _devices(record: Record) -> int:
-    return int(str(record.case["devices"]))
+    return record.integer("devices")
 
 
 def _on(record: Record) -> str:

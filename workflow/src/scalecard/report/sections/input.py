@@ -162,7 +162,7 @@ def _named(record: Record, usual: Record) -> str:
 
 def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
     if feeding.changed(record, usual) == "persistent" and ratio.value > 1:
-        more = units.seconds(int(str(record.case["batches"])) * (record.median - usual.median))
+        more = units.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
     one = str(record.case["unit"]).removesuffix("s")
     return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")

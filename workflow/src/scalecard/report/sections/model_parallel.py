@@ -49,7 +49,7 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
     A stage's time alone is forward and backward together; a third of it is drawn as forward, which is its share of the
     operations. What the whole takes longer than all stages is drawn as idle at the end.
     """
-    batches = int(str(cut.case.get("batches") or 1))
+    batches = cut.integer("batches", 1)
     for place in range(len(alone)):
         axes.barh([place], [cut.median], 0.5, color=style.colour("ideal"), alpha=0.25)
     at, every = 0.0, list(enumerate(record.median / batches for record in alone))
@@ -95,7 +95,7 @@ def _strategy(result: Result, name: str) -> Record | None:
 def _stages(result: Result, cut: Record) -> list[Record]:
     """Each stage alone; none if one of them is missing."""
     where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
-    count = int(str(cut.case.get("devices", 2)))
+    count = cut.integer("devices", 2)
     found = [result.find("time", model="resnet50", strategy=f"stage {index} alone", **where) for index in range(count)]
     return [record for record in found if record] if all(found) else []
 

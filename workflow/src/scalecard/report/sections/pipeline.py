@@ -55,7 +55,7 @@ def _speedups(result: Result) -> list[Point]:
 
 def _count(record: Record) -> int:
     """Of micro-batches."""
-    return -(-int(str(record.case["batch_size"])) // int(str(record.case["split_size"])))
+    return -(-record.integer("batch_size") // record.integer("split_size"))
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Fit:
 def fitted(result: Result) -> Fit | None:
     """Least squares of relative errors on every second split size, with the largest relative error on the others."""
     found = [record for record in result.select("time", implementation=FITTED, beside=None) if not _balanced(record)]
-    records = sorted(found, key=lambda r: int(str(r.case["split_size"])))
+    records = sorted(found, key=lambda r: r.integer("split_size"))
     if len(records) < 4:
         return None
-    sizes = [int(str(r.case["split_size"])) for r in records]
+    sizes = [r.integer("split_size") for r in records]
     batch = int(result.spec["batch_size"])
     m = np.array([-(-batch // size) for size in sizes], dtype=float)
     times = np.array([r.median for r in records])

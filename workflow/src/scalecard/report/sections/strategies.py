@@ -39,8 +39,7 @@ def _at_most_devices(result: Result, workload: str) -> list[Point]:
 
 
 def _span(record: Record) -> str:
-    nodes = record.case.get("nodes")
-    return words.over_nodes(int(str(nodes)) if nodes else None)
+    return words.over_nodes(record.integer("nodes", 0))
 
 
 def _workloads(result: Result) -> list[str]:
@@ -48,7 +47,7 @@ def _workloads(result: Result) -> list[str]:
 
 
 def _devices(record: Record) -> int:
-    return int(str(record.case["devices"]))
+    return record.integer("devices")
 
 
 def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
