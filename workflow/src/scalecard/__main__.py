@@ -186,6 +186,13 @@ def _trend(args: argparse.Namespace) -> int:
     return int(args.fail_on == "slower" and bool(found.slower))
 
 
+def _reruns(args: argparse.Namespace) -> None:
+    from scalecard.jobs import reruns
+
+    for each in reruns.reruns(args.files):
+        print(each)
+
+
 def _platform(args: argparse.Namespace) -> Path:
     """The folder that an argument names, or this machine's."""
     from scalecard.report.comparison import find_results

@@ -39,6 +39,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
     _add_health(commands.add_parser("health", help="say which part of a machine is not as it should be"))
     _add_nights(commands)
+    reruns = commands.add_parser("reruns", help="say what an edit of these files of the project runs again")
+    reruns.add_argument("files", type=Path, nargs="+", metavar="FILE")
     return parser
 
 
