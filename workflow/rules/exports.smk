@@ -1,4 +1,4 @@
-# This platform's results to take along. The report links the first files; an archive describes all of them.
+# This platform's exports. The report links the first files; an archive describes all of them.
 EXPORTS = expand(
     "results/exports/{platform}/{file}",
     platform=SETTINGS.platform,
@@ -28,6 +28,6 @@ rule exports:
     params:
         folder=folder_of_exports,
     message:
-        "write what one takes along"
+        "write the exports"
     shell:
         "python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -1,4 +1,4 @@
-"""The tables and the figure to take along: their numbers, their formats, and what is escaped in them."""
+"""The exported tables and figure: their numbers, their formats, and what is escaped in them."""
 
 import csv
 import io

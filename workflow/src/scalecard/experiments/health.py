@@ -1,4 +1,4 @@
-"""Is every part of this machine as fast as its like, and free of errors?
+"""Is every part of this machine as fast as its peers, and free of errors?
 
 Each device multiplies matrices, uses its memory and exchanges data with the host, one after the other and then all at
 once; each pair of devices copies, alone and while all others do; all devices work for a while, until heat shows; ranks

@@ -1,4 +1,4 @@
-"""When a measurement began and ended: by the system's clock, corrected by one that nobody can set."""
+"""When a measurement began and ended: by the system's clock, corrected with the monotonic clock."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Whether there is room to work: a full folder is one sentence before the start, not a traceback in the middle."""
+"""Fails early if the disk is full, in one sentence."""
 
 import os
 import tempfile

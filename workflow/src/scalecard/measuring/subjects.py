@@ -17,7 +17,7 @@ from scalecard.records.record import Check
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """Of a setting: in float64, where parameters are compared, or as timed."""
+    """Precision of a setting: float64 for exact proofs, otherwise as timed."""
 
     exact: bool = False
 

@@ -1,4 +1,4 @@
-"""Takes out of free text who measured, where: results and reports get published.
+"""Removes names, paths and hosts from free text: results and reports get published.
 
 Notes and warnings quote errors of the system and of libraries, which name paths, hosts and addresses.
 """

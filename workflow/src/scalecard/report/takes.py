@@ -1,4 +1,4 @@
-"""What the first screen offers to take along: summary and citation, to be copied, and the table of all cases."""
+"""Downloads that the first screen offers: summary and citation, to be copied, and the table of all cases."""
 
 import os
 from collections.abc import Sequence

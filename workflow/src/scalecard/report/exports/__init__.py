@@ -1,4 +1,4 @@
-"""What one takes along of a platform's results: for papers, spreadsheets, tickets and archives."""
+"""Exports of a platform's results, for papers, spreadsheets, tickets and archives."""
 
 from collections.abc import Iterable
 
