@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pretended_gpus import boxes
 from projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 from scalecard.hardware.machine import probe
 from scalecard.jobs.containers import launch, marker, packages
@@ -32,6 +33,7 @@ RESULTS = {f"{HERE}/{name}.json" for name in ("async_timing", "allreduce")}
 TARGETS = sorted(f"results/{result}" for result in RESULTS)
 OF_MINE = f"results/{HERE}/strategies.json"
 FREE = 32e9  # bytes; 31 GB are the most that these tests have been seen to take, with the image and the .sif
+CDI = Path("/var/run/cdi/scalecard-pretended.json")  # where engines look for devices that they can give to containers
 STORES = ("/var/tmp", tempfile.gettempdir())
 LOCK = "einops==0.8.2 --hash=sha256:54058201ac7087911181bfec4af6091bb59380360f069276601256a76af08193\n"
 MODEL = """
@@ -93,6 +95,45 @@ def under_apptainer(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     use(folder, "apptainer")
     completed(folder, TARGETS[1], *CONFIG, timeout=2000)
     return folder
+
+
+@pytest.fixture
+def pretended(built: Path, tmp_path: Path) -> Iterator[boxes.Box]:
+    """Two pretended GPUs, with what a container needs of them declared as NVIDIA's own toolkit declares a driver."""
+    if reason := boxes.why_not() or ("" if boxes.with_devices() else "needs root"):
+        pytest.skip(reason)
+    box = boxes.box(None, energy=False)
+    packages = inside(built, "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
+    (tmp_path / "pretended.pth").write_text("import pretended_gpus")  # an image may have a sitecustomize.py of its own
+    mounts = {
+        boxes.libraries(): str(boxes.libraries()),
+        boxes.HERE / "site" / "sitecustomize.py": f"{packages}/pretended_gpus.py",
+        tmp_path / "pretended.pth": f"{packages}/pretended.pth",
+    }
+    variables = {**box.environment, "PRETEND_SHM": "/dev/shm"}
+    edits = {
+        "env": [f"{key}={value}" for key, value in variables.items() if key.startswith("PRETEND_")],
+        "mounts": [{"hostPath": str(a), "containerPath": b, "options": ["ro", "bind"]} for a, b in mounts.items()],
+    }
+    declared = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}]}
+    CDI.parent.mkdir(exist_ok=True)
+    CDI.write_text(json.dumps(declared))
+    yield replace(box, variables={**box.variables, "PATH": f"{without_limits(tmp_path)}:{os.environ['PATH']}"})
+    CDI.unlink()
+
+
+def without_limits(folder: Path) -> Path:
+    """A folder with a `podman` that raises no limits, which takes a right that this kind of machine lacks."""
+    podman = folder / "bin" / "podman"
+    podman.parent.mkdir()
+    podman.write_text(
+        "#!/bin/bash\n"
+        "kept=()\n"
+        'while (($#)); do if [ "$1" = --ulimit ]; then shift 2; else kept+=("$1"); shift; fi; done\n'
+        f'exec {shutil.which("podman")} "${{kept[@]}}"\n'
+    )
+    podman.chmod(0o755)
+    return podman.parent
 
 
 def copy_of(project: Path, folder: Path) -> Path:
@@ -281,3 +322,16 @@ def test_an_image_deleted_behind_our_back_is_built_again(built: Path, tmp_path: 
     assert not marker.forget_if_gone(folder / "results" / MARKER)
     subprocess.run(["podman", "rmi", name], check=True, capture_output=True)
     assert MARKER in planned(folder, f"results/{MARKER}", *CONFIG)
+
+
+def test_gpus_are_measured_in_the_container(built: Path, pretended: boxes.Box, tmp_path: Path) -> None:
+    folder, short = copy_of(built, tmp_path), str(boxes.HERE / "short.yaml")
+    wanted = ("allreduce", "copy_cost", *CONFIG, short, "--config", "platform=pretended")
+    done = boxes.run(pretended, [sys.executable, "-m", "snakemake", *wanted], timeout=900, folder=folder)
+    assert done.returncode == 0, done.stdout[-6000:]
+    for result in results_of(folder, "pretended").values():
+        assert result.environment["container_engine"] == "podman"
+        assert result.environment["machine"]["num_devices"] == 2
+        assert not result.emulated
+        assert result.count("ok")
+        assert not result.count("failed")

@@ -18,6 +18,7 @@ exec unshare --mount --propagation private bash -euo pipefail -c '
     names=(stdin stdout stderr)
     ln -s "/proc/self/fd/$stream" "/sys/bus/dev/${names[stream]}"
   done
+  touch /sys/bus/dev/nvidiactl
   for ((i = 0; i < PRETEND_GPUS; i++)); do
     touch "/sys/bus/dev/nvidia$i"
     card=/sys/bus/pci/devices/$(printf "0000:%02x:00.0" $((16 + i)))
