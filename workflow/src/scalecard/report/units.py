@@ -52,18 +52,18 @@ def setting(key: str, value: object, none: str = "not known") -> str:
 
 def seconds(value: float) -> str:
     """Three digits and the unit that fits: '12.3 ms'."""
-    unit, scale = _of_seconds(value)
+    unit, scale = of_seconds(value)
     return f"{_digits(value / scale)} {unit}"
 
 
-def _of_seconds(value: float) -> tuple[str, float]:
+def of_seconds(value: float) -> tuple[str, float]:
     """The unit that fits, and how many seconds it has."""
     return next((one for one in SECONDS if value >= one[1]), SECONDS[-1])
 
 
 def _on_tick(value: float) -> str:
     """Without the digits that all ticks would have: '20 ms'."""
-    unit, scale = _of_seconds(value)
+    unit, scale = of_seconds(value)
     return f"{number(value / scale)} {unit}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalecard.records.record import Result
 from scalecard.report.comparison import likeness, speedups, told, views
-from scalecard.report.comparison.compare import Comparison, Row, changes, compare
+from scalecard.report.comparison.compare import Change, Comparison, Row, changes, compare
 from scalecard.report.comparison.forest import forest
 from scalecard.report.comparison.groups import CHANGED, grouped
 from scalecard.report.comparison.speedups import Headlines
@@ -25,12 +25,12 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
         found, refusal = None, str(error)
     if likeness.alike(old, new):
         shown = _of_like(found) if found else {"told": f"{told.occasion(changes_of(old, new))}: {refusal}."}
-        return {"platform": other[0].platform, "changes": changes_of(old, new), **shown}
+        return {"platform": other[0].platform, "changes": [told.change(each) for each in changes_of(old, new)], **shown}
     said = [{section.name: section.headline for section in side} for side in (other, current)]
     return {"platform": other[0].platform, **_of_unlike(old, new, found, said)}
 
 
-def changes_of(old: Sequence[Result], new: Sequence[Result]) -> list[str]:
+def changes_of(old: Sequence[Result], new: Sequence[Result]) -> list[Change]:
     """How the two environments differ."""
     return changes(old[0].environment, new[0].environment)
 
@@ -55,7 +55,7 @@ def _of_unlike(
     old: Sequence[Result], new: Sequence[Result], found: Comparison | None, said: Sequence[Headlines]
 ) -> dict[str, Any]:
     names = likeness.names(old, new)
-    differ = told.software(changes_of(old, new))
+    differ = [told.change(each) for each in changes_of(old, new) if each.fact in told.SOFTWARE]
     notes = [f"Besides the hardware, these differ: {'; '.join(differ)}."] if differ else []
     if found and any(found.only.values()):
         notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")

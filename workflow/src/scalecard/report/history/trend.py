@@ -13,7 +13,7 @@ from statistics import median
 
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.compare import MARGIN, Comparison, Row, changes, compare, different_workload
+from scalecard.report.comparison.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.report.history import index
 from scalecard.report.history.index import Entry, Followed
 from scalecard.report.history.places import HISTORY, indices
@@ -23,12 +23,12 @@ BEFORE = 14  # nights that the last one is compared with: older ones say little 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One kept night, and what differs from the night before it, such as 'driver 570.1 -> 580.2'."""
+    """One kept night, and what differs from the night before it."""
 
     name: str
     platform: str
     finished: str
-    changes: list[str]
+    changes: list[Change]
 
 
 @dataclass(frozen=True, kw_only=True)
