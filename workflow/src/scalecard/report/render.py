@@ -104,7 +104,7 @@ def render(
     left_out += unfit
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
-        raise InvalidResult(f"nothing can be said of {wanted[0]}: {unfit[0].what}: {unfit[0].reason}")
+        raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
     by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
