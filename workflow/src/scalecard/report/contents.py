@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scalecard.report import answers
+from scalecard.report import answers, units
 
 GROUPS = {
     "Answers": answers.ORDER,
@@ -47,7 +47,7 @@ class Entry:
 
 def label(name: str) -> str:
     """'Copies' for copy_cost; the name itself, if nobody has given it a better one."""
-    return NAMES.get(name, name.replace("_", " "))
+    return NAMES.get(name, units.spaced(name))
 
 
 def inside_sentence(name: str) -> str:

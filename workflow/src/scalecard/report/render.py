@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -255,4 +255,4 @@ def _files(figures: Path, name: str) -> list[tuple[str, str]]:
 def _traces(name: str, paths: Sequence[Path]) -> list[tuple[str, str]]:
     """(what, link) of an experiment's traces."""
     own = [path for path in paths if path.parent.name == name]
-    return [(path.name.removesuffix(".json.gz").replace("-", " "), quote(path.as_posix())) for path in own]
+    return [(unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in own]

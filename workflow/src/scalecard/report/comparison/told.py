@@ -66,7 +66,7 @@ def _name(fact: Fact) -> str:
             return NAMES.get(fact.key, fact.key)
         case Of.WORKLOAD:
             return fact.key
-    words = fact.key.replace("_", " ")
+    words = units.spaced(fact.key)
     return f"GPU {words}" if fact.of is Of.GPU else words
 
 

@@ -22,7 +22,7 @@ GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 
 
 def case_in_words(row: Row) -> str:
-    metric = [] if row.metric == "time" else [row.metric.replace("_", " ")]
+    metric = [] if row.metric == "time" else [units.spaced(row.metric)]
     return ", ".join([*metric, words.case(row.case)])
 
 

@@ -56,7 +56,7 @@ def _panel(series: Series, axes: Axes) -> None:
         axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
-    title = f"{series.experiment.replace('_', ' ')}: {series.label} ({unit})"
+    title = f"{units.spaced(series.experiment)}: {series.label} ({unit})"
     axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _widen(axes, values)

@@ -125,7 +125,7 @@ def page(trend: Trend) -> dict[str, Any]:
         "rows": [
             (
                 each.verdict,
-                f"{each.experiment.replace('_', ' ')}: {each.label}",
+                f"{units.spaced(each.experiment)}: {each.label}",
                 with_interval(each.points[-1][1]),
                 number(each.usual, each.unit) if each.usual else "",
                 ratio(each),
