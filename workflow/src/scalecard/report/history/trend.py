@@ -96,7 +96,7 @@ def over(entries: Iterable[Entry], platform: str, *, margin: float = MARGIN, lef
     ordered = sorted(entries, key=lambda entry: (entry.night, entry.experiment))
     nights = _nights(ordered)
     compared = _compared(ordered, margin)
-    rows = {(row.experiment, str(row.case["number"])): row for row in compared.rows} if compared else {}
+    rows = {(row.experiment, row.old.text("number")): row for row in compared.rows} if compared else {}
     return Trend(
         platform=platform,
         margin=margin,
@@ -162,7 +162,7 @@ def _compared(ordered: Sequence[Entry], margin: float) -> Comparison | None:
 
 
 def _key(result: Result, record: Record) -> tuple[str, str, str]:
-    return result.experiment, record.metric, str(record.case["number"])
+    return result.experiment, record.metric, record.text("number")
 
 
 def _before(ordered: Sequence[Entry], last: Entry) -> list[Entry]:
