@@ -104,6 +104,13 @@ def test_what_cannot_be_told_stands_beside_what_changed(compared: Compare) -> No
     )
 
 
+def test_what_is_unchanged_in_part_is_told_with_how_many_cases(compared: Compare) -> None:
+    unsteady = [[repeated(mean, spread=0.05, number=number) for number in (8, 9)] for mean in (1.0, 1.001)]
+    old = {"allreduce": cases(5), "input": [*cases(3, seed=1), *unsteady[0]]}
+    new = {"allreduce": cases(5, low=1.5, high=1.5), "input": [*cases(3, seed=2), *unsteady[1]]}
+    assert sentence(compared(old, new)).endswith("; loading data unchanged in 3 of 5 cases, the others cannot be told.")
+
+
 def test_another_workload_is_not_called_unchanged(make_result: Callable[..., Result]) -> None:
     facts = make_result([]).environment
     old, new = (
