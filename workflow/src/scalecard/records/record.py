@@ -165,7 +165,8 @@ class Record:
 class Result:
     """All records of one experiment on one platform, with what they were measured on and from.
 
-    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs.
+    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs. `failed_again` is whether the result
+    that it replaced had failed cases too.
     """
 
     experiment: str
@@ -177,6 +178,7 @@ class Result:
     warnings: list[str]
     records: list[Record]
     budget_seconds: int = 0
+    failed_again: bool = False
     schema_version: int = SCHEMA_VERSION
 
     @property
