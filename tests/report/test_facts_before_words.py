@@ -79,7 +79,7 @@ def _holds_words(node: ast.expr, aliases: set[str]) -> bool:
             return _holds_words(inner, aliases)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=module))) if module in WRITERS:
             return True
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in WORDS:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in WORDS - SEARCHES:
             return True
         case ast.Call(func=ast.Attribute(attr="get" | "text"), args=[ast.Constant(value=str(axis)), *_]):
             return axis in WORDS
@@ -93,7 +93,7 @@ def _holds_words(node: ast.expr, aliases: set[str]) -> bool:
 
 
 def _aliases(scope: ast.AST) -> set[str]:
-    """Variables of a function to which words are assigned as they are, also by way of one another."""
+    """Variables of a function to which words, or the parts of several, are assigned, also by way of one another."""
     pairs = [pair for node in ast.walk(scope) for pair in _assigned(node)] if not isinstance(scope, ast.Module) else []
     found: set[str] = set()
     while more := {name for name, value in pairs if _holds_words(value, found)} - found:
@@ -105,6 +105,10 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     match node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
             yield from ((t.id, v) for t, v in zip(targets, values, strict=False) if isinstance(t, ast.Name))
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+            yield from ((name.id, value) for each in targets for name in ast.walk(each) if isinstance(name, ast.Name))
+        case ast.For(target=ast.Name(id=name), iter=value) | ast.comprehension(target=ast.Name(id=name), iter=value):
+            yield name, value
         case (
             ast.Assign(targets=[ast.Name(id=name)], value=value)
             | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
@@ -151,6 +155,8 @@ def test_a_search_in_words_is_found(planted: str) -> None:
         "gain = words.speedup(new, old)\n    return gain.split()[0]",
         'a, b = rate.what, 1\n    return a.endswith(", alone")',
         'first = alert.told\n    again = first\n    return again.partition(":")',
+        "first, *others = verdict.place\n    return [other.removeprefix(first) for other in others]",
+        'return [end for end in place if end.startswith("node ")]',
         'if found := record.note:\n        return found.removeprefix("blocks ")',
     ],
 )

@@ -27,7 +27,7 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
         shown = _of_like(found) if found else {"told": f"{told.occasion(differ)}: {refusal}."}
         return {"platform": other[0].platform, "changes": list(map(told.change, differ)), **shown}
     said = [{section.name: section.headline for section in side} for side in (other, current)]
-    names, software = likeness.names(old, new), [told.change(each) for each in differ if each.fact in told.SOFTWARE]
+    names, software = likeness.names(old, new), [told.change(each) for each in differ if each.fact.key in told.SOFTWARE]
     return {"platform": other[0].platform, **_of_unlike(names, found, software, said)}
 
 

@@ -63,8 +63,8 @@ class Change:
 class Row:
     """One case that both sides have. Without a ratio it was not compared, because of the `differing` settings.
 
-    `verdict` holds among all cases; `alone` is what the case's own interval says. If that is more, it does not hold
-    `among` so many cases.
+    `verdict` holds among all cases; `alone` is what the case's own interval says. Where that is more, `among` is the
+    number of cases among which it does not hold.
     """
 
     experiment: str

@@ -10,22 +10,16 @@ from typing import Any
 
 from scalecard.progress import counted
 from scalecard.report import contents, units
-from scalecard.report.comparison.compare import BOARDS, DRIVER, GPUS, Change, Comparison, Fact, Of, Row
+from scalecard.report.comparison.compare import BOARDS, GPUS, Change, Comparison, Fact, Of, Row
 from scalecard.report.comparison.groups import CHANGED, Group, Outcome, grouped, listed, together
 
 # What is likely to be the cause comes first.
 SOFTWARE = (
-    DRIVER,
-    *(
-        Fact(Of.ENVIRONMENT, key)
-        for key in (
-            *("torch", "cuda", "nccl", "nccl_process_group", "nccl_paths", "cudnn", "container", "container_engine"),
-            *("packages", "commit", "lock", "python", "os"),
-        )
-    ),
+    *("driver", "torch", "cuda", "nccl", "nccl_process_group", "nccl_paths", "cudnn", "container", "container_engine"),
+    *("packages", "commit", "lock", "python", "os"),
 )
 NAMES = {"gpus": "GPUs", "cpu": "CPU", "num_devices": "devices", "gpu_uuid_hashes": "boards"}  # of a machine's facts
-DIGESTS = (Fact(Of.ENVIRONMENT, "commit"), Fact(Of.ENVIRONMENT, "container"))
+DIGESTS = ("commit", "container")
 DIFFERENT_WORKLOAD = "different workload"
 MOST_CHANGES, MOST_GROUPS, MOST_NAMES = 3, 5, 4
 TRAINING = {
@@ -46,8 +40,8 @@ def sentence(found: Comparison) -> str:
 
 def occasion(changes: Sequence[Change]) -> str:
     """'After driver 575 -> 580 and torch 2.9 -> 2.10'; a list of boards says no more than that they are others."""
-    order = {fact: place for place, fact in enumerate(SOFTWARE)}
-    by_cause = sorted(changes, key=lambda each: order.get(each.fact, len(order)))
+    order = {key: place for place, key in enumerate(SOFTWARE)}
+    by_cause = sorted(changes, key=lambda each: order.get(each.fact.key, len(order)))
     said = ["other boards" if each.fact == BOARDS else change(each) for each in by_cause[:MOST_CHANGES]]
     if not said:
         return "In the same environment"
@@ -78,7 +72,7 @@ def _value(fact: Fact, value: Any) -> str:
     if fact == GPUS:
         return f"{value[0]} x {value[1]}" if value[0] else "none"
     text = f"{value:g}" if isinstance(value, float) else units.setting("", value)
-    return text[:12] if fact in DIGESTS and value else text
+    return text[:12] if fact.key in DIGESTS and value else text
 
 
 def reason(row: Row) -> str:
