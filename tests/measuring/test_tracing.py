@@ -32,7 +32,7 @@ def test_what_a_worker_computes_is_in_the_trace(tmp_path: Path, machine: Machine
     with open_devices(machine, 1) as devices:
         tracing.trace("gpt, our 1f1b/2", lambda: devices[0].submit(product), Bench(devices))
     (path,) = (tmp_path / "traces").iterdir()
-    assert path.name == "gpt-our-1f1b-2.json.gz"
+    assert path.name == "gpt%2C+our+1f1b%2F2.json.gz"
     assert "aten::mm" in names(path)
 
 

@@ -38,11 +38,9 @@ def test_what_fails_a_second_time_is_marked_and_left_alone(
     save_result: Callable[..., Path], make_result: Callable[..., Result]
 ) -> None:
     path = save_result("box", LOST)
-    assert again.failed_again([timed([1.0])], path) == [], "all is well now"
-    warnings = again.failed_again([LOST], path)
-    assert warnings == [again.TWICE]
-    twice = make_result([LOST], warnings=warnings)
-    save(twice, path)
+    assert not again.failed_again([timed([1.0])], path), "all is well now"
+    assert again.failed_again([LOST], path)
+    save(make_result([LOST], failed_again=True), path)
     assert not again.is_due(path, 0)
 
 
@@ -74,7 +72,7 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
     other = Record.failed({"model": "lenet"}, "2 GiB", reason=Reason.OUT_OF_MEMORY, metric="step_time")
     results = [
         make_result([timed([1.0]), LOST]),
-        make_result([other], experiment="ddp", warnings=[again.TWICE]),
+        make_result([other], experiment="ddp", failed_again=True),
     ]
     assert failed_cases.closing(results) == (
         "Failed: 2 cases: async_timing devices 2, bytes 4096, time (rank 1 was killed);"

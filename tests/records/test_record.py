@@ -45,3 +45,12 @@ def test_a_result_says_whether_cpu_workers_stood_in_for_gpus(
 ) -> None:
     result = make_result([timed([1.0])])
     assert replace(result, environment={**result.environment, "emulated": emulated}).emulated == emulated
+
+
+def test_text_on_an_axis_is_text_or_refused() -> None:
+    record = Record(case={"dtype": "float32", "devices": 2, "scaling": None}, metric="time", unit="s")
+    assert record.text("dtype") == "float32"
+    assert record.text("scaling", "strong") == record.text("absent", "strong") == "strong"
+    for axis in ("devices", "absent"):
+        with pytest.raises(TypeError, match=f"{axis} = .*: must be text"):
+            record.text(axis)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from every_experiment import every_result
@@ -44,6 +45,12 @@ def test_further_packages_of_the_image_are_said_beside_the_locked_software(
     added = [replace(result, environment={**result.environment, "packages": "04e40d0604fd"}) for result in results]
     assert "<td>04e40d0604fd</td>" in render(added, figures_of)
     assert "further packages" not in render(results, figures_of)
+
+
+def test_a_trace_is_linked_by_the_name_that_it_was_written_under(results: list[Result], tmp_path: Path) -> None:
+    figures_of = write_report(results, tmp_path).parent / "figures"
+    trace = Path(results[0].platform, "traces", results[0].experiment, f"{quote_plus('my_model our 1f1b/2')}.json.gz")
+    assert f'<a href="{quote(trace.as_posix())}">my_model our 1f1b/2</a>' in render(results, figures_of, traces=[trace])
 
 
 def test_accuracies_on_synthetic_images_never_beside_published_ones(results: list[Result], tmp_path: Path) -> None:

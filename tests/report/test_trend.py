@@ -11,7 +11,7 @@ import pytest
 from nights import Nights, step
 from scalecard.records.record import Record, Result
 from scalecard.report import figures
-from scalecard.report.comparison.compare import compare
+from scalecard.report.comparison.compare import DRIVER, Change, compare
 from scalecard.report.history import figure, trend, views
 from scalecard.report.history.trend import Series, Trend, of_indices, of_platform
 
@@ -146,8 +146,9 @@ def test_changes_between_nights_are_told_over_a_new_driver(nights: Nights) -> No
     assert torch == "2.10"
     assert [night.platform for night in found.nights] == ["old", "old", "new", "new"]
     assert [bool(night.changes) for night in found.nights] == [False, False, True, False]
-    assert found.nights[2].changes[0] == "driver 570.1 -> 580.2"
-    assert re.fullmatch(r"torch \S+ -> 2\.10", found.nights[2].changes[1])
+    driver, torch_version = found.nights[2].changes
+    assert driver == Change(DRIVER, "570.1", "580.2")
+    assert (torch_version.fact.key, torch_version.new) == ("torch", "2.10")
     assert of_platform(nights.folder("old")).nights == found.nights
     text = views.as_text(found, shown=2)
     assert text.splitlines()[0].startswith("new: 4 nights, 2026-01-02 02:10 to 2026-01-05 02:10 UTC; ")

@@ -8,6 +8,7 @@ import re
 import time
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 import pytest
@@ -90,7 +91,7 @@ def test_a_trace_of_every_strategy_is_beside_the_report_which_links_it(measured:
     for path in traces:
         names = {event.get("name") for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
         assert names & {"aten::addmm", "aten::mm", "aten::linear", "aten::matmul"}, path.name
-        assert f'href="{HERE}/traces/strategies/{path.name}"' in report
+        assert f'href="{HERE}/traces/strategies/{quote(path.name)}"' in report
 
 
 def test_measurements_never_overlap(measured: Path) -> None:

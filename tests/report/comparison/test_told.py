@@ -3,15 +3,17 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import repeated, timed
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.compare import Comparison, compare
-from scalecard.report.comparison.told import occasion, sentence
+from scalecard.report.comparison.compare import Change, Comparison, Fact, Of, compare
+from scalecard.report.comparison.told import change, occasion, sentence
 
 GPUS = {"kind": "cuda", "gpus": ["NVIDIA H100 80GB HBM3"] * 8, "num_devices": 8}
 Compare = Callable[..., Comparison]
+ENVIRONMENT, DRIVER = Of.ENVIRONMENT, (Of.MACHINE, "driver", "1", "2")
 
 
 @pytest.fixture
@@ -102,6 +104,13 @@ def test_what_cannot_be_told_stands_beside_what_changed(compared: Compare) -> No
     )
 
 
+def test_what_is_unchanged_in_part_is_told_with_how_many_cases(compared: Compare) -> None:
+    unsteady = [[repeated(mean, spread=0.05, number=number) for number in (8, 9)] for mean in (1.0, 1.001)]
+    old = {"allreduce": cases(5), "input": [*cases(3, seed=1), *unsteady[0]]}
+    new = {"allreduce": cases(5, low=1.5, high=1.5), "input": [*cases(3, seed=2), *unsteady[1]]}
+    assert sentence(compared(old, new)).endswith("; loading data unchanged in 3 of 5 cases, the others cannot be told.")
+
+
 def test_another_workload_is_not_called_unchanged(make_result: Callable[..., Result]) -> None:
     facts = make_result([]).environment
     old, new = (
@@ -140,11 +149,28 @@ def test_more_names_than_a_sentence_holds_are_not_listed(compared: Compare) -> N
     ("changes", "told"),
     [
         ([], "In the same environment"),
-        (["commit a -> b", "driver 1 -> 2"], "After driver 1 -> 2 and commit a -> b"),
-        (["boards a, b -> c, d"], "After other boards"),
-        (["GPU ecc x -> y", "CPU a -> b", "os 1 -> 2", "torch 1 -> 2", "cuda 1 -> 2"],
+        ([(ENVIRONMENT, "commit", "a", "b"), DRIVER], "After driver 1 -> 2 and commit a -> b"),
+        ([(Of.MACHINE, "gpu_uuid_hashes", ["a", "b"], ["c", "d"])], "After other boards"),
+        ([(Of.GPU, "ecc", True, False), (Of.MACHINE, "cpu", "a", "b"), (ENVIRONMENT, "os", "1", "2"),
+          (ENVIRONMENT, "torch", "1", "2"), (ENVIRONMENT, "cuda", "1", "2")],
          "After torch 1 -> 2, cuda 1 -> 2, os 1 -> 2 and 2 more changes"),
     ],
 )  # fmt: skip
-def test_the_likely_cause_comes_first(changes: list[str], told: str) -> None:
-    assert occasion(changes) == told
+def test_the_likely_cause_comes_first(changes: list[tuple[Of, str, Any, Any]], told: str) -> None:
+    assert occasion([Change(Fact(of, key), old, new) for of, key, old, new in changes]) == told
+
+
+@pytest.mark.parametrize(
+    ("fact", "old", "new", "told"),
+    [
+        (Fact(Of.MACHINE, "gpus"), (8, "H100"), (0,), "GPUs 8 x H100 -> none"),
+        (Fact(Of.MACHINE, "gpu_uuid_hashes"), ["a"], ["b", "c"], "boards a -> b, c"),
+        (Fact(Of.MACHINE, "driver"), None, "580", "driver not known -> 580"),
+        (Fact(Of.GPU, "power_limit_w"), 700.0, [700.0, 650.5], "GPU power limit w 700 -> 700, 650.5"),
+        (Fact(ENVIRONMENT, "commit"), "1" * 40, "2" * 40, f"commit {'1' * 12} -> {'2' * 12}"),
+        (Fact(ENVIRONMENT, "cgroup_cpu_max"), None, "max", "cgroup cpu max not known -> max"),
+        (Fact(Of.WORKLOAD, "batch_size"), None, 8, "batch_size all -> 8"),
+    ],
+)
+def test_a_fact_is_told_with_both_of_its_values(fact: Fact, old: Any, new: Any, told: str) -> None:
+    assert change(Change(fact, old, new)) == told

@@ -30,7 +30,7 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, decisions, preflight, tracing
-from scalecard.records.again import failed_again
+from scalecard.records.again import TWICE, failed_again
 from scalecard.records.journal import Journal
 from scalecard.records.merge import merged
 from scalecard.records.record import Reason, Record, Result
@@ -99,11 +99,13 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([outcome.records for outcome in outcomes])
     told = [*watch.remarks, *interconnect.ways_of_nccl(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    twice = failed_again(records, output)
     return replace(
         result,
         started=watch.started,
         finished=watch.finished,
-        warnings=[*result.warnings, *told, *failed_again(records, output)],
+        warnings=[*result.warnings, *told, *([TWICE] if twice else [])],
+        failed_again=twice,
         records=records,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scalecard import progress
-from scalecard.records.again import TWICE, is_due
+from scalecard.records.again import is_due
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Record, Result
 
@@ -58,7 +58,7 @@ def closing(results: Sequence[Result]) -> str:
     ]
     if not lost:
         return ""
-    due = [r.experiment for r in results if r.count("failed") and TWICE not in r.warnings]
+    due = [r.experiment for r in results if r.count("failed") and not r.failed_again]
     after = f" The next run measures {', '.join(due)} once more." if due else ""
     return f"Failed: {progress.counted(len(lost), 'case')}: {'; '.join(lost)}.{after}"
 

@@ -1,9 +1,9 @@
 """One call of a work as a trace for Chrome or Perfetto (ui.perfetto.dev). It is never timed: tracing slows it down."""
 
 import os
-import re
 import shutil
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
@@ -31,7 +31,7 @@ def trace(name: str, work: Work, bench: Bench) -> None:
     """
     bench.synchronize()
     bench.ranks.barrier()
-    file = f"{re.sub('[^A-Za-z0-9.]+', '-', name)}.json.gz"
+    file = f"{quote_plus(name)}.json.gz"  # from which the report has the name
     folder = os.environ.get(FOLDER) if bench.ranks.leads else None
     try:
         profiler = _profiled(work, bench)

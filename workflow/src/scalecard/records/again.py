@@ -14,9 +14,9 @@ from scalecard.records.record import Reason, Record
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
 
 
-def failed_again(records: Sequence[Record], output: Path) -> list[str]:
-    """The warning that marks a result with failed cases, if the result that it replaces had some too."""
-    return [TWICE] if any(r.status == "failed" for r in records) and num_failed(output) else []
+def failed_again(records: Sequence[Record], output: Path) -> bool:
+    """Whether both these records and the result that they replace have failed cases."""
+    return any(r.status == "failed" for r in records) and num_failed(output) > 0
 
 
 def is_due(path: Path, seconds: int) -> str:
@@ -27,7 +27,7 @@ def is_due(path: Path, seconds: int) -> str:
     content = _content(path)
     failed, had = _num_failed(content), content.get("budget_seconds", 0)
     late = sum(record["reason"] == Reason.NO_TIME for record in content["records"])
-    if failed and TWICE not in content["warnings"]:
+    if failed and not content.get("failed_again"):
         return f"{progress.counted(failed, 'case')} failed last time: measuring it once more"
     if late and had and (seconds > had or not seconds):
         return f"{progress.counted(late, 'case')} had no time in {had} s, and now there is more: measuring it again"
@@ -48,6 +48,6 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
         known = [{"status": record["status"], "reason": record["reason"]} for record in found["records"]]
-        return {**found, "warnings": list(found.get("warnings", [])), "records": known}
+        return {**found, "records": known}
     except (OSError, ValueError, KeyError, TypeError):
-        return {"records": [], "warnings": []}
+        return {"records": []}

@@ -26,7 +26,11 @@ NOT_RESULT_FILES = ("machine.json", "container.json")  # the other JSON files in
 
 
 class InvalidResult(ValueError):
-    """A result file that cannot be used; the message names the file and the field."""
+    """A result file that cannot be used: the message names the file and the field, `reason` the field alone."""
+
+    def __init__(self, where: Path | str, reason: str) -> None:
+        super().__init__(f"{printable(where)}: {reason}")
+        self.reason = reason
 
 
 def is_result_file(path: Path) -> bool:
@@ -39,7 +43,7 @@ def load(path: Path) -> Result:
     try:
         text = strict_json.read(path)
     except strict_json.Refused as error:
-        raise InvalidResult(f"{printable(path)}: {error}.") from error
+        raise InvalidResult(path, f"{error}.") from error
     return parse(text, str(path))
 
 
@@ -49,13 +53,11 @@ def parse(text: str, where: str) -> Result:
         data = strict_json.loads(text)
     except strict_json.Refused as error:
         field = f"{json_path(error.path)}: " if error.path else ""
-        raise InvalidResult(f"{printable(where)}: {field}{error}.") from error
+        raise InvalidResult(where, f"{field}{error}.") from error
     problem = _first_problem(data)
     if problem:
         field, what = problem
-        raise InvalidResult(
-            f"{printable(where)}: {field}: {what}. This is not a result of schema version {SCHEMA_VERSION}."
-        )
+        raise InvalidResult(where, f"{field}: {what}. This is not a result of schema version {SCHEMA_VERSION}.")
     without_identities(data)
     records = [_record(record) for record in data.pop("records")]
     return Result(**data, records=records)

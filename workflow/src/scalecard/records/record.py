@@ -146,6 +146,14 @@ class Record:
             raise TypeError(f"{axis} = {value!r}: must be a whole number, in {self.case}")
         return value
 
+    def text(self, axis: str, default: str | None = None) -> str:
+        """The case's text on an axis, or `default` if it has none there; TypeError if it is something else."""
+        value = self.case.get(axis)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise TypeError(f"{axis} = {value!r}: must be text, in {self.case}")
+        return value
+
     def over(self, other: "Record") -> Ratio:
         """self / other: paired if both were measured in the same rounds, unpaired otherwise."""
         ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (self, other))
@@ -157,7 +165,8 @@ class Record:
 class Result:
     """All records of one experiment on one platform, with what they were measured on and from.
 
-    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs.
+    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs. `failed_again` is whether the result
+    that it replaced had failed cases too.
     """
 
     experiment: str
@@ -169,6 +178,7 @@ class Result:
     warnings: list[str]
     records: list[Record]
     budget_seconds: int = 0
+    failed_again: bool = False
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -37,7 +37,7 @@ def others_table(known: Sequence[Brief], experiments: Sequence[str]) -> dict[str
     for brief in sorted(known, key=lambda brief: brief.finished, reverse=True):
         by_platform.setdefault(brief.platform, []).append(brief)
     return {
-        "head": ["Platform", "Device", "Measured", *(name.replace("_", " ") for name in names)],
+        "head": ["Platform", "Device", "Measured", *map(units.spaced, names)],
         "rows": [_row(platform, own, names) for platform, own in by_platform.items()],
     }
 

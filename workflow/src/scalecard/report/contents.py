@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scalecard.report import answers
+from scalecard.report import answers, units
 
 GROUPS = {
     "Answers": answers.ORDER,
@@ -32,6 +32,7 @@ NAMES = {
     "input": "Loading data",
     "tuning": "Tuning one device",
 }
+AS_WRITTEN = {"ddp"}  # named by what also has its capitals inside a sentence
 _ORDER = [name for names in GROUPS.values() for name in names]
 
 
@@ -46,7 +47,13 @@ class Entry:
 
 def label(name: str) -> str:
     """'Copies' for copy_cost; the name itself, if nobody has given it a better one."""
-    return NAMES.get(name, name.replace("_", " "))
+    return NAMES.get(name, units.spaced(name))
+
+
+def inside_sentence(name: str) -> str:
+    """The label there: 'copies', but 'DistributedDataParallel'."""
+    own = label(name)
+    return own if name in AS_WRITTEN or name not in NAMES else own[0].lower() + own[1:]
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -43,18 +43,18 @@ def facts(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "locked software": machine["software"],
             **({"further packages": added} if (added := environment.get("packages")) else {}),
             "commit": ", ".join(commits(own)),
-            **{key.replace("_", " "): environment.get(key) for key in PROVENANCE},
+            **{units.spaced(key): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",
             **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
             **_nccl(own),
             **{f"node {index}": _node(node) for index, node in enumerate(_nodes(own))},
         },
-        "missing": {key.replace("_", " "): reason for key, reason in environment["missing"].items()},
+        "missing": {units.spaced(key): reason for key, reason in environment["missing"].items()},
     }
 
 
 def _in_words(facts: dict[str, Any]) -> str:
-    known = {key.replace("_", " "): "not known" if value is None else value for key, value in facts.items()}
+    known = {units.spaced(key): "not known" if value is None else value for key, value in facts.items()}
     return ", ".join(f"{key} {value}" for key, value in known.items())
 
 
@@ -64,7 +64,7 @@ def _nodes(own: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _node(node: dict[str, Any]) -> str:
-    differs = ", ".join(f"{path.replace('_', ' ')} {value}" for path, value in node["differs"].items())
+    differs = ", ".join(f"{units.spaced(path)} {value}" for path, value in node["differs"].items())
     return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
 
 

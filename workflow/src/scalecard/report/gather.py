@@ -62,23 +62,23 @@ def gather(paths: Sequence[Path]) -> Gathered:
             results.append(result)
         except InvalidResult as error:
             if path.parent == here:
-                raise InvalidResult(f"{error} Remove the file; the next run measures it again.") from error
-            left_out.append(LeftOut(_short(path), str(error).removeprefix(f"{printable(path)}: ")))
+                raise InvalidResult(path, f"{error.reason} Remove the file; the next run measures it again.") from error
+            left_out.append(LeftOut(_short(path), error.reason))
     refuse_mixed_machines(results, "results")
     return Gathered(results, left_out)
 
 
 def fit(result: Result, compute: Callable[[], T]) -> T:
     """What is computed from a result; InvalidResult names its file if it lacks what that needs."""
-    return computed(f"{file_of(result)}: cannot be shown", compute)
+    return computed(file_of(result), "cannot be shown", compute)
 
 
-def computed(refusal: str, compute: Callable[[], T]) -> T:
+def computed(where: str, refusal: str, compute: Callable[[], T]) -> T:
     """What `compute` returns; InvalidResult with the refusal and its reason if results lack what that needs."""
     try:
         return compute()
     except UNFIT as error:
-        raise InvalidResult(f"{refusal} ({_said(error)}).") from error
+        raise InvalidResult(where, f"{refusal} ({_said(error)}).") from error
 
 
 def _said(error: Exception) -> str:
@@ -145,7 +145,7 @@ def _refuse_another_machine(path: Path, result: Result, known: Sequence[Result])
 
 
 def _disagreeing(path: Path, what: str) -> InvalidResult:
-    return InvalidResult(f"{printable(path)}: {printable(what)}.")
+    return InvalidResult(path, f"{printable(what)}.")
 
 
 def _short(path: Path) -> str:

@@ -19,6 +19,11 @@ COUNTED = {
     "updates": "updates of every parameter",
     "test FLOPs": "arithmetic of scoring the test images",
 }
+FLOPS = ("FLOPs", "test FLOPs")
+BYTES = (
+    *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
+    *("received bytes", "received by the busiest device", "parameter bytes"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +59,6 @@ def _counted(count: Count) -> str:
 
 
 def _amount(count: Count) -> str:
-    if count.name.endswith("FLOPs"):
+    if count.name in FLOPS:
         return units.count_flops(count.counted)
-    return units.count_bytes(count.counted) if _in_bytes(count.name) else f"{count.counted:,.10g}"
-
-
-def _in_bytes(name: str) -> bool:
-    return "bytes" in name or name.startswith("received")
+    return units.count_bytes(count.counted) if count.name in BYTES else f"{count.counted:,.10g}"

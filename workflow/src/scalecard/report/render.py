@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -104,7 +104,7 @@ def render(
     left_out += unfit
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
-        raise InvalidResult(f"nothing can be said of {wanted[0]}: {unfit[0].what}: {unfit[0].reason}")
+        raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
     by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
@@ -255,4 +255,4 @@ def _files(figures: Path, name: str) -> list[tuple[str, str]]:
 def _traces(name: str, paths: Sequence[Path]) -> list[tuple[str, str]]:
     """(what, link) of an experiment's traces."""
     own = [path for path in paths if path.parent.name == name]
-    return [(path.name.removesuffix(".json.gz").replace("-", " "), quote(path.as_posix())) for path in own]
+    return [(unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in own]

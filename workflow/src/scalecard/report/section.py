@@ -146,4 +146,4 @@ class Section:
 def method(name: str) -> list[str]:
     """The paragraphs of the experiment's docstring, read as source because importing it would need torch."""
     tree = ast.parse((EXPERIMENTS / f"{name}.py").read_bytes())
-    return [" ".join(part.split()) for part in (ast.get_docstring(tree) or "").split("\n\n")[1:]]
+    return [" ".join(each.split()) for each in (ast.get_docstring(tree) or "").split("\n\n")[1:]]

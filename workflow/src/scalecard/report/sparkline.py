@@ -9,12 +9,12 @@ def sparkline(points: Sequence[tuple[float, float]]) -> str:
     """An inline SVG of (devices, speed-up) pairs, from zero to the most devices; dotted is one times each device."""
     most = max(devices for devices, _ in points)
 
-    def place(devices: float, speed_up: float) -> str:
+    def place(devices: float, speed_up: float) -> tuple[str, str]:
         x = PAD + (WIDTH - 2 * PAD) * devices / most
-        return f"{x:.1f},{HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(1.0, speed_up / most):.1f}"
+        return f"{x:.1f}", f"{HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(1.0, speed_up / most):.1f}"
 
-    ideal, line = f"{place(0, 0)} {place(most, most)}", " ".join(place(*point) for point in points)
-    end_x, end_y = place(*points[-1]).split(",")
+    ideal, line = (" ".join(",".join(place(*point)) for point in ends) for ends in (((0, 0), (most, most)), points))
+    end_x, end_y = place(*points[-1])
     return (
         f'<svg class="spark" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
         f'<polyline class="ideal" points="{ideal}"/><polyline points="{line}"/>'

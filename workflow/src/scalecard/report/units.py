@@ -34,6 +34,11 @@ def on_axis(axis: str, value: object) -> str:
     return count_bytes(value) if axis.endswith("bytes") and isinstance(value, int | float) else str(value)
 
 
+def spaced(key: str) -> str:
+    """A name of the program as words: 'batch size' for batch_size."""
+    return key.replace("_", " ")
+
+
 def setting(key: str, value: object, none: str = "not known") -> str:
     """A value of config.yaml or of an environment, however nested: 'gpt (batch size 8, layers 12)', '1 MiB, 4 MiB'."""
     if value is None:
@@ -41,7 +46,7 @@ def setting(key: str, value: object, none: str = "not known") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        own = ((name.replace("_", " "), each, setting(name, each, none)) for name, each in value.items())
+        own = ((spaced(name), each, setting(name, each, none)) for name, each in value.items())
         return ", ".join(
             f"{name} ({told})" if isinstance(each, Mapping) else f"{name} {told}" for name, each, told in own
         )
@@ -52,18 +57,18 @@ def setting(key: str, value: object, none: str = "not known") -> str:
 
 def seconds(value: float) -> str:
     """Three digits and the unit that fits: '12.3 ms'."""
-    unit, scale = _of_seconds(value)
+    unit, scale = of_seconds(value)
     return f"{_digits(value / scale)} {unit}"
 
 
-def _of_seconds(value: float) -> tuple[str, float]:
+def of_seconds(value: float) -> tuple[str, float]:
     """The unit that fits, and how many seconds it has."""
     return next((one for one in SECONDS if value >= one[1]), SECONDS[-1])
 
 
 def _on_tick(value: float) -> str:
     """Without the digits that all ticks would have: '20 ms'."""
-    unit, scale = _of_seconds(value)
+    unit, scale = of_seconds(value)
     return f"{number(value / scale)} {unit}"
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from scalecard.records.record import Result
 from scalecard.report.comparison import likeness, speedups, told, views
 from scalecard.report.comparison.compare import Comparison, Row, changes, compare
 from scalecard.report.comparison.forest import forest
@@ -23,16 +22,13 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
         found, refusal = compare(old, new), ""
     except UNFIT as error:
         found, refusal = None, str(error)
+    differ = changes(old[0].environment, new[0].environment)
     if likeness.alike(old, new):
-        shown = _of_like(found) if found else {"told": f"{told.occasion(changes_of(old, new))}: {refusal}."}
-        return {"platform": other[0].platform, "changes": changes_of(old, new), **shown}
+        shown = _of_like(found) if found else {"told": f"{told.occasion(differ)}: {refusal}."}
+        return {"platform": other[0].platform, "changes": list(map(told.change, differ)), **shown}
     said = [{section.name: section.headline for section in side} for side in (other, current)]
-    return {"platform": other[0].platform, **_of_unlike(old, new, found, said)}
-
-
-def changes_of(old: Sequence[Result], new: Sequence[Result]) -> list[str]:
-    """How the two environments differ."""
-    return changes(old[0].environment, new[0].environment)
+    names, software = likeness.names(old, new), [told.change(each) for each in differ if each.fact.key in told.SOFTWARE]
+    return {"platform": other[0].platform, **_of_unlike(names, found, software, said)}
 
 
 def _of_like(found: Comparison) -> dict[str, Any]:
@@ -52,11 +48,9 @@ def _size(row: Row) -> float:
 
 
 def _of_unlike(
-    old: Sequence[Result], new: Sequence[Result], found: Comparison | None, said: Sequence[Headlines]
+    names: tuple[str, str], found: Comparison | None, software: Sequence[str], said: Sequence[Headlines]
 ) -> dict[str, Any]:
-    names = likeness.names(old, new)
-    differ = told.software(changes_of(old, new))
-    notes = [f"Besides the hardware, these differ: {'; '.join(differ)}."] if differ else []
+    notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
     if found and any(found.only.values()):
         notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
     table = speedups.table(speedups.speed_ups(found.rows if found else [], *said), names)

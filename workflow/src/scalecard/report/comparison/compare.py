@@ -9,11 +9,11 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import units
 from scalecard.report.comparison import family
 from scalecard.report.doubts import doubts
 
@@ -23,15 +23,48 @@ MARGIN = 0.02
 MARGIN_OF_ONE_PROCESS = 0.10
 VERDICTS = ("slower", "faster", "same", "unclear", "not compared")
 # Values of a block that change how often, how long or where something is done, but not what a case times.
-NOT_WORKLOAD = {"nodes", "measure", "data_dir", "seed", "epochs"}
-NOT_LABELLED = {"fingerprint", "host", "missing", "machine", "gpus", "topology", "dirty"}
+NOT_WORKLOAD = {
+    *("nodes", "measure", "data_dir", "seed", "epochs"),
+    *("check_steps", "check_batch_size", "check_image_size"),
+}
+NOT_COMPARED = {"fingerprint", "host", "missing", "machine", "gpus", "topology", "dirty"}
+FACTS_OF_MACHINE = ("driver", "cpu", "cores", "num_devices", "gpu_uuid_hashes")
+
+
+class Of(Enum):
+    """What a fact is about."""
+
+    MACHINE = "machine"
+    GPU = "each GPU"
+    ENVIRONMENT = "software and everything else"
+    WORKLOAD = "the experiment's block of config.yaml"
+
+
+class Fact(NamedTuple):
+    """A fact by its key in a result."""
+
+    of: Of
+    key: str
+
+
+GPUS, BOARDS, DRIVER = (Fact(Of.MACHINE, key) for key in ("gpus", "gpu_uuid_hashes", "driver"))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A fact that differs between two results; None is not known."""
+
+    fact: Fact
+    old: Any
+    new: Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One case that both sides have. Without a ratio it was not compared, and `reason` says why.
+    """One case that both sides have. Without a ratio it was not compared, because of the `differing` settings.
 
-    `verdict` holds among all cases; `alone` is what the case's own interval says. If they differ, `reason` says so.
+    `verdict` holds among all cases; `alone` is what the case's own interval says. Where that is more, `among` is the
+    number of cases among which it does not hold.
     """
 
     experiment: str
@@ -42,7 +75,8 @@ class Row:
     ratio: Ratio | None
     verdict: str
     alone: str
-    reason: str = ""
+    differing: Sequence[Change] = ()
+    among: int = 0
 
     @property
     def tested(self) -> bool:
@@ -66,7 +100,7 @@ class Comparison:
     margin: float
     rows: list[Row]
     only: dict[str, int]
-    changes: list[str]
+    changes: list[Change]
     warnings: list[tuple[str, str]]
     measured: str  # when B's last result was finished
 
@@ -140,12 +174,12 @@ def _timed(result: Result) -> dict[str, Record]:
 
 def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
     mine, theirs = _timed(old), _timed(new)
-    refused = different_workload(old.spec, new.spec)
+    differing = different_workload(old.spec, new.spec)
     for key in mine:
         if key not in theirs:
             continue
         a, b = mine[key], theirs[key]
-        ratio = None if refused else b.over(a)
+        ratio = None if differing else b.over(a)
         verdict = _verdict(ratio, a, b, margin) if ratio else "not compared"
         yield Row(
             experiment=old.experiment,
@@ -156,7 +190,7 @@ def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
             ratio=ratio,
             verdict=verdict,
             alone=verdict,
-            reason=refused,
+            differing=differing,
         )
 
 
@@ -188,54 +222,40 @@ def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
         if row.ratio and row.tested
     ]
     held, found = iter(family.upheld(cases)), []
-    reason = f"beyond the margin alone, but not among {len(cases)} cases"
     for row in rows:
         upheld = row.tested and next(held)
         lost = row.alone in ("slower", "faster") and not upheld
-        found.append(replace(row, verdict="unclear", reason=reason) if lost else row)
+        found.append(replace(row, verdict="unclear", among=len(cases)) if lost else row)
     return found
 
 
-def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The values of the block that make equal cases different work, or ''. A sweep's point is part of the case."""
-    fields = [
-        key
-        for key in dict.fromkeys([*old, *new])
-        if key not in NOT_WORKLOAD and not key.startswith("check_") and not isinstance(old.get(key), list | tuple)
-    ]
-    pairs = [(key, old.get(key), new.get(key)) for key in fields if old.get(key) != new.get(key)]
-    differing = [f"{key} {units.setting(key, a, 'all')} -> {units.setting(key, b, 'all')}" for key, a, b in pairs]
-    return f"different workload: {', '.join(differing)}" if differing else ""
+def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """The values of the block that make equal cases different work. A sweep's point is part of the case."""
+    keys = [k for k in {**old, **new} if k not in NOT_WORKLOAD and not isinstance(old.get(k), list | tuple)]
+    return _differences(*({Fact(Of.WORKLOAD, key): block.get(key) for key in keys} for block in (old, new)))
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two environments, one phrase per fact: 'driver 570.1 -> 580.2'."""
-    a, b = _facts(old), _facts(new)
-    return [f"{key} {_shown(a.get(key))} -> {_shown(b.get(key))}" for key in {**a, **b} if a.get(key) != b.get(key)]
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """What differs between two environments."""
+    return _differences(_facts(old), _facts(new))
 
 
-def _facts(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _differences(old: Mapping[Fact, Any], new: Mapping[Fact, Any]) -> list[Change]:
+    pairs = ((fact, old.get(fact), new.get(fact)) for fact in {**old, **new})
+    return [Change(fact, a, b) for fact, a, b in pairs if a != b]
+
+
+def _facts(environment: Mapping[str, Any]) -> dict[Fact, Any]:
     machine, gpus = environment["machine"], environment["gpus"]
-    facts = {
-        "GPUs": f"{len(machine['gpus'])} x {machine['gpus'][0]}" if machine["gpus"] else "none",
-        "driver": machine["driver"],
-        "CPU": machine["cpu"],
-        "cores": machine["cores"],
-        "devices": machine["num_devices"],
-        "boards": ", ".join(machine["gpu_uuid_hashes"]),
-    }
     kinds = {key for gpu in gpus for key in gpu} - {"name", "uuid_hash"}
-    facts |= {f"GPU {key.replace('_', ' ')}": _of_all(gpus, key) for key in sorted(kinds)}
-    rest = {key.replace("_", " "): value for key, value in environment.items() if key not in NOT_LABELLED}
-    return facts | rest
+    return {
+        GPUS: (len(machine["gpus"]), *machine["gpus"][:1]),
+        **{Fact(Of.MACHINE, key): machine[key] for key in FACTS_OF_MACHINE},
+        **{Fact(Of.GPU, key): _of_all([gpu.get(key) for gpu in gpus]) for key in sorted(kinds)},
+        **{Fact(Of.ENVIRONMENT, key): value for key, value in environment.items() if key not in NOT_COMPARED},
+    }
 
 
-def _of_all(gpus: Sequence[Mapping[str, Any]], key: str) -> str:
-    values = [_shown(gpu.get(key)) for gpu in gpus]
-    return values[0] if len(set(values)) == 1 else ", ".join(values)
-
-
-def _shown(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else units.setting("", value)
-    is_digest = len(text) >= 40 and all(c in "0123456789abcdef" for c in text.removeprefix("sha256:"))
-    return text[:12] if is_digest else text
+def _of_all(values: list[Any]) -> Any:
+    """One value, if all GPUs have the same."""
+    return values[0] if all(value == values[0] for value in values) else values

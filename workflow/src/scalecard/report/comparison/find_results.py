@@ -8,31 +8,31 @@ from scalecard.records.files import is_result_file, load, parse, refuse_mixed_ma
 from scalecard.records.record import Result
 from scalecard.records.strict_json import load_object
 from scalecard.report.history.index import KEPT, files_of, read_kept
-from scalecard.report.history.places import HISTORY, NIGHT, indices, nights
+from scalecard.report.history.places import HISTORY, indices, is_night, nights
 
 RESULTS = "results"
 LAST, NOW = "last", "now"
 
 
-def find(name: str, root: Path = Path()) -> list[Result]:
+def find(wanted: str, root: Path = Path()) -> list[Result]:
     """The results of one platform.
 
-    `name` is a platform under results/, a folder of result files, a folder (like results/) with one platform, a git
+    `wanted` is a platform under results/, a folder of result files, a folder (like results/) with one platform, a git
     revision, or REVISION:PLATFORM; or PLATFORM@NIGHT, what had been kept when a night ended: by its name, or @last. An
     empty PLATFORM is this machine's, whose present results are @now. ValueError says what was looked for and what
     exists.
     """
-    for folder in (Path(root, name), Path(root, RESULTS, name)):
+    for folder in (Path(root, wanted), Path(root, RESULTS, wanted)):
         if folder.is_dir():
             return _from_folder(folder)
-    platform, at, night = name.partition("@")
+    platform, at, night = wanted.partition("@")
     if at and (not platform or Path(root, RESULTS, platform).is_dir()):
-        return _of_night(Path(root, RESULTS, platform) if platform else this_platform(root), night, name)
-    revision, _, platform = name.partition(":")
+        return _of_night(Path(root, RESULTS, platform) if platform else this_platform(root), night, wanted)
+    revision, _, platform = wanted.partition(":")
     if _is_revision(root, revision):
         return _from_revision(root, revision, platform)
     raise ValueError(
-        f"'{name}': no folder, no platform under {RESULTS}/ (known: {_known(root)}) and no git revision of that name"
+        f"'{wanted}': no folder, no platform under {RESULTS}/ (known: {_known(root)}) and no git revision of that name"
     )
 
 
@@ -127,7 +127,7 @@ def _result_files(folder: Path) -> list[Path]:
 
 
 def _from_folder(folder: Path) -> list[Result]:
-    if NIGHT.fullmatch(folder.name) and any(folder.glob(f"*{KEPT}")):
+    if is_night(folder) and any(folder.glob(f"*{KEPT}")):
         return _one_platform(str(folder), [read_kept(file) for file in files_of(folder)])
     files = _result_files(folder)
     if files:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalecard.report import units
+from scalecard.report.comparison import told
 from scalecard.report.comparison.groups import CHANGED, Group
 
 MOST_ROWS = 12
@@ -87,7 +88,7 @@ def _mark(group: Group, axis: _Axis) -> Mark:
     most = max(CHANGED, key=group.count)
     return Mark(
         label=group.label,
-        told=group.told,
+        told=told.outcome(group),
         value=units.change(group.median),
         span=group.span,
         look=most if group.changed else "same",

@@ -1,19 +1,30 @@
-"""Compared cases by kind of work: how many of each changed, by how much, and which verdicts they have.
+"""Compared cases by kind of work: how many of each changed, by how much, and what became of them as a whole.
 
 A kind is an experiment; parts of `health` that changed, which share no more than a name, are one each. The verdicts are
 those of the cases, which hold among all of them; a group has none of its own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from statistics import median
 
-from scalecard.progress import counted
 from scalecard.report import contents, units
 from scalecard.report.comparison.compare import Row
 
 CHANGED = ("slower", "faster")
+
+
+class Outcome(Enum):
+    """What became of a group's cases."""
+
+    CHANGED = "some became slower or faster"
+    UNCHANGED = "all are the same"
+    PARTLY_UNCHANGED = "some are the same, the others cannot be told"
+    UNCLEAR = "cannot be told"
+    TOO_FEW_SAMPLES = "cannot be told, because nothing has an interval"
+    NOT_COMPARED = "all are different work"
 
 
 @dataclass(frozen=True)
@@ -48,22 +59,15 @@ class Group:
         return sum(row.verdict == verdict for row in self.rows)
 
     @property
-    def told(self) -> str:
-        """What became of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
-        whole, same = len(self.compared), self.count("same")
-        if not whole:
-            return "not compared (different workload)"
+    def outcome(self) -> Outcome:
+        """Of all cases together."""
+        if not self.compared:
+            return Outcome.NOT_COMPARED
         if self.changed:
-            return " and ".join(self._told_of(verdict) for verdict in CHANGED if self.count(verdict))
-        if same == whole:
-            return "unchanged"
-        if same:
-            return f"unchanged in {same} of {counted(whole, 'case')}, the others cannot be told"
-        return "cannot be told" + ("" if any(row.tested for row in self.rows) else " (too few samples)")
-
-    def _told_of(self, verdict: str) -> str:
-        own = [row.ratio.value for row in self.rows if row.ratio and row.verdict == verdict]
-        return f"{_span(own)} {verdict} in {len(own)} of {counted(len(self.compared), 'case')}"
+            return Outcome.CHANGED
+        if same := self.count("same"):
+            return Outcome.UNCHANGED if same == len(self.compared) else Outcome.PARTLY_UNCHANGED
+        return Outcome.UNCLEAR if any(row.tested for row in self.rows) else Outcome.TOO_FEW_SAMPLES
 
     @property
     def span(self) -> str:
@@ -72,10 +76,13 @@ class Group:
         return units.changes(ratios[0], ratios[-1]) if len(ratios) > 1 else ""
 
 
-def grouped(rows: Sequence[Row]) -> list[Group]:
-    """A group for each kind of work, those that changed the most first, then in the page's order."""
+def grouped(rows: Sequence[Row], label: Callable[[str], str] = contents.label) -> list[Group]:
+    """A group for each kind of work, those that changed the most first, then in the page's order.
+
+    `label` names an experiment.
+    """
     names = contents.in_order(sorted({row.experiment for row in rows}))
-    own = {name: Group(contents.label(name), [row for row in rows if row.experiment == name]) for name in names}
+    own = {name: Group(label(name), [row for row in rows if row.experiment == name]) for name in names}
     found = [part for name, group in own.items() for part in (_parts(group) if name == "health" else [group])]
     return sorted(found, key=_by_change)
 
@@ -107,10 +114,3 @@ def _by_change(group: Group) -> tuple[int, float]:
     if not (slower or faster):
         return (2 if group.median else 3), 0.0
     return (0 if slower >= faster else 1), -size
-
-
-def _span(ratios: Sequence[float]) -> str:
-    """'7 to 8 %', by which times changed; a digit more where whole per cents would be none."""
-    changes = sorted(100 * abs(ratio - 1) for ratio in ratios)
-    digits = 0 if changes[0] >= 0.95 else 1
-    return " to ".join(dict.fromkeys(f"{each:,.{digits}f}" for each in (changes[0], changes[-1]))) + " %"

@@ -11,7 +11,8 @@ from statistics import geometric_mean
 from scalecard.records.record import Result
 from scalecard.report import contents, units
 from scalecard.report.brief import Brief
-from scalecard.report.comparison.compare import Row
+from scalecard.report.comparison import told
+from scalecard.report.comparison.compare import Change, Row
 from scalecard.report.gather import each_fit
 from scalecard.report.strategy_table import Table
 
@@ -19,16 +20,17 @@ NOTE = (
     "How many times as fast: the time on the second over the time on the first, case by case; the geometric mean, and"
     " the range over the cases that both have. Launching alone is left out."
 )
+NOTHING_IN_COMMON = "no case in common"
 Headlines = Mapping[str, str]  # by experiment
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """Of one experiment; `ratios` are A / B in time, the smallest first, or none for the `reason`."""
+    """Of one experiment; `ratios` are A / B in time, the smallest first, or none, if settings are `differing`."""
 
     experiment: str
     ratios: Sequence[float]
-    reason: str
+    differing: Sequence[Change]
     old: str
     new: str
 
@@ -38,12 +40,20 @@ class SpeedUp:
         return geometric_mean(self.ratios) if self.ratios else None
 
     @property
+    def reason(self) -> str:
+        """Why there are no ratios, or ''."""
+        if self.ratios:
+            return ""
+        return told.different_workload(self.differing) if self.differing else NOTHING_IN_COMMON
+
+    @property
     def cells(self) -> list[tuple[str, float]]:
         """In the order of the table's head, each with the number to sort by."""
         ratios, mean = self.ratios, self.mean
+        why_not = told.DIFFERENT_WORKLOAD if self.differing else NOTHING_IN_COMMON
         return [
             (contents.label(self.experiment), 0.0),
-            (_times(mean) if mean else self.reason.partition(":")[0], mean or 0.0),
+            (_times(mean) if mean else why_not, mean or 0.0),
             (f"{_times(ratios[0])} to {_times(ratios[-1])}", ratios[0]) if len(ratios) > 1 else ("", 0.0),
             (str(len(ratios)), float(len(ratios))),
             (self.new, 0.0),
@@ -69,8 +79,8 @@ def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[Speed
 
 def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) -> SpeedUp:
     ratios = sorted(1 / row.ratio.value for row in rows if row.ratio and row.metric != "enqueue_time")
-    refused = "" if ratios else next((row.reason for row in rows if row.reason), "no case in common")
-    return SpeedUp(experiment=name, ratios=ratios, reason=refused, old=old.get(name, ""), new=new.get(name, ""))
+    differing = next((row.differing for row in rows if row.differing), ())
+    return SpeedUp(experiment=name, ratios=ratios, differing=differing, old=old.get(name, ""), new=new.get(name, ""))
 
 
 def table(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:

@@ -22,12 +22,12 @@ GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 
 
 def case_in_words(row: Row) -> str:
-    metric = [] if row.metric == "time" else [row.metric.replace("_", " ")]
+    metric = [] if row.metric == "time" else [units.spaced(row.metric)]
     return ", ".join([*metric, words.case(row.case)])
 
 
 def _case_and_reason(row: Row) -> str:
-    return f"{case_in_words(row)} ({row.reason})" if row.ratio and row.reason else case_in_words(row)
+    return f"{case_in_words(row)} ({told.reason(row)})" if row.ratio and row.among else case_in_words(row)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         row.verdict,
         units.change(row.ratio.value) if row.ratio else "",
-        units.changes(interval.low, interval.high) if interval else row.reason or "too few samples",
+        units.changes(interval.low, interval.high) if interval else told.reason(row) or "too few samples",
         units.seconds(row.old.median),
         units.seconds(row.new.median),
         contents.label(row.experiment),
@@ -58,7 +58,7 @@ def headline(comparison: Comparison) -> str:
 
 def notes(comparison: Comparison) -> list[str]:
     """What a reader must know to interpret the table."""
-    said = [f"What differs: {'; '.join(comparison.changes) or 'nothing that was recorded'}."]
+    said = [f"What differs: {'; '.join(map(told.change, comparison.changes)) or 'nothing that was recorded'}."]
     if not comparison.spread_known:
         said.append(
             "Not every case was measured in several fresh processes on both sides. For the others, the spread between"
@@ -110,7 +110,7 @@ def as_text(comparison: Comparison) -> str:
 
 def _group_cells(group: Group) -> tuple[str, ...]:
     middle = units.change(group.median) if group.median else ""
-    return group.label, str(len(group.rows)), middle, group.span, group.told
+    return group.label, str(len(group.rows)), middle, group.span, told.outcome(group)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -128,7 +128,7 @@ def as_json(comparison: Comparison) -> str:
             "margin": comparison.margin,
             "summary": summary(comparison),
             "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
-            "changes": comparison.changes,
+            "changes": [told.change(each) for each in comparison.changes],
             "notes": notes(comparison),
             "groups": [_json_group(group) for group in grouped(comparison.rows)],
             "speed_ups": [_json_speed_up(each) for each in faster(comparison)],
@@ -170,7 +170,7 @@ def _json_row(row: Row) -> dict[str, Any]:
         "alone": row.alone,
         "ratio": row.ratio and row.ratio.value,
         "interval": [interval.low, interval.high] if interval else None,
-        "reason": row.reason,
+        "reason": told.reason(row),
         "doubts": row.doubts,
         "a": {"median_seconds": row.old.median, "samples": row.old.num_samples, "processes": len(row.old.samples)},
         "b": {"median_seconds": row.new.median, "samples": row.new.num_samples, "processes": len(row.new.samples)},
@@ -204,8 +204,8 @@ def _test_case(row: Row) -> JUnitCase:
         group=row.experiment,
         name=case_in_words(row) or row.metric,
         failure=said if row.verdict == "slower" else "",
-        skipped=row.reason or row.verdict if row.verdict == "not compared" else "",
-        details=[said if row.ratio else row.reason, *row.doubts],
+        skipped=told.reason(row) or row.verdict if row.verdict == "not compared" else "",
+        details=[said if row.ratio else told.reason(row), *row.doubts],
     )
 
 
@@ -214,4 +214,4 @@ def _times_of_a(row: Row) -> str:
     if not row.ratio:
         return ""
     own = row.ratio.interval
-    return f"{row.ratio.value:.3f} ({f'{own.low:.3f} to {own.high:.3f}' if own else row.reason or 'too few samples'})"
+    return f"{row.ratio.value:.3f} ({f'{own.low:.3f} to {own.high:.3f}' if own else 'too few samples'})"

@@ -6,6 +6,7 @@ no person and no host.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from scalecard.records.record import Result
@@ -147,16 +148,15 @@ def _run(results: Sequence[Result], made: Sequence[str]) -> Entity:
 
 
 def _file(name: str, content: bytes) -> Entity:
-    folder, _, rest = name.rpartition("/")
-    stem, dot, suffix = rest.rpartition(".")
-    of_experiment = f"Every record of the experiment {stem}: samples, proofs, telemetry, environment"
+    path = PurePosixPath(name)
+    of_experiment = f"Every record of the experiment {path.stem}: samples, proofs, telemetry, environment"
     return {
         "@id": name,
         "@type": "File",
         "name": name,
-        "description": of_experiment if folder == RAW else WHAT[name],
+        "description": of_experiment if path.parent.name == RAW else WHAT[name],
         "contentSize": str(len(content)),
-        "encodingFormat": TYPES[dot + suffix],
+        "encodingFormat": TYPES[path.suffix],
     }
 
 

@@ -37,11 +37,10 @@ def summary(results: Sequence[Result]) -> str:
     if any(result.emulated for result in results):
         lines += [TRIAL, ""]
     lines += [f"- {markdown(name)}: {markdown(value)}" for name, value in _facts(results).items()]
-    refusal = f"{results[0].platform}: its results cannot answer `use`"
     parts = {
         "Health": _each(results, ["health"], _health),
         "Scaling": _each(results, EXPERIMENTS, _scaling),
-        "What to use": computed(refusal, partial(_use, results)),
+        "What to use": computed(results[0].platform, "its results cannot answer `use`", partial(_use, results)),
         "Trust": trust.sentences(results),
     }
     for title, said in parts.items():

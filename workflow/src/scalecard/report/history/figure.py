@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scalecard.report import style, units
+from scalecard.report.comparison.compare import DRIVER
 from scalecard.report.history.trend import Night, Series, Trend
 
 WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
@@ -43,10 +44,10 @@ def plot(trend: Trend) -> Figure:
 
 def _panel(series: Series, axes: Axes) -> None:
     times = [_when(night) for night, _ in series.points]
-    unit, scale = _unit(series)
-    values = [own.value * scale for _, own in series.points]
+    unit, size = _unit(series)
+    values = [own.value / size for _, own in series.points]
     limits = [own.interval or (own.value, own.value) for _, own in series.points]
-    low, high = ([limit * scale for limit in side] for side in zip(*limits, strict=True))
+    low, high = ([limit / size for limit in side] for side in zip(*limits, strict=True))
     colour = style.colour("nights")
     axes.plot(times, values, color=colour, marker="o", markersize=3 if len(times) <= MOST_BARS else 2, linewidth=1)
     if len(times) <= MOST_BARS:
@@ -55,18 +56,17 @@ def _panel(series: Series, axes: Axes) -> None:
         axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
-    title = f"{series.experiment.replace('_', ' ')}: {series.label} ({unit})"
+    title = f"{units.spaced(series.experiment)}: {series.label} ({unit})"
     axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _widen(axes, values)
 
 
 def _unit(series: Series) -> tuple[str, float]:
-    """The unit that fits the last value, and how many of it are one of the series' own."""
+    """The unit that fits the last value, and how many of the series' own it has."""
     if series.unit != "s":
         return series.unit, 1.0
-    own = units.seconds(series.points[-1][1].value).split()[1]
-    return own, {"s": 1.0, "ms": 1e3, "µs": 1e6, "ns": 1e9}[own]
+    return units.of_seconds(series.points[-1][1].value)
 
 
 def _widen(axes: Axes, values: Sequence[float]) -> None:
@@ -94,8 +94,8 @@ def _name_drivers(nights: Sequence[Night], axes: Axes) -> None:
 
 def _driver(night: Night) -> str:
     """'driver 580.2' if it is another one than on the night before."""
-    change = next((each for each in night.changes if each.startswith("driver ")), "")
-    return f"driver {change.rpartition(' -> ')[2]}" if change else ""
+    change = next((each for each in night.changes if each.fact == DRIVER), None)
+    return f"driver {units.setting(DRIVER.key, change.new)}" if change else ""
 
 
 def _when(night: Night) -> float:

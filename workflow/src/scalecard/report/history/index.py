@@ -105,12 +105,12 @@ def load(path: Path) -> list[Entry]:
     try:
         data = loads(read(path))
         if data["version"] != VERSION:
-            raise InvalidResult(f"{printable(path)}: of version {data['version']}, not {VERSION}.")
+            raise InvalidResult(path, f"of version {data['version']}, not {VERSION}.")
         return _ordered(_entry(path, each) for each in data["entries"])
     except Refused as error:
-        raise InvalidResult(f"{printable(path)}: {error}.") from error
+        raise InvalidResult(path, f"{error}.") from error
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidResult(f"{printable(path)}: is no index of kept nights.") from error
+        raise InvalidResult(path, "is no index of kept nights.") from error
 
 
 def _entry(path: Path, data: dict[str, Any]) -> Entry:
@@ -173,10 +173,10 @@ def read_kept(path: Path) -> Result:
         with gzip.open(path) as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise InvalidResult(f"{printable(path)}: has more than the {MOST_BYTES} bytes that are read.")
+            raise InvalidResult(path, f"has more than the {MOST_BYTES} bytes that are read.")
         return parse(data.decode(), str(path))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InvalidResult(f"{printable(path)}: cannot be read ({printable(error)}).") from error
+        raise InvalidResult(path, f"cannot be read ({printable(error)}).") from error
 
 
 def _ordered(entries: Iterable[Entry]) -> list[Entry]:

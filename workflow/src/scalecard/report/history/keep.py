@@ -14,7 +14,6 @@ from scalecard.records import strict_json
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, is_result_file, parse, refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.records.strict_json import printable
 from scalecard.report.history import index
 from scalecard.report.history.places import HISTORY, night_name
 
@@ -56,10 +55,10 @@ def _checked(path: Path) -> tuple[str, Result]:
     try:
         text = strict_json.read(path)
     except strict_json.Refused as error:
-        raise InvalidResult(f"{printable(path)}: {error}.") from error
+        raise InvalidResult(path, f"{error}.") from error
     result = parse(text, str(path))
     if (result.platform, result.experiment) != (path.resolve().parent.name, path.stem):
-        raise InvalidResult(f"{printable(path)}: it is of '{result.experiment}' on '{result.platform}': a copy.")
+        raise InvalidResult(path, f"it is of '{result.experiment}' on '{result.platform}': a copy.")
     return text, result
 
 

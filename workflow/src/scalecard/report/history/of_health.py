@@ -26,7 +26,7 @@ def nightly(result: Result) -> Iterator[Number]:
 
 def _products(result: Result) -> Iterator[Number]:
     records = result.select("time", part="compute", at_once=False)
-    for dtype in dict.fromkeys(str(r.case["dtype"]) for r in records):
+    for dtype in dict.fromkeys(r.text("dtype") for r in records):
         slowest = max((r for r in records if r.case["dtype"] == dtype), key=lambda r: r.median)
         label, amount = f"{dtype} products, slowest device", limits.product_rate(slowest) * slowest.median
         yield Number(label=label, record=slowest, amount=amount, unit="TFLOP/s")

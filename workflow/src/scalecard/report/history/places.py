@@ -6,6 +6,7 @@
 A night is named by the moment when its last result was finished, as in 20260101T031500Z, so names sort by time.
 """
 
+import os
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,11 +25,15 @@ def night_name(finished: str) -> str:
     return datetime.fromisoformat(finished).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
+def is_night(folder: Path) -> bool:
+    """Whether a folder has the name of one."""
+    return bool(NIGHT.fullmatch(os.path.basename(folder)))
+
+
 def nights(platform: Path) -> list[Path]:
     """The folders of a platform's nights, the oldest first; what has another name is none of ours."""
     folder = platform / HISTORY
-    found = [path for path in folder.iterdir() if NIGHT.fullmatch(path.name)] if folder.is_dir() else []
-    return sorted(path for path in found if path.is_dir())
+    return sorted(path for path in folder.iterdir() if is_night(path) and path.is_dir()) if folder.is_dir() else []
 
 
 def indices(platform: Path) -> list[Path]:

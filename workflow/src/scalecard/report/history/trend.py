@@ -13,7 +13,7 @@ from statistics import median
 
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.compare import MARGIN, Comparison, Row, changes, compare, different_workload
+from scalecard.report.comparison.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.report.history import index
 from scalecard.report.history.index import Entry, Followed
 from scalecard.report.history.places import HISTORY, indices
@@ -23,12 +23,12 @@ BEFORE = 14  # nights that the last one is compared with: older ones say little 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One kept night, and what differs from the night before it, such as 'driver 570.1 -> 580.2'."""
+    """One kept night, and what differs from the night before it."""
 
     name: str
     platform: str
     finished: str
-    changes: list[str]
+    changes: list[Change]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def over(entries: Iterable[Entry], platform: str, *, margin: float = MARGIN, lef
     ordered = sorted(entries, key=lambda entry: (entry.night, entry.experiment))
     nights = _nights(ordered)
     compared = _compared(ordered, margin)
-    rows = {(row.experiment, str(row.case["number"])): row for row in compared.rows} if compared else {}
+    rows = {(row.experiment, row.old.text("number")): row for row in compared.rows} if compared else {}
     return Trend(
         platform=platform,
         margin=margin,
@@ -162,7 +162,7 @@ def _compared(ordered: Sequence[Entry], margin: float) -> Comparison | None:
 
 
 def _key(result: Result, record: Record) -> tuple[str, str, str]:
-    return result.experiment, record.metric, str(record.case["number"])
+    return result.experiment, record.metric, record.text("number")
 
 
 def _before(ordered: Sequence[Entry], last: Entry) -> list[Entry]:

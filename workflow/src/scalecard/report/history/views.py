@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scalecard.report import units
+from scalecard.report.comparison import told
 from scalecard.report.comparison.compare import VERDICTS
 from scalecard.report.history.index import Followed
 from scalecard.report.history.trend import BEFORE, Night, Series, Trend
@@ -51,10 +52,10 @@ def ratio(series: Series) -> str:
     """The time of the last night over the time before, or why it was not compared."""
     row = series.row
     if row is None or row.ratio is None:
-        return row.reason if row else ""
+        return told.reason(row) if row else ""
     own = row.ratio.interval
     bounds = f" ({own.low:.3f} to {own.high:.3f})" if own else " (too few samples for an interval)"
-    return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {row.reason}" if row.reason else "")
+    return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {told.reason(row)}" if row.among else "")
 
 
 def worst_first(trend: Trend) -> list[Series]:
@@ -67,15 +68,19 @@ def as_text(trend: Trend, *, shown: int = SHOWN) -> str:
     """Every number with its last nights, and where driver, torch, container or commit changed; 0 shows all nights."""
     lines = [headline(trend), *trend.left_out]
     for each in worst_first(trend):
-        told = ratio(each)
-        lines += ["", f"{each.verdict}  {each.experiment}: {each.label}" + (f", {told}" if told else "")]
+        time = ratio(each)
+        lines += ["", f"{each.verdict}  {each.experiment}: {each.label}" + (f", {time}" if time else "")]
         points = each.points[-shown:] if shown else each.points
         lines += [f"  {units.minute(night.finished)}  {with_interval(own)}{_changed(night)}" for night, own in points]
     return "\n".join(lines)
 
 
 def _changed(night: Night) -> str:
-    return f"  [{'; '.join(night.changes)}]" if night.changes else ""
+    return f"  [{'; '.join(_phrases(night))}]" if night.changes else ""
+
+
+def _phrases(night: Night) -> list[str]:
+    return [told.change(each) for each in night.changes]
 
 
 def as_json(trend: Trend) -> str:
@@ -86,7 +91,7 @@ def as_json(trend: Trend) -> str:
             "margin": trend.margin,
             "left_out": trend.left_out,
             "nights": [
-                {"night": n.name, "platform": n.platform, "finished": n.finished, "changes": n.changes}
+                {"night": n.name, "platform": n.platform, "finished": n.finished, "changes": _phrases(n)}
                 for n in trend.nights
             ],
             "numbers": [_json_series(each) for each in worst_first(trend)],
@@ -102,7 +107,7 @@ def _json_series(series: Series) -> dict[str, Any]:
         "number": series.label,
         "unit": series.unit,
         "verdict": series.verdict,
-        "reason": series.row.reason if series.row else "",
+        "reason": told.reason(series.row) if series.row else "",
         "ratio": compared.value if compared else None,
         "interval": [compared.interval.low, compared.interval.high] if compared and compared.interval else None,
         "usual": series.usual,
@@ -120,7 +125,7 @@ def page(trend: Trend) -> dict[str, Any]:
         "rows": [
             (
                 each.verdict,
-                f"{each.experiment.replace('_', ' ')}: {each.label}",
+                f"{units.spaced(each.experiment)}: {each.label}",
                 with_interval(each.points[-1][1]),
                 number(each.usual, each.unit) if each.usual else "",
                 ratio(each),
@@ -136,4 +141,4 @@ def _changes(trend: Trend) -> Iterator[tuple[str, str]]:
     """(night, what changed) pairs, the latest first."""
     for night in reversed(trend.nights):
         if night.changes:
-            yield units.minute(night.finished), "; ".join(night.changes)
+            yield units.minute(night.finished), "; ".join(_phrases(night))
