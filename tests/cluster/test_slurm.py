@@ -33,7 +33,7 @@ from projects import (
 from scalecard import experiments
 from scalecard.hardware.machine import probe
 from scalecard.jobs.slurm_leftovers import marked_jobs
-from scalecard.report.health.verdicts import verdicts
+from scalecard.report.health.alerts import verdicts
 
 SCRIPTS = ROOT / "tests" / "cluster" / "slurm"
 CHANGES = {  # two nodes, and shorter pauses for a test

@@ -12,7 +12,7 @@ from namespaces import NEEDS, can_make_namespaces
 from projects import ROOT, SMOKE, copy_project, results_of
 from scalecard.records.record import Reason, Result
 from scalecard.report.health import of_counters, of_state
-from scalecard.report.health.verdicts import alerts
+from scalecard.report.health.alerts import alerts
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from health_boxes import Box
-from scalecard.report.health.alerts import merged
-from scalecard.report.health.by_node import views
-from scalecard.report.health.verdict import Verdict
-from scalecard.report.health.verdicts import verdicts
+from scalecard.report.health.alerts import merged, verdicts
+from scalecard.report.health.by_node import Place, views
+from scalecard.report.health.verdict import Kind, Part, Verdict
 
 
 def test_a_node_has_its_own_facts_where_they_differ_from_the_first_ones() -> None:
@@ -22,14 +21,15 @@ def test_a_node_has_its_own_facts_where_they_differ_from_the_first_ones() -> Non
 
 
 def test_a_slow_card_explains_slow_collectives_of_its_own_node_alone() -> None:
-    def verdict(kind: str, place: str) -> Verdict:
-        return Verdict(part="compute", what=place, value="1", normal="2", verdict="low", kind=kind, place=(place,))
+    def verdict(kind: Kind, place: Place) -> Verdict:
+        return Verdict(part=Part.COMPUTE, value="1", normal="2", verdict="low", kind=kind, place=(place,))
 
-    card = verdict("compute", "node 0's GPU 1")
-    own, other = verdict("node", "node 0"), verdict("node", "node 1")
-    fine = [replace(verdict("node", f"node {number}"), verdict="normal") for number in range(2, 6)]
-    assert [alert.place for alert in merged([card, own, *fine])] == [("node 0's GPU 1",)]
-    assert [alert.place for alert in merged([card, other, *fine])] == [("node 0's GPU 1",), ("node 1",)]
+    slow = Place(node=0, device=1)
+    card = verdict(Kind.COMPUTE, slow)
+    own, other = verdict(Kind.NODE, Place(0)), verdict(Kind.NODE, Place(1))
+    fine = [replace(verdict(Kind.NODE, Place(number)), verdict="normal") for number in range(2, 6)]
+    assert [alert.place for alert in merged([card, own, *fine])] == [(slow,)]
+    assert [alert.place for alert in merged([card, other, *fine])] == [(slow,), (Place(1),)]
 
 
 def test_what_is_said_of_a_result_is_derived_once_and_of_each_result_anew() -> None:
