@@ -172,7 +172,7 @@ def test_memory_that_runs_out_in_one_variant_leaves_the_others_sharing_its_param
             parameter.sum().backward()  # type: ignore[no-untyped-call]
             calls[0] += parts > 1
             if parts > 1 and calls[0] == fails_at:
-                raise MemoryError("out of memory")
+                raise MemoryError("2 GiB")
         assert parameter.grad is not None
         grad, parameter.grad = parameter.grad, None
         with torch.no_grad():
@@ -189,7 +189,7 @@ def test_memory_that_runs_out_in_one_variant_leaves_the_others_sharing_its_param
 
     two = [Variant(name=str(parts), case={"parts": parts}, build=build, timed_at=parts) for parts in (2, 1)]
     failed, fine = time_rounds(two, devices=[], rule=rule)
-    assert "out of memory" in failed.failure
+    assert (failed.reason, failed.failure) == (Reason.OUT_OF_MEMORY, "2 GiB")
     assert not fine.failure
     assert fine.completion
 

@@ -77,7 +77,7 @@ def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> Non
     assert measured["strategies"].count("failed") == 0, "they fit"
     failed = [record for record in measured["model_parallel"].records if record.status == "failed"]
     assert failed
-    assert all("out of memory" in str(record.note) for record in failed)
+    assert all(record.reason is Reason.OUT_OF_MEMORY for record in failed)
 
 
 @pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS)
