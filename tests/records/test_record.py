@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from builders import timed
-from scalecard.records.record import Check, Record, Result
+from scalecard.records.record import Check, Reason, Record, Result
 
 DRIFT = [1 + 0.02 * i for i in range(30)]
 
@@ -45,3 +45,17 @@ def test_a_result_says_whether_cpu_workers_stood_in_for_gpus(
 ) -> None:
     result = make_result([timed([1.0])])
     assert replace(result, environment={**result.environment, "emulated": emulated}).emulated == emulated
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (Reason.OUT_OF_MEMORY, "out of memory: 2 GiB"),
+        (Reason.NOT_PROVEN, "not proven: 2 GiB"),
+        (Reason.DEVICE_FAULT, "device fault: 2 GiB"),
+        (Reason.LOST, "2 GiB"),
+    ],
+)
+def test_a_reason_is_said_before_a_note_that_does_not_say_it(reason: Reason, why: str) -> None:
+    assert Record.failed({}, "2 GiB", reason=reason).why == why
+    assert Record(case={}, metric="time", unit="s", samples=[[1.0]], note="2 GiB").why == "2 GiB"

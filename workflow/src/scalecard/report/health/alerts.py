@@ -22,8 +22,8 @@ _OF_A_GPU = (
     | _OF_A_SLOT
     | {Kind.COMPUTE, Kind.MEMORY, Kind.MEMORY_ERRORS, Kind.SLOWED_DOWN, Kind.XID, Kind.PEER_ACCESS}
 )
-# What each kind of trouble explains besides itself, of the same device, pair or node, and of
-# whatever these take part in.
+# What each kind of trouble explains besides itself: of the same device, pair or node, and of whatever these take part
+# in.
 EXPLAINS: dict[Kind, frozenset[Kind]] = {
     Kind.DEVICE_FAULT: _OF_A_GPU | {Kind.LOST, Kind.FAILED, Kind.DEVICE_FAULT, Kind.WRONG_VALUES},
     Kind.WRONG_VALUES: _ALL_TOGETHER | {Kind.WRONG_VALUES},
@@ -172,6 +172,7 @@ def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[
     found = list(faults)
     for kind in dict.fromkeys(fault.kind for fault in faults if fault.kind not in NAMED_EACH):
         judged = {verdict.place for verdict in verdicts if verdict.kind is kind}
+        judged |= {(end,) for verdict in verdicts if OF_ENDS.get(verdict.kind) is kind for end in verdict.place}
         same = [fault for fault in found if fault.kind is kind]
         if _most(len(same), len(judged)):
             found = [*(fault for fault in found if fault.kind is not kind), _one_of(same, len(judged), ())]

@@ -11,9 +11,9 @@ from scalecard.report.health.alerts import verdicts
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict
 
-# What stands for a part: of these cases the first that was measured.
 TO_DEVICE: Case = {"part": "host link", "direction": "to device", "at_once": False}
 ALL_REDUCE: Case = {"part": "collective", "collective": "all_reduce"}
+# What stands for a part: of these cases the first that was measured.
 STANDS_FOR: dict[Part, tuple[Case, ...]] = {
     Part.COMPUTE: tuple({"part": "compute", "dtype": dtype, "at_once": False} for dtype in ("bfloat16", "float32")),
     Part.MEMORY: tuple({"part": "memory", "access": access, "at_once": False} for access in ("copy", "read")),
