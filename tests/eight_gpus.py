@@ -18,7 +18,7 @@ BATCH, DEVICES = 64, (2, 4, 8)
 EXCHANGE = {1: 0.0, 2: 0.003, 4: 0.005, 8: 0.008}
 GIB = 2.0**30
 MEMORY = {"single device": 20, "DDP": 20, "FSDP gradients": 16, "FSDP parameters": 10}  # GiB
-OUT_OF_MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
 def local(batch: float) -> float:

@@ -3,30 +3,35 @@
 from collections.abc import Sequence
 
 import pytest
-from scalecard.report.health import verdicts as judged
-from scalecard.report.health.verdict import Verdict
+from scalecard.report import health_gate
+from scalecard.report.health.verdict import Kind, Part, Verdict
 
 
-def _of(part: str, what: str, verdict: str = "normal", normal: str = "120 GB/s is the median of 4") -> Verdict:
-    advice = "" if verdict in ("normal", "not judged") else f"look at {what}"
-    return Verdict(part=part, what=what, value="100 GB/s", normal=normal, verdict=verdict, advice=advice)
+def _of(
+    part: Part,
+    who: str,
+    verdict: str = "normal",
+    normal: str = "120 GB/s is the median of 4",
+    kind: Kind = Kind.OTHER,
+) -> Verdict:
+    return Verdict(part=part, who=who, value="100 GB/s", normal=normal, verdict=verdict, kind=kind)
 
 
 HEALTHY = (
-    _of("compute", "GPU 0, float32 products"),
-    _of("compute", "GPU 1, float32 products"),
-    _of("GPU links", "GPU 0 to 1"),
-    _of("host", "reading data_dir", "not judged", "nothing is known to compare it with"),
+    _of(Part.COMPUTE, "GPU 0, float32 products"),
+    _of(Part.COMPUTE, "GPU 1, float32 products"),
+    _of(Part.GPU_LINKS, "GPU 0 to 1"),
+    _of(Part.HOST, "reading data_dir", "not judged", "nothing is known to compare it with"),
 )
 ALERTS = {
-    "errors": _of("memory", "GPU 0", "errors"),
-    "slowed down": _of("compute", "GPU 1", "slowed down"),
-    "low": _of("host links", "GPU 2", "low"),
-    "odd one out": _of("GPU links", "GPU 0 to 3", "odd one out"),
+    "errors": _of(Part.MEMORY, "GPU 0", "errors", kind=Kind.MEMORY_ERRORS),
+    "slowed down": _of(Part.COMPUTE, "GPU 1", "slowed down", kind=Kind.SLOWED_DOWN),
+    "low": _of(Part.HOST_LINKS, "GPU 2", "low", kind=Kind.SLOT_WIDTH),
+    "odd one out": _of(Part.GPU_LINKS, "GPU 0 to 3", "odd one out", kind=Kind.PAIR),
 }
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *alerts: Verdict, verdicts: Sequence[Verdict] = HEALTHY) -> None:
     """Let every health result have these verdicts, and these alerts besides."""
-    monkeypatch.setattr(judged, "verdicts", lambda result: [*verdicts, *alerts])
-    monkeypatch.setattr(judged, "alerts", lambda result: list(alerts))
+    monkeypatch.setattr(health_gate, "verdicts", lambda result: [*verdicts, *alerts])
+    monkeypatch.setattr(health_gate, "alerts", lambda result: list(alerts))

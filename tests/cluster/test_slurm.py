@@ -33,7 +33,8 @@ from projects import (
 from scalecard import experiments
 from scalecard.hardware.machine import probe
 from scalecard.jobs.slurm_leftovers import marked_jobs
-from scalecard.report.health.verdicts import verdicts
+from scalecard.report.health.alerts import verdicts
+from scalecard.report.health.by_node import Place
 
 SCRIPTS = ROOT / "tests" / "cluster" / "slurm"
 CHANGES = {  # two nodes, and shorter pauses for a test
@@ -150,7 +151,8 @@ def test_the_health_of_both_nodes_is_measured_by_each_and_between_them(submitted
     assert {r.case["node"] for r in result.select("time", part="node")} == {0, 1}
     assert [(r.case["node"], r.case["other"]) for r in result.select("time", part="node pair")] == [(0, 1)]
     named = {place for verdict in verdicts(result) for place in verdict.place}
-    assert {"node 0's worker 0", "node 1's worker 0", "node 0", "node 1"} <= named
+    workers = {Place(node, device=0, worker=True) for node in (0, 1)}
+    assert workers | {Place(0), Place(1)} <= named
 
 
 def test_nodes_that_are_asked_again_and_the_same_are_not_measured_again(own_copy: Path) -> None:

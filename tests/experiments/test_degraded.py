@@ -54,7 +54,7 @@ def test_a_size_that_does_not_fit_fails_alone(machine: Machine, monkeypatch: pyt
     by_size = {size: [r for r in records if r.case["bytes"] == size] for size in (4096, 65536)}
     assert {record.status for record in by_size[4096]} == {"ok"}
     assert {record.status for record in by_size[65536]} == {"failed"}
-    assert "out of memory" in by_size[65536][0].note
+    assert by_size[65536][0].reason is Reason.OUT_OF_MEMORY
 
 
 def test_a_wrong_sum_is_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_the_sweep_lies_around_the_prediction(
 def test_without_every_share_alone_nothing_is_predicted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def one_fails(variants: list[Variant], **options: Any) -> list[Timing]:
         timings = time_rounds(variants, **options)
-        timings[-1].fail("out of memory: the whole batch", Reason.OUT_OF_MEMORY)
+        timings[-1].fail("the whole batch", Reason.OUT_OF_MEMORY)
         return timings
 
     monkeypatch.setattr(heterogeneous, "time_rounds", one_fails)

@@ -19,7 +19,7 @@ from scalecard.hardware import memory
     ],
 )
 def test_only_want_of_memory_is_called_so(error: Exception, expected: bool) -> None:
-    assert memory.ran_out(error) == expected
+    assert memory.is_out_of_memory(error) == expected
 
 
 def test_a_measurement_without_memory_ends_with_one_sentence() -> None:

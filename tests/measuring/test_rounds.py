@@ -11,6 +11,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Work
+from scalecard.records.record import Reason
 from scalecard.records.statistics import paired_ratio
 from simulated_clock import SimulatedMachine, variants
 
@@ -102,7 +103,7 @@ def test_out_of_memory_fails_one_variant_only(rule: Rule, error: Exception, good
     modest, failed = time_rounds(variants(modest=lambda: None, greedy=greedy), devices=[], rule=rule)
     record = failed.record()
     assert (record.status, record.samples, record.case) == ("failed", [], {"name": "greedy"})
-    assert "out of memory" in record.note
+    assert (record.reason, record.note) == (Reason.OUT_OF_MEMORY, str(error))
     assert failed.enqueue_record().status == "failed"
     assert modest.record().status == "ok"
 

@@ -20,7 +20,7 @@ import two_nodes
 from projects import SMOKE, copy_project
 from scalecard import experiments
 from scalecard.records.files import load
-from scalecard.records.record import Record
+from scalecard.records.record import Reason
 
 # What the libraries report if the program is wrong: see README.md.
 FAULTS = ("RACE on device", "MISMATCH in", "KERNEL LAUNCHED, WHICH CANNOT RUN")
@@ -117,18 +117,14 @@ def _summary(project: Path, names: list[str], *, memory_is_short: bool) -> bool:
         print(_line(name, counts))
         for record in result.records:
             if record.status == "failed":
-                print(f"    {record.case}: {record.note}")
-                failed |= not (memory_is_short and _for_want_of_memory(record))
+                print(f"    {record.case}: {record.why}")
+                failed |= not (memory_is_short and record.reason is Reason.OUT_OF_MEMORY)
     print(_line("in all", total))
     return failed
 
 
 def _line(name: str, counts: Counter[str]) -> str:
     return f"{name:16} {', '.join(f'{counts[status]} {status}' for status in STATUSES)}"
-
-
-def _for_want_of_memory(record: Record) -> bool:
-    return "out of memory" in str(record.note)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from namespaces import NEEDS, can_make_namespaces
 from projects import ROOT, SMOKE, copy_project, results_of
 from scalecard.records.record import Reason, Result
 from scalecard.report.health import of_counters, of_state
-from scalecard.report.health.verdicts import alerts
+from scalecard.report.health.alerts import alerts
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
@@ -77,7 +77,7 @@ def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> Non
     assert measured["strategies"].count("failed") == 0, "they fit"
     failed = [record for record in measured["model_parallel"].records if record.status == "failed"]
     assert failed
-    assert all("out of memory" in str(record.note) for record in failed)
+    assert all(record.reason is Reason.OUT_OF_MEMORY for record in failed)
 
 
 @pytest.mark.skipif(not can_make_namespaces(), reason=NEEDS)

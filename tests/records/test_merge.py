@@ -12,6 +12,9 @@ def test_what_failed_twice_says_both() -> None:
     )
     (both,) = merged([[one, other]])
     assert both.note == "rank 3 was killed; rank 0 was killed"
+    large = Record.failed({"n": 1}, "2 GiB", reason=Reason.OUT_OF_MEMORY)
+    (mixed,) = merged([[one, large]])
+    assert (mixed.reason, mixed.note) == (Reason.LOST, "rank 3 was killed; out of memory: 2 GiB")
 
 
 def curve(*accuracies: float) -> Record:
@@ -28,7 +31,7 @@ def test_what_one_process_lost_is_noted_and_the_others_are_kept() -> None:
     kept, lost = timed([1.0, 2.0], n=1), Record.failed({"n": 1}, "2 GiB", reason=Reason.OUT_OF_MEMORY)
     (record,) = merged([[lost], [kept]])
     assert (record.status, record.samples, record.telemetry) == ("ok", kept.samples, kept.telemetry)
-    assert record.note == "process 1: 2 GiB"
+    assert record.note == "process 1: out of memory: 2 GiB"
     (nothing,) = merged([[lost], [lost]])
     assert nothing == lost
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from builders import timed
-from scalecard.records.record import Check, Record, Result
+from scalecard.records.record import Check, Reason, Record, Result
 
 DRIFT = [1 + 0.02 * i for i in range(30)]
 
@@ -54,3 +54,17 @@ def test_text_on_an_axis_is_text_or_refused() -> None:
     for axis in ("devices", "absent"):
         with pytest.raises(TypeError, match=f"{axis} = .*: must be text"):
             record.text(axis)
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (Reason.OUT_OF_MEMORY, "out of memory: 2 GiB"),
+        (Reason.NOT_PROVEN, "not proven: 2 GiB"),
+        (Reason.DEVICE_FAULT, "device fault: 2 GiB"),
+        (Reason.LOST, "2 GiB"),
+    ],
+)
+def test_a_reason_is_said_before_a_note_that_does_not_say_it(reason: Reason, why: str) -> None:
+    assert Record.failed({}, "2 GiB", reason=reason).why == why
+    assert Record(case={}, metric="time", unit="s", samples=[[1.0]], note="2 GiB").why == "2 GiB"

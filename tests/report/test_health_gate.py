@@ -10,6 +10,7 @@ import pytest
 from builders import repeated
 from scalecard.records.record import Result
 from scalecard.report import health_gate
+from scalecard.report.health.verdict import ADVICE, Kind, Part
 from scalecard.report.health_gate import Health
 from stand_in_verdicts import ALERTS, HEALTHY, install
 
@@ -66,9 +67,9 @@ def test_each_part_is_a_line_and_each_alert_has_its_advice(checked: Check) -> No
         "  host        not judged   nothing known to compare with",
         "  host links  low          0 of 1 normal",
         "low: GPU 2, 100 GB/s (120 GB/s is the median of 4).",
-        "  look at GPU 2",
+        f"  {ADVICE[Kind.SLOT_WIDTH]}",
         "slowed down: GPU 1, 100 GB/s (120 GB/s is the median of 4).",
-        "  look at GPU 1",
+        f"  {ADVICE[Kind.SLOWED_DOWN]}",
         "2 alerts, 0 of them fail --fail-on errors",
     ]
 
@@ -77,7 +78,7 @@ def test_a_part_that_is_slow_by_another_parts_fault_is_not_called_normal(
     health_result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One fault is one alert: a slow link is the alert, and the collectives over it have none of their own."""
-    slow = [replace(ALERTS["low"], part="collectives", verdict=word) for word in ("normal", "odd one out", "low")]
+    slow = [replace(ALERTS["low"], part=Part.COLLECTIVES, verdict=word) for word in ("normal", "odd one out", "low")]
     install(monkeypatch, verdicts=slow)
     found = health_gate.check([health_result], "box", fail_on="odd")
     assert health_gate.as_text(found).splitlines()[1] == (
@@ -125,7 +126,7 @@ def test_junit_has_a_case_for_each_part_and_the_alerts_that_fail(checked: Check)
         "errors: GPU 0, 100 GB/s (120 GB/s is the median of 4)",
         "verdict",
     )
-    assert failure.text == "errors: GPU 0, 100 GB/s (120 GB/s is the median of 4)\nlook at GPU 0"
+    assert failure.text == "errors: GPU 0, 100 GB/s (120 GB/s is the median of 4)\n" + ADVICE[Kind.MEMORY_ERRORS]
     assert cases["host"].find("skipped") is not None
     told = cases["GPU links"].find("system-out")
     assert told is not None
@@ -139,8 +140,8 @@ def test_junit_without_a_level_fails_for_any_alert(checked: Check) -> None:
 
 def test_two_alerts_of_a_part_are_one_failure(checked: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ALERTS["low"]
-    install(monkeypatch, first, replace(first, what="GPU 3"))
-    found = replace(checked("low"), alerts=[first, replace(first, what="GPU 3")])
+    install(monkeypatch, first, replace(first, who="GPU 3"))
+    found = replace(checked("low"), alerts=[first, replace(first, who="GPU 3")])
     (suite,) = ElementTree.fromstring(health_gate.as_junit(found).encode())
     (failure,) = [case.find("failure") for case in suite if case.find("failure") is not None]
     assert failure is not None

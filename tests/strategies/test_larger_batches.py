@@ -63,9 +63,9 @@ def test_batches_are_tried_until_one_does_not_fit(rule: Rule, monkeypatch: pytes
     tried = Tried(monkeypatch, rule)
     found = tried.with_factors(2, 8, 16, 32)
     assert (found["batch x8"].status, found["batch x8"].note) == ("ok", "")
-    assert (found["batch x16"].status, found["batch x16"].note) == ("failed", "OutOfMemoryError: CUDA out of memory.")
+    assert (found["batch x16"].status, found["batch x16"].note) == ("failed", "CUDA out of memory.")
     skipped = found["batch x32"]
-    assert (skipped.status, skipped.note) == ("skipped", "batch x16 failed: OutOfMemoryError: CUDA out of memory.")
+    assert (skipped.status, skipped.note) == ("skipped", "batch x16 failed: out of memory: CUDA out of memory.")
     assert skipped.case["batch_size"] == 3200
     assert max(tried.gpu.tried) == 1600
 

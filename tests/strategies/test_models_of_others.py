@@ -10,7 +10,7 @@ from projects import ROOT
 from scalecard import experiments
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 
 OTHERS = "tests/strategies/of_others"
 DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
@@ -130,9 +130,8 @@ def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkey
     """Four samples are too many for one device; their halves and their quarters are not."""
     records = measured(monkeypatch, 2, small_device={"file": f"{OTHERS}/small_device.py", "batch_size": 4})
     steps = [record for record in records if record.metric == "step_time"]
-    failed = {str(record.case["strategy"]): record.note for record in steps if record.status == "failed"}
-    assert set(failed) == {"single device", "model parallel"}
-    assert all("out of memory" in note for note in failed.values())
+    failed = {str(record.case["strategy"]): record.reason for record in steps if record.status == "failed"}
+    assert failed == dict.fromkeys(("single device", "model parallel"), Reason.OUT_OF_MEMORY)
     assert trained(records, "small_device", 2) >= {"DDP", "FSDP parameters", "our gpipe", "torch gpipe"}
     assert played(records, 2) == {"our gpipe", "our 1f1b"}
 
@@ -145,8 +144,8 @@ def test_what_is_not_proven_of_a_model_has_failed_and_the_next_workload_is_measu
     records = measured(monkeypatch, 2, no_mean=wrong, toy={"batch_size": 4})
     assert trained(records, "no_mean", 1) == {"single device"}
     (record,) = [r for r in records if r.metric == "step_time" and r.matches(workload="no_mean", strategy="DDP")]
-    assert record.status == "failed"
-    assert record.note.startswith("not proven: no_mean, 2 devices: parameters after 2 steps (float64): differs by")
+    assert (record.status, record.reason) == ("failed", Reason.NOT_PROVEN)
+    assert record.note.startswith("no_mean, 2 devices: parameters after 2 steps (float64): differs by")
     assert trained(records, "toy", 2) >= DATA_PARALLEL
 
 

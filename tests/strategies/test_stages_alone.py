@@ -268,8 +268,8 @@ def test_a_model_that_cannot_be_cut_says_so_once() -> None:
 
 def test_what_was_not_tried_alone_says_why() -> None:
     """Not why another strategy could not be used, nor the same one at another scaling."""
-    refused = step("our gpipe", samples=[], status="failed", reason=Reason.OUT_OF_MEMORY, note="out of memory: graphs")
-    weak = replace(refused, case={**refused.case, "scaling": "weak", "batch_size": 8}, note="out of memory: weak")
+    refused = step("our gpipe", samples=[], status="failed", reason=Reason.OUT_OF_MEMORY, note="graphs")
+    weak = replace(refused, case={**refused.case, "scaling": "weak", "batch_size": 8}, note="weak")
     other = replace(step("model parallel"), case={**weak.case, "strategy": "model parallel"})
     other = replace(other, samples=[], status="skipped", reason=Reason.UNSUPPORTED, note="uneven")
     whole = [one for one in times() if one.case.get("split_size") != 2]

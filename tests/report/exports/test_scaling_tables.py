@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from eight_gpus import ddp, measured, step, strategies, too_large
+from eight_gpus import OUT_OF_MEMORY, ddp, measured, step, strategies, too_large
 from scalecard.records import files
 from scalecard.records.record import Record, Result
 from scalecard.report import answers, render
@@ -82,7 +82,7 @@ def test_what_was_not_measured_stays_with_its_reason(make_result: Make) -> None:
     result = gpt(make_result, step("single device", 1, 0.1), too_large("DDP", 2))
     found = row(result, "DDP", 2, "strong")
     assert found["status"] == "does not fit"
-    assert str(found["note"]).startswith("OutOfMemoryError")
+    assert found["note"] == f"out of memory: {OUT_OF_MEMORY}"
     rows = scaling.of_result(result)
     for written in (scaling.as_markdown(rows, [result]), scaling.as_latex(rows, [result])):
         assert b"Not measured: gpt by DDP on 2: does not fit" in written

@@ -30,7 +30,8 @@ def test_the_csv_has_each_case_once_also_what_was_not_measured() -> None:
     assert len(found) == len(records)
     assert list(found.status) == [record.status for record in records]
     (lost,) = found[found.status == "failed"].to_dict("records")
-    assert (lost["note"], lost["devices"], lost["num_samples"]) == ("CUDA out of memory, 50% of #1", 64, 0)
+    assert (lost["devices"], lost["num_samples"]) == (64, 0)
+    assert (lost["reason"], lost["note"]) == ("out of memory", "CUDA out of memory, 50% of #1")
     assert pd.isna(lost["value"])
 
 

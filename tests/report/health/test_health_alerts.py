@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from health_boxes import Box
-from scalecard.report.health.verdicts import alerts
+from scalecard.report.health.alerts import alerts
 
 H100, A100, RTX = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe", "NVIDIA GeForce RTX 4090"
 BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]

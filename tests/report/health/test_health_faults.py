@@ -8,12 +8,12 @@ from health_boxes import Box
 from scalecard.records.record import Reason, Record, Result
 from scalecard.report.first_screen import faults_of
 from scalecard.report.health import tiles
-from scalecard.report.health.verdicts import alerts
+from scalecard.report.health.alerts import alerts
 from scalecard.report.health_gate import check
 
 HEALTHY = Box(switched=18)
-ECC = "device fault: device 3: CUDA error: uncorrectable ECC error encountered"
-WRONG = "not proven: 10 products against float64, relative norm (float32): differs by 0.5, at most 1e-05 is allowed"
+ECC = "device 3: CUDA error: uncorrectable ECC error encountered"
+WRONG = "10 products against float64, relative norm (float32): differs by 0.5, at most 1e-05 is allowed"
 
 
 def touching(record: Record, index: int) -> bool:
@@ -54,7 +54,7 @@ def test_a_gpu_that_computes_wrongly_is_one_alert() -> None:
 def test_a_pair_that_copies_wrongly_is_named() -> None:
     box = HEALTHY.result()
     records = [
-        Record.failed(r.case, "not proven: contents", reason=Reason.NOT_PROVEN)
+        Record.failed(r.case, "contents", reason=Reason.NOT_PROVEN)
         if r.matches(part="device link", source=2, target=5)
         else r
         for r in box.records
@@ -81,7 +81,7 @@ def test_what_no_device_is_blamed_for_is_an_alert_of_its_part(reason: Reason, sa
 def test_a_gpu_that_fails_in_collectives_too_is_blamed_first() -> None:
     box = failing(HEALTHY.result(), WRONG, Reason.NOT_PROVEN, "compute", "load")
     records = [
-        Record.failed(r.case, "not proven: a sum", reason=Reason.NOT_PROVEN) if r.case["part"] == "collective" else r
+        Record.failed(r.case, "a sum", reason=Reason.NOT_PROVEN) if r.case["part"] == "collective" else r
         for r in box.records
     ]
     (alert,) = alerts(replace(box, records=records))

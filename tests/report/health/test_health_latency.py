@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from health_boxes import MIB, Box, Extent
 from scalecard.records.record import Case, Result
-from scalecard.report.health.verdicts import alerts, verdicts
+from scalecard.report.health.alerts import alerts, verdicts
 
 SMALL = Extent(host=(4096, 256 * MIB), links=(4096, 65536, 256 * MIB))
 NOISY = [8e-6, 9e-6, 10e-6, 12e-6, 16e-6, 30e-6]  # seconds; their median is 11 us

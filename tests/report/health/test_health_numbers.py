@@ -9,9 +9,11 @@ from health_boxes import Box
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import links
-from scalecard.report.health import load, measured, of_counters
+from scalecard.report.health import measured, of_counters, of_state
+from scalecard.report.health.alerts import alerts, verdicts
+from scalecard.report.health.by_node import Place
 from scalecard.report.health.peers import Groups
-from scalecard.report.health.verdicts import alerts, verdicts
+from scalecard.report.health.verdict import Kind
 
 GB = 1_000_000_000
 H100 = Box(switched=18)
@@ -128,9 +130,9 @@ def test_workers_have_no_limits_and_no_gpus_names() -> None:
     assert {verdict.share for verdict in verdicts(box.result())} == {None}
     assert judged(box, "worker 1, bfloat16 products, alone").verdict == "normal"
     alone = verdicts(Box(count=1, emulated=True).result())
-    assert {verdict.verdict for verdict in alone if verdict.place == ("worker 0",) and verdict.kind == "memory"} == {
-        "not judged"
-    }
+    memory = [verdict for verdict in alone if verdict.kind is Kind.MEMORY]
+    assert {verdict.verdict for verdict in memory} == {"not judged"}
+    assert {verdict.place for verdict in memory} == {(Place(device=0, worker=True),)}
 
 
 # Ten calls a sample. The first three at 1 s a call are what it can; 1/0.95 = 1.0526, so 1.06 s is a fall by 5.7 %.
@@ -148,7 +150,7 @@ def test_a_load_slows_down_when_five_samples_are_slow_and_stay_so(
     samples: list[float], fell_after: float | None, at_the_end: float
 ) -> None:
     record = replace(timed(samples, part="load"), telemetry=[Telemetry(rounds_id="r", iterations=10)])
-    course = load.course(record)
+    course = of_state.course(record)
     assert course.fell_after == (fell_after and pytest.approx(fell_after))
     assert course.at_the_end == pytest.approx(at_the_end)
     assert course.seconds == pytest.approx(10 * sum(samples))
@@ -162,8 +164,8 @@ def test_a_power_cap_slows_nobody_down_and_heat_does() -> None:
     ):
         watched = Telemetry(rounds_id="r", state=hardware_state(gpu_state(), gpu_state(reasons=reasons)))
         record = replace(timed([1.0] * 6, part="load"), telemetry=[watched])
-        assert load.held_back(record, 1) == slowed
-        assert load.held_back(record, 0) == {}
+        assert of_state.held_back(record, 1) == slowed
+        assert of_state.held_back(record, 0) == {}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_a_trouble_of_most_is_one_of_the_machine() -> None:
     assert alert.what.startswith("5 of 8")
     assert alert.place == ()
     many = alerts(Box(switched=18, slots=dict.fromkeys(range(2), (3, 16))).result())
-    assert [alert.place for alert in many] == [("GPU 0",), ("GPU 1",)]
+    assert [alert.place for alert in many] == [(Place(device=0),), (Place(device=1),)]
 
 
 def test_a_card_that_came_with_less_is_not_in_trouble() -> None:

@@ -12,8 +12,8 @@ from projects import ROOT
 from scalecard.records.record import Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import limits, reference
+from scalecard.report.health.alerts import alerts, verdicts
 from scalecard.report.health.told import findings
-from scalecard.report.health.verdicts import alerts, verdicts
 from scalecard.report.section import Section
 
 SHEETS: dict[str, Any] = yaml.safe_load((ROOT / "workflow" / "reference" / "gpu_specs.yaml").read_text())["gpus"]

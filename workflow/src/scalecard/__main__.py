@@ -22,7 +22,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     except (ImportError, MemoryError) as error:
-        if not memory.ran_out(error):
+        if not memory.is_out_of_memory(error):
             raise
         print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
         return 2

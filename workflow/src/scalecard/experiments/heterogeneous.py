@@ -98,7 +98,7 @@ class Divided:
         yield from (timing.record() for timing in alone)
         missing = next((timing for timing in alone if not timing.completion), None)
         if missing:
-            reason = missing.left_out or f"nothing to predict from: {missing.variant.name}: {missing.failure}"
+            reason = missing.left_out or f"nothing to predict from: {missing.variant.name}: {missing.record().why}"
             yield Record.skipped({**self.case, "part": "together"}, reason)
             return
         curves: tuple[dict[int, float], dict[int, float]] = ({}, {})

@@ -2,7 +2,7 @@
 
 import torch
 
-from scalecard.hardware.gpu_memory import is_out_of_memory
+from scalecard.hardware.memory import is_out_of_memory
 from scalecard.records.record import Reason
 
 LONGEST = 200  # characters of an error's first line
@@ -25,10 +25,11 @@ def reason_of(error: BaseException) -> Reason:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the stack and the advice that libraries add."""
-    return (str(error).splitlines() or [""])[0][:LONGEST]
+    """What an error says, without the stack and the advice that libraries add; its kind if it says nothing."""
+    return (str(error).splitlines() or [""])[0][:LONGEST] or type(error).__name__
 
 
 def in_one_line(error: BaseException) -> str:
     """The kind of an error and what it says."""
-    return f"{type(error).__name__}: {first_line(error)}"
+    kind, said = type(error).__name__, first_line(error)
+    return said if said == kind else f"{kind}: {said}"

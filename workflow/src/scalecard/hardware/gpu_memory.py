@@ -1,4 +1,4 @@
-"""The GPUs' memory: whether an error says that it was too small, what to do then, and giving it back."""
+"""The GPUs' memory: what to do if it is too small, and giving it back."""
 
 import contextlib
 import gc
@@ -8,13 +8,9 @@ from typing import TypeVar
 
 import torch
 
+from scalecard.hardware.memory import is_out_of_memory
+
 T = TypeVar("T")
-MESSAGES = ("out of memory", "can't allocate memory", "ALLOC_FAILED", "nable to find an engine to execute")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """torch.OutOfMemoryError is a RuntimeError; the CPU's allocator, cuBLAS and cuDNN raise plain ones."""
-    return isinstance(error, MemoryError) or any(words in str(error) for words in MESSAGES)
 
 
 def or_on_host(work: Callable[[torch.device], T], device: torch.device) -> T:

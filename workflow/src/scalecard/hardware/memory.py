@@ -1,4 +1,7 @@
-"""Too little memory, said in one sentence: libraries that cannot be loaded for want of it end in an ImportError."""
+"""Too little memory: which errors mean it, and one sentence about it.
+
+Libraries that cannot be loaded for want of it end in an ImportError.
+"""
 
 import resource
 from pathlib import Path
@@ -6,16 +9,20 @@ from pathlib import Path
 import psutil
 
 CGROUP = Path("/sys/fs/cgroup/memory.max")
+# What the loader, the CPU's allocator, CUDA, cuBLAS and cuDNN say in plain errors.
 SIGNS = (
     "failed to map segment",
     "cannot allocate memory",
+    "can't allocate memory",
     "cannot apply additional memory protection",
     "out of memory",
+    "alloc_failed",
+    "unable to find an engine to execute",
 )
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether an error means that memory ran out on the host."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, of the host or of a GPU."""
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in SIGNS)
 
 

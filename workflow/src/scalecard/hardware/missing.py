@@ -1,10 +1,21 @@
 """Facts that may be unavailable: each is then None, and the reason is kept."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pynvml
+
+
+def of_gpu(index: int, fact: str = "") -> str:
+    """The key of a GPU's fact, or of a GPU that does not answer at all: 'gpus.3.clock', 'gpus.3'."""
+    return f"gpus.{index}.{fact}" if fact else f"gpus.{index}"
+
+
+def silent_gpus(reasons: Mapping[str, str]) -> list[int]:
+    """The GPUs that do not answer at all."""
+    return [int(found[1]) for key in reasons if (found := re.fullmatch(r"gpus\.(\d+)", key))]
 
 
 @dataclass

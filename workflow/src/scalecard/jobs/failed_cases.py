@@ -51,7 +51,7 @@ def announce(due: Mapping[str, str]) -> None:
 def closing(results: Sequence[Result]) -> str:
     """The last line of a run, which lists what was lost; empty if nothing was."""
     lost = [
-        f"{result.experiment} {_case(record)} ({record.note})"
+        f"{result.experiment} {_case(record)} ({record.why})"
         for result in results
         for record in result.records
         if record.status == "failed"

@@ -142,7 +142,7 @@ class Bench:
                 timing.completion.append(after.seconds_since(before) / timing.iterations)
         for timing in timings:
             if timing.variant.place and (fault := timing.variant.place.fault):
-                timing.fail(f"{Reason.DEVICE_FAULT}: {timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
+                timing.fail(f"{timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
 
     def warm_up(self, work: Work, rule: Rule, place: Place | None = None) -> int:
         """Call the work until it is warm, and return how many calls make a block."""

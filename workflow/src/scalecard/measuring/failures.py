@@ -38,10 +38,10 @@ class caught(AbstractContextManager[None, bool]):  # noqa: N801 (named like cont
         on_all = reason in ON_ALL_RANKS and not isinstance(error, Void)
         if not (on_all or (self.alone and reason is not Reason.ERROR)):
             return False
-        said = f"{reason}: {first_line(error)}"
+        note = first_line(error)
         if reason is not Reason.OUT_OF_MEMORY:
-            progress.say(f"failed: {said}")
-        self.on_failure(said, reason)
+            progress.say(f"failed: {reason}: {note}")
+        self.on_failure(note, reason)
         return True
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.hardware.devices import Device
-from scalecard.hardware.gpu_memory import is_out_of_memory, or_on_host
+from scalecard.hardware.gpu_memory import or_on_host
+from scalecard.hardware.memory import is_out_of_memory
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import same_gradients
 from scalecard.measuring.variant import Subject

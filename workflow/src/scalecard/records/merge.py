@@ -22,8 +22,10 @@ def merged(processes: Sequence[Sequence[Record]]) -> list[Record]:
 def _merge(records: Sequence[Record]) -> Record:
     measured = [record for record in records if record.status == "ok"]
     if not measured:
-        return replace(records[0], note="; ".join(dict.fromkeys(record.note for record in records)))
-    lost = [f"process {number}: {r.note}" for number, r in enumerate(records, 1) if r.status != "ok"]
+        first = records[0]
+        notes = (record.note if record.reason is first.reason else record.why for record in records)
+        return replace(first, note="; ".join(dict.fromkeys(notes)))
+    lost = [f"process {number}: {r.why}" for number, r in enumerate(records, 1) if r.status != "ok"]
     return replace(
         measured[0],
         samples=[samples for record in measured for samples in record.samples],

@@ -22,7 +22,7 @@ Case = dict[str, Scalar]
 
 
 class Reason(StrEnum):
-    """Why a case has no samples; the record's note has the details."""
+    """Why a case has no samples; the record's note has the details, and does not repeat it."""
 
     UNSUPPORTED = "unsupported"  # this machine, library or workload cannot do it
     NO_TIME = "no time"  # left in the budget
@@ -31,6 +31,10 @@ class Reason(StrEnum):
     DEVICE_FAULT = "device fault"  # the driver reported an error of a GPU
     LOST = "lost"  # a process or a node was killed, or did not answer
     ERROR = "error"  # any other error of a program
+
+
+# What a note cannot do without; the other notes are sentences that say why by themselves.
+SAID_BEFORE_NOTE = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN, Reason.DEVICE_FAULT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +102,11 @@ class Record:
     def is_fault(self) -> bool:
         """Whether something failed that should not. Too little memory is an answer."""
         return self.status == "failed" and self.reason is not Reason.OUT_OF_MEMORY
+
+    @property
+    def why(self) -> str:
+        """The note for readers, after the reason where it needs one: 'out of memory: 2 GiB are too many'."""
+        return f"{self.reason}: {self.note}" if self.reason in SAID_BEFORE_NOTE else self.note
 
     @property
     def num_samples(self) -> int:

@@ -98,8 +98,8 @@ def _by_reason(result: Result) -> Iterator[str]:
         first = records[0]
         axes = ", ".join(f"{axis} {units.setting(axis, value)}" for axis, value in first.case.items())
         others = f", and {counted(len(records) - 1, 'more case')}" if len(records) > 1 else ""
-        note = first.note.removeprefix(f"{reason}: ")
-        yield f"{reason.capitalize()}: {axes}{others}: {note}." if axes else f"{note[:1].upper()}{note[1:]}."
+        ended = f"{first.note[:1].upper()}{first.note[1:]}."
+        yield f"{reason.capitalize()}: {axes}{others}: {first.note}." if axes else ended
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:

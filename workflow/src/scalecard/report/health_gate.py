@@ -12,7 +12,7 @@ from typing import Any
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.report import units
-from scalecard.report.health import verdicts
+from scalecard.report.health.alerts import alerts, verdicts
 from scalecard.report.health.verdict import WORDS, Verdict
 from scalecard.report.junit import JUnitCase, as_xml
 
@@ -26,7 +26,7 @@ NOT_JUDGED, NORMAL = "not judged", "normal"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PartHealth:
     """One part of the machine: the verdicts on its numbers that were judged, and its alerts, the worst first."""
 
     name: str
@@ -69,13 +69,13 @@ class Health:
     fail_on: str | None
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[PartHealth]:
         """Every part that was measured, in the order of the verdicts."""
         return [self._part(name) for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])]
 
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> PartHealth:
         judged = [v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED]
-        return Part(name=name, verdicts=judged, alerts=[alert for alert in self.alerts if alert.part == name])
+        return PartHealth(name=name, verdicts=judged, alerts=[alert for alert in self.alerts if alert.part == name])
 
     @property
     def failing(self) -> list[Verdict]:
@@ -106,7 +106,7 @@ def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age:
             f"'{name}': {EXPERIMENT} was measured {hours:.1f} hours ago, more than --max-age {max_age:g};"
             f" measure it again: snakemake {EXPERIMENT} --forcerun {EXPERIMENT}"
         )
-    return Health(result=result, verdicts=verdicts.verdicts(result), alerts=verdicts.alerts(result), fail_on=fail_on)
+    return Health(result=result, verdicts=verdicts(result), alerts=alerts(result), fail_on=fail_on)
 
 
 def as_text(health: Health) -> str:
@@ -165,7 +165,7 @@ def as_junit(health: Health) -> str:
     return as_xml(f"health of {health.result.platform}", cases, timestamp=health.result.finished)
 
 
-def _case(part: Part, failing: Sequence[Verdict]) -> JUnitCase:
+def _case(part: PartHealth, failing: Sequence[Verdict]) -> JUnitCase:
     more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
     return JUnitCase(
         group=EXPERIMENT,

@@ -154,7 +154,7 @@ def absent(result: Result) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], list[str]] = {}
     for record in result.records:
         if record.status != "ok":
-            rows.setdefault((record.status, record.note), []).append(words.case(record.case))
+            rows.setdefault((record.status, record.why), []).append(words.case(record.case))
     return [
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()

@@ -86,8 +86,8 @@ def versus(new: str, ratio: Ratio, old: str) -> str:
 
 
 def reason(result: Result, metric: str) -> str:
-    """The first note of what was skipped or failed."""
-    return next((r.note for r in result.records if r.metric == metric and r.status != "ok"), "")
+    """Why the first was skipped or failed."""
+    return next((r.why for r in result.records if r.metric == metric and r.status != "ok"), "")
 
 
 def spans(records: Sequence[Record]) -> list[int | None]:

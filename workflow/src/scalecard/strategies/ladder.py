@@ -21,7 +21,7 @@ BASELINE = "float32"
 LEFT_OUT = "left out of `rungs` in config.yaml"
 MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
-UNPROVEN = "out of memory for every plain loop that it would be compared with"
+UNPROVEN = "every plain loop that it would be compared with"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Ladder:
                 yield Record.skipped(self._case(step), failed, metric="step_time")
                 continue
             for record in self._tried(step, fitting):
-                failed = f"{step.rung} failed: {record.note}" if record.status == "failed" else ""
+                failed = f"{step.rung} failed: {record.why}" if record.status == "failed" else ""
                 yield record
 
     def _case(self, step: Step) -> Case:

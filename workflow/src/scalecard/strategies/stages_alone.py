@@ -153,7 +153,7 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
 def _why_not(steps: Sequence[Record], case: Case) -> str:
     """Why the strategy with which such stages are tried could not be used at this scaling, if that was it."""
     tried = {"strategy": FIRST if case["strategy"] in PIPELINES else MODEL_PARALLEL, "scaling": case["scaling"]}
-    return next((step.note for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
+    return next((step.why for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
 
 
 def _split_size(found: Sequence[Record], case: Case) -> int:

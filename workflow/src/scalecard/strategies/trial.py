@@ -8,7 +8,8 @@ import torch
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import first_line, in_one_line, reason_of
-from scalecard.hardware.gpu_memory import empty_cache, is_out_of_memory
+from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.memory import is_out_of_memory
 from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Case, Reason, Record
@@ -132,5 +133,5 @@ def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
 
 
 def _said(error: Exception) -> str:
-    """Errors of ours explain themselves."""
-    return first_line(error) if isinstance(error, CannotBe) else in_one_line(error)
+    """Errors of ours explain themselves, and too little memory is the reason that the record has."""
+    return first_line(error) if isinstance(error, CannotBe) or is_out_of_memory(error) else in_one_line(error)

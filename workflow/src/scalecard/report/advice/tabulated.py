@@ -87,7 +87,7 @@ def _decisions(found: list[Place]) -> dict[int, str]:
 
 def _row(result: Result, place: Place, decision: str) -> list[Cell]:
     rate = (f"{units.count(place.rate)} {place.unit}/s", place.rate) if place.fits else ("", 0.0)
-    why = "" if place.fits else f": {place.step.note}"
+    why = "" if place.fits else f": {place.step.why}"
     return [
         (place.workload, 0.0),
         (place.strategy, 0.0),

@@ -83,7 +83,7 @@ def _values(row: Place) -> Cells:
         **_bounds("efficiency", row.efficiency),
         "num_samples": step.num_samples,
         "status": row.status,
-        "note": step.note,
+        "note": step.why,
     }
 
 
@@ -160,7 +160,7 @@ def _absent(rows: Sequence[Place]) -> list[str]:
     for row in rows:
         if not row.fits:
             what = f"{row.workload} by {row.strategy} on {row.devices}"
-            reasons.setdefault(f"{row.status} ({row.step.note})", []).append(what)
+            reasons.setdefault(f"{row.status} ({row.step.why})", []).append(what)
     return [f"Not measured: {', '.join(dict.fromkeys(what))}: {reason}." for reason, what in reasons.items()]
 
 

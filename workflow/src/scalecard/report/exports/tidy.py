@@ -13,13 +13,13 @@ from scalecard.report import tables
 from scalecard.report.exports import formats
 
 IDENTITY = ("platform", "fingerprint", "commit", "finished", "emulated", "experiment", "metric")
-OF_CASE = ("value_unit", "value", "low", "high", "num_samples", "num_processes", "status", "note")
+OF_CASE = ("value_unit", "value", "low", "high", "num_samples", "num_processes", "status", "reason", "note")
 OF_SAMPLE = ("value_unit", "process", "sample", "rounds_id", "value")
 Row = dict[str, Scalar]
 
 
 def as_csv(results: Sequence[Result]) -> bytes:
-    """A row per case and metric, also of those that were not measured, whose `note` says why."""
+    """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why."""
     records = [record for _, record in _of(results)]
     pairs = zip(_identities(results), records, strict=True)
     return formats.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
@@ -37,6 +37,7 @@ def _numbers(record: Record) -> Row:
         "num_samples": record.num_samples,
         "num_processes": len(record.samples),
         "status": record.status,
+        "reason": record.reason,
         "note": record.note,
     }
 

@@ -1,14 +1,60 @@
 """A result over several nodes as each node measured it: its own records, its own hardware, and whose parts they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from scalecard.records.record import Record, Result
-from scalecard.report.health.once import once
 
+T = TypeVar("T")
 _OF_SEVERAL = ("node", "node pair")  # parts whose `node` is what was measured, not where
+
+
+def once(derive: Callable[[Result], T]) -> Callable[[Result], T]:
+    """The same function, which keeps what it made of the last result: tiles, sentences and the figure all ask for it.
+
+    lru_cache would need results that can be hashed.
+    """
+    kept: list[tuple[Result, T]] = []
+
+    @wraps(derive)
+    def remembering(result: Result) -> T:
+        if not (kept and kept[0][0] is result):
+            kept[:] = [(result, derive(result))]
+        return kept[0][1]
+
+    return remembering
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, another part of the machine by its name or, with neither, a whole node.
+
+    `node` is the number of its node, if there are several. A device is a GPU, or a `worker` that stands in for one.
+    """
+
+    node: int | None = None
+    device: int | None = None
+    part: str = ""
+    worker: bool = False
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is a whole node."""
+        return self.device is None and not self.part
+
+    @property
+    def on_its_node(self) -> str:
+        """'GPU 3', 'worker 3', 'storage'; 'node 3' for all of it."""
+        if self.device is not None:
+            return f"{'worker' if self.worker else 'GPU'} {self.device}"
+        return self.part or f"node {self.node}"
+
+    def __str__(self) -> str:
+        """ "node 1's GPU 3", or 'GPU 3' if there is only one node."""
+        return self.on_its_node if self.node is None or self.is_node else f"node {self.node}'s {self.on_its_node}"
 
 
 @dataclass(frozen=True)
@@ -18,18 +64,13 @@ class View:
     result: Result
     node: int | None = None
 
-    @property
-    def emulated(self) -> bool:
-        """Whether CPU workers stand in for GPUs."""
-        return self.result.emulated
+    def part(self, name: str) -> Place:
+        """Its storage, its cores ..."""
+        return Place(self.node, part=name)
 
-    def name(self, part: str) -> str:
-        """'storage' or, of several nodes, "node 3's storage"."""
-        return part if self.node is None else f"node {self.node}'s {part}"
-
-    def device(self, index: int) -> str:
-        """'GPU 3', or 'worker 3' without GPUs."""
-        return self.name(f"{'worker' if self.emulated else 'GPU'} {index}")
+    def device(self, index: int) -> Place:
+        """One of its GPUs or workers."""
+        return Place(self.node, device=index, worker=self.result.emulated)
 
 
 @once

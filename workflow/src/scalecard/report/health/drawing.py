@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, style, words
-from scalecard.report.health import measured
+from scalecard.report.health import measured, rate_text
+from scalecard.report.health.by_node import Place
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.peers import NOTABLE, Groups
 from scalecard.report.heat_map import ODD, Cell, Cells
@@ -33,10 +34,10 @@ def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]
     rates = measured.rates(result)
     groups, found = Groups(rates), dict[int, Cells]()
     own = [rate for rate in rates if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
-    most = max((measured.number(rate.record, "bytes") for rate in own), default=0)
+    most = max((rate.record.integer("bytes") for rate in own), default=0)
     for rate in own:
         if rate.record.case["bytes"] == most:
-            a, b = (measured.number(rate.record, end) for end in ends)
+            a, b = (rate.record.integer(end) for end in ends)
             found.setdefault(rate.node or 0, {})[a, b] = _cell(rate, groups)
     return found
 
@@ -57,23 +58,20 @@ class Strip:
 
 def strips(result: Result) -> list[Strip]:
     """Of each device its share of the median of its like or, with one device, of the hardware's limit."""
-    rates = [rate for rate in measured.rates(result) if rate.part in ("compute", "memory", "host links")]
+    rates = [rate for rate in measured.rates(result) if rate.part in rate_text.OF_DEVICES]
     groups, found = Groups(rates), dict[str, Strip]()
     for rate in rates:
-        label, _, how = rate.what.rpartition(", ")
-        label = label.replace("products", how) if how == "under load" else label
-        share = _share(rate, groups)
+        label, share = rate_text.in_strip(rate), _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
-            device = _number(rate.place[0])
-            (strip.alone if how == "alone" else strip.at_once).append((device, 100 * share, groups.is_odd(rate)))
+            point = (_number(rate.place[0]), 100 * share, groups.is_odd(rate))
+            (strip.alone if rate.alone else strip.at_once).append(point)
     return list(found.values())
 
 
-def _number(name: str) -> str:
-    """'2' for 'GPU 2', and '3:2' for "node 3's GPU 2"."""
-    node, _, device = name.rpartition("'s ")
-    return ":".join(part.rpartition(" ")[2] for part in (node, device) if part)
+def _number(place: Place) -> str:
+    """'2', or '3:2' for device 2 of node 3."""
+    return f"{place.device}" if place.node is None else f"{place.node}:{place.device}"
 
 
 def _share(rate: Rate, groups: Groups) -> float | None:
@@ -122,7 +120,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
     several = len({result.platform for result in results}) > 1
     shown = [
-        points.rated(result, record, _bus_bytes(record), series=name.replace("_", "-"), x=_count(record))
+        points.rated(result, record, _bus_bytes(record), series=name.replace("_", "-"), x=record.integer("devices"))
         for result in results
         for name in (COLLECTIVES[:1] if several else COLLECTIVES)
         for record in words.largest(result.select("time", part="collective", collective=name), "bytes")
@@ -137,9 +135,5 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
 
 def _bus_bytes(record: Record) -> float:
     """What bus bandwidth counts, in GB."""
-    factor = measured.bus_factor(str(record.case["collective"]), _count(record))
-    return factor * measured.number(record, "bytes") / 1e9
-
-
-def _count(record: Record) -> int:
-    return int(measured.number(record, "devices"))
+    factor = measured.bus_factor(str(record.case["collective"]), record.integer("devices"))
+    return factor * record.integer("bytes") / 1e9

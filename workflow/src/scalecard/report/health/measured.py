@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from scalecard.records.record import Record, Result
 from scalecard.report import limits, links, units
-from scalecard.report.health.by_node import View, together, views
-from scalecard.report.health.once import once
+from scalecard.report.health.by_node import Place, View, once, together, views
+from scalecard.report.health.verdict import Kind, Part
 from scalecard.report.limits import Limit
 
 FEWEST = 3  # samples whose range may stand for an interval
@@ -23,14 +23,13 @@ LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 class Rate:
     """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
 
-    `place` are the devices or nodes that it is about, and `node` is where, if there are several. A rate with too few
-    samples has no bounds, and one of a CPU worker no limit.
+    `place` are the devices or nodes that it is about, and `node` is where, if there are several; what was measured of
+    them is the record's case. A rate with too few samples has no bounds, and one of a CPU worker no limit.
     """
 
-    part: str
-    kind: str
-    what: str
-    place: tuple[str, ...]
+    part: Part
+    kind: Kind
+    place: tuple[Place, ...]
     like: tuple[Hashable, ...]
     unit: str
     value: float
@@ -41,25 +40,34 @@ class Rate:
     node: int | None = None
 
     @property
+    def alone(self) -> bool:
+        """Whether it was measured while every other device waited."""
+        return self.record.case.get("at_once") is False
+
+    @property
     def text(self) -> str:
         """The rate with its unit; a latency is told as a time."""
         return self.in_words(self.value)
 
     def in_words(self, value: float) -> str:
         """Another rate of its kind."""
-        if self.kind == "latency":
+        if self.kind is Kind.LATENCY:
             return units.seconds(self.record.median * self.value / value)
-        return f"{value:.0f} {self.unit}" if value >= 100 else f"{value:.3g} {self.unit}"
+        return f"{self.number(value)} {self.unit}"
+
+    @staticmethod
+    def number(value: float) -> str:
+        """A rate without its unit."""
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _About:
     """What a record's rate is a rate of."""
 
-    part: str
-    kind: str
-    what: str
-    place: tuple[str, ...] = ()
+    part: Part
+    kind: Kind
+    place: tuple[Place, ...] = ()
     like: tuple[Hashable, ...] = ()
 
 
@@ -89,20 +97,9 @@ def _of(at: View, record: Record) -> Iterator[Rate]:
         yield _host(at, record)
 
 
-def number(record: Record, axis: str) -> int:
-    """A value of the case that is a whole number."""
-    value = record.case[axis]
-    assert isinstance(value, int), f"{axis} is {value!r}"
-    return value
-
-
 def _kind(at: View, device: int) -> str:
     gpus = at.result.environment["gpus"]
     return str(gpus[device]["name"]) if device < len(gpus) else ""
-
-
-def _together(record: Record) -> str:
-    return "all at once" if record.case.get("at_once") else "alone"
 
 
 def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit | None = None) -> Rate:
@@ -115,7 +112,6 @@ def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit 
     return Rate(
         part=about.part,
         kind=about.kind,
-        what=about.what,
         place=about.place,
         like=(about.part, about.kind, *about.like),
         unit=unit,
@@ -136,31 +132,28 @@ def is_small(record: Record) -> bool:
 
 
 def _compute(at: View, record: Record) -> Rate:
-    case, device = record.case, number(record, "device")
+    case, device = record.case, record.integer("device")
     load = case["part"] == "load"
-    how = "under load" if load else _together(record)
     about = _About(
-        part="compute",
-        kind="compute",
-        what=f"{case['dtype']} products, {how}",
+        part=Part.COMPUTE,
+        kind=Kind.COMPUTE,
         place=(at.device(device),),
-        like=(how, case["dtype"], case["size"], case["products"], _kind(at, device)),
+        like=(load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device)),
     )
     limit = None if load else limits.of_products(at.result, str(case["dtype"]), device)
     return _rate(record, about, limits.product_rate(record) * record.median, "TFLOP/s", limit)
 
 
 def _memory(at: View, record: Record) -> Rate:
-    case, device = record.case, number(record, "device")
+    case, device = record.case, record.integer("device")
     passes = 2 if case["access"] == "copy" else 1
     about = _About(
-        part="memory",
-        kind="memory",
-        what=f"memory {case['access']}, {_together(record)}",
+        part=Part.MEMORY,
+        kind=Kind.MEMORY,
         place=(at.device(device),),
-        like=(case["access"], case["bytes"], _together(record), _kind(at, device)),
+        like=(case["access"], case["bytes"], case["at_once"], _kind(at, device)),
     )
-    return _rate(record, about, passes * number(record, "bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
+    return _rate(record, about, passes * record.integer("bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
 
 
 def _host_link(at: View, record: Record) -> Rate:
@@ -168,16 +161,14 @@ def _host_link(at: View, record: Record) -> Rate:
 
     A small copy also takes the longer the further the thread that starts it is from the GPU.
     """
-    case, device, small = record.case, number(record, "device"), is_small(record)
+    case, device, small = record.case, record.integer("device"), is_small(record)
     near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
-    size = f"{units.count_bytes(number(record, 'bytes'))}, " if small else ""
     about = _About(
-        part="host links",
-        kind="latency" if small else "host link",
-        what=f"{case['direction']}, {case['memory']}, {size}{_together(record)}",
+        part=Part.HOST_LINKS,
+        kind=Kind.LATENCY if small else Kind.HOST_LINK,
         place=(at.device(device),),
         like=(
-            *(case["direction"], case["memory"], case["bytes"], _together(record), _kind(at, device)),
+            *(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device)),
             *(near, _neighbours(at, device) if case["at_once"] else ()),
         ),
     )
@@ -185,7 +176,7 @@ def _host_link(at: View, record: Record) -> Rate:
     if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
         about = replace(about, like=(*about.like, device))
     limit = limits.of_host_copy(at.result, record, device) if pinned else None
-    return _rate(record, about, number(record, "bytes") / 1e9, "GB/s", limit)
+    return _rate(record, about, record.integer("bytes") / 1e9, "GB/s", limit)
 
 
 def _neighbours(at: View, device: int) -> tuple[int, ...]:
@@ -195,19 +186,19 @@ def _neighbours(at: View, device: int) -> tuple[int, ...]:
 
 
 def _device_link(at: View, record: Record) -> Rate:
-    source, target, size = (number(record, axis) for axis in ("source", "target", "bytes"))
-    way = links.kind(at.result, source, target)
-    kind = "latency" if is_small(record) else "pair" if way.startswith("NV") else "PCIe pair"
-    near = () if kind == "pair" else _places(at, source, target, at_once=bool(record.case["at_once"]))
+    source, target, size = (record.integer(axis) for axis in ("source", "target", "bytes"))
+    at_once, way = bool(record.case["at_once"]), links.kind(at.result, source, target)
+    linked = Kind.PAIR if links.nvlinks(at.result, source, target) else Kind.PCIE_PAIR
+    kind = Kind.LATENCY if is_small(record) else linked
+    near = () if kind is Kind.PAIR else _places(at, source, target, at_once=at_once)
     about = _About(
-        part="GPU links",
+        part=Part.GPU_LINKS,
         kind=kind,
-        what=f"{at.device(source)} to {target}, {units.count_bytes(size)}, {_together(record)}",
         place=tuple(at.device(device) for device in sorted((source, target))),
-        like=(size, _together(record), way, _kind(at, source), _kind(at, target), near),
+        like=(size, at_once, way, _kind(at, source), _kind(at, target), near),
     )
     limit = limits.of_pair(at.result, record, source, target)
-    if limit and kind == "PCIe pair" and record.case.get("peer") is False:
+    if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     return _rate(record, about, size / 1e9, "GB/s", limit)
 
@@ -234,33 +225,29 @@ def bus_factor(collective: str, devices: int) -> float:
 
 def _on_the_bus(record: Record) -> float:
     """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
-    factor = bus_factor(str(record.case.get("collective", "all_reduce")), number(record, "devices"))
-    return factor * number(record, "bytes") / 1e9
+    factor = bus_factor(str(record.case.get("collective", "all_reduce")), record.integer("devices"))
+    return factor * record.integer("bytes") / 1e9
 
 
 def _collective(at: View, record: Record) -> Rate:
     case, nodes = record.case, record.case.get("nodes")
-    over = f" over {nodes} nodes" if nodes else ""
-    operation = str(case["collective"])
-    kind = "collective" if nodes or _has_ring(at, record) else "PCIe collective"
     about = _About(
-        part="network" if nodes else "collectives",
-        kind=kind,
-        what=f"{operation.replace('_', '-')} on {case['devices']} devices{over}, {units.count_bytes(case['bytes'])}",
-        place=() if nodes else tuple(at.device(device) for device in range(number(record, "devices"))),
-        like=(operation, case["devices"], nodes, case["bytes"]),
+        part=Part.NETWORK if nodes else Part.COLLECTIVES,
+        kind=Kind.COLLECTIVE if nodes or _has_ring(at, record) else Kind.PCIE_COLLECTIVE,
+        place=() if nodes else tuple(at.device(device) for device in range(record.integer("devices"))),
+        like=(case["collective"], case["devices"], nodes, case["bytes"]),
     )
     return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(at, record))
 
 
 def _has_ring(at: View, record: Record) -> bool:
     """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
-    return links.has_ring(at.result, range(number(record, "devices")))
+    return links.has_ring(at.result, range(record.integer("devices")))
 
 
 def _of_ring(at: View, record: Record) -> Limit | None:
     """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
-    operation, used = str(record.case["collective"]), range(number(record, "devices"))
+    operation, used = str(record.case["collective"]), range(record.integer("devices"))
     if operation == "all_to_all" and len({links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
         return None
     limit = limits.of_all_reduce(at.result, record)
@@ -269,29 +256,22 @@ def _of_ring(at: View, record: Record) -> Limit | None:
 
 
 def _nodes(record: Record) -> Rate:
-    case = record.case
-    ends = sorted(number(record, axis) for axis in ("node", "other") if case.get(axis) is not None)
-    alone = len(ends) == 1
+    ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
     about = _About(
-        part="network" if not alone else "collectives",
-        kind="node" if alone else "node pair",
-        what=f"all-reduce {'within node' if alone else 'between nodes'} {' and '.join(map(str, ends))}",
-        place=tuple(f"node {end}" for end in ends),
-        like=(case["devices"], case["bytes"]),
+        part=Part.COLLECTIVES if len(ends) == 1 else Part.NETWORK,
+        kind=Kind.NODE if len(ends) == 1 else Kind.NODE_PAIR,
+        place=tuple(map(Place, ends)),
+        like=(record.case["devices"], record.case["bytes"]),
     )
     return _rate(record, about, _on_the_bus(record), "GB/s")
 
 
 def _host(at: View, record: Record) -> Rate:
     case, storage = record.case, record.case["part"] == "storage"
-    node = case.get("numa_node")
-    where = "" if storage or node is None else f" of NUMA node {node}"
-    of_node = "" if at.node is None else f" of node {at.node}"
     about = _About(
-        part="host",
-        kind=str(case["part"]),
-        what=("reading data_dir" if storage else f"copying memory{where}") + of_node,
-        place=(at.name("storage" if storage else f"NUMA node {node}"),),
+        part=Part.HOST,
+        kind=Kind.STORAGE if storage else Kind.HOST_MEMORY,
+        place=(at.part("storage" if storage else f"NUMA node {case.get('numa_node')}"),),
         like=(case["bytes"],),
     )
-    return _rate(record, about, (1 if storage else 2) * number(record, "bytes") / 1e9, "GB/s")
+    return _rate(record, about, (1 if storage else 2) * record.integer("bytes") / 1e9, "GB/s")

@@ -3,25 +3,24 @@
 from collections.abc import Iterator
 
 from scalecard.records.record import Record, Result
-from scalecard.report.health import advice, measured
 from scalecard.report.health.by_node import View, views
-from scalecard.report.health.verdict import Verdict
+from scalecard.report.health.verdict import Kind, Part, Verdict
 
 # Of each counter: its part of the machine, what it is evidence of, and by how much it may grow in the minutes of a run.
 # Eight replays a minute are NVIDIA's limit for PCIe, and CRC errors matter from 100 a second on (DCGM,
 # dcgm_gpu_hardware_limits.h); those of InfiniBand are our own.
 COUNTERS = {
-    "ECC corrected": ("memory", "memory errors", 0),
-    "ECC uncorrected": ("memory", "memory errors", 0),
-    "rows remapped": ("memory", "memory errors", 0),
-    "XID": ("compute", "XID", 0),
-    "NVLink replays": ("GPU links", "NVLink errors", 0),
-    "NVLink CRC errors": ("GPU links", "NVLink errors", 100),
-    "PCIe replays": ("host links", "PCIe errors", 8),
-    "symbol errors": ("network", "adapter errors", 10),
-    "link downed": ("network", "adapter errors", 0),
-    "receive errors": ("network", "adapter errors", 10),
-    "send discards": ("network", "adapter errors", 100),
+    "ECC corrected": (Part.MEMORY, Kind.MEMORY_ERRORS, 0),
+    "ECC uncorrected": (Part.MEMORY, Kind.MEMORY_ERRORS, 0),
+    "rows remapped": (Part.MEMORY, Kind.MEMORY_ERRORS, 0),
+    "XID": (Part.COMPUTE, Kind.XID, 0),
+    "NVLink replays": (Part.GPU_LINKS, Kind.NVLINK_ERRORS, 0),
+    "NVLink CRC errors": (Part.GPU_LINKS, Kind.NVLINK_ERRORS, 100),
+    "PCIe replays": (Part.HOST_LINKS, Kind.PCIE_ERRORS, 8),
+    "symbol errors": (Part.NETWORK, Kind.ADAPTER_ERRORS, 10),
+    "link downed": (Part.NETWORK, Kind.ADAPTER_ERRORS, 0),
+    "receive errors": (Part.NETWORK, Kind.ADAPTER_ERRORS, 10),
+    "send discards": (Part.NETWORK, Kind.ADAPTER_ERRORS, 100),
 }
 
 
@@ -32,20 +31,20 @@ def judged(result: Result) -> Iterator[Verdict]:
 
 def _judged(at: View, record: Record) -> Verdict:
     counter = str(record.case["counter"])
-    part, kind, allowed = COUNTERS.get(counter, ("host", "", 0))
-    adapter = "adapter" in record.case
-    whose = at.name(str(record.case["adapter"])) if adapter else at.device(measured.number(record, "device"))
+    part, kind, allowed = COUNTERS.get(counter, (Part.HOST, Kind.OTHER, 0))
+    adapter, known = record.case.get("adapter"), counter in COUNTERS
+    place = at.part(str(adapter)) if adapter else at.device(record.integer("device"))
     grown = growth(record)
-    wrong = bool(kind) and grown > allowed
+    wrong = known and grown > allowed
     return Verdict(
         part=part,
-        what=f"{whose}, {counter}",
+        who=str(place),
+        measured=counter,
         value=f"{grown} more during the load" if grown else "none during the load",
         normal=f"up to {allowed} is normal" if allowed else "none is normal",
-        verdict="errors" if wrong else "normal" if kind else "not judged",
-        advice=advice.for_kind(kind) if wrong else "",
+        verdict="errors" if wrong else "normal" if known else "not judged",
         kind=kind,
-        place=(whose,),
+        place=(place,),
     )
 
 

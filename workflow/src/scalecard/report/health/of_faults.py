@@ -3,27 +3,26 @@ lost, and a run that ended early."""
 
 from collections.abc import Iterator
 
-from scalecard.records.record import Case, Reason, Record, Result
-from scalecard.report.health import advice
+from scalecard.records.record import Reason, Record, Result
 from scalecard.report.health.by_node import View, together, views
-from scalecard.report.health.verdict import Verdict
+from scalecard.report.health.verdict import Kind, Part, Verdict
 
 # The parts of the machine that the parts of a case belong to.
 PARTS = {
-    "compute": "compute",
-    "load": "compute",
-    "memory": "memory",
-    "host link": "host links",
-    "device link": "GPU links",
-    "collective": "collectives",
-    "node": "network",
-    "node pair": "network",
+    "compute": Part.COMPUTE,
+    "load": Part.COMPUTE,
+    "memory": Part.MEMORY,
+    "host link": Part.HOST_LINKS,
+    "device link": Part.GPU_LINKS,
+    "collective": Part.COLLECTIVES,
+    "node": Part.NETWORK,
+    "node pair": Part.NETWORK,
 }
-KINDS = {Reason.DEVICE_FAULT: "device fault", Reason.NOT_PROVEN: "wrong values"}
+KINDS = {Reason.DEVICE_FAULT: Kind.DEVICE_FAULT, Reason.NOT_PROVEN: Kind.WRONG_VALUES}
 NORMAL = {
-    "device fault": "no error of a GPU is normal",
-    "wrong values": "only what a reference computes is normal",
-    "failed": "nothing fails on a healthy machine",
+    Kind.DEVICE_FAULT: "no error of a GPU is normal",
+    Kind.WRONG_VALUES: "only what a reference computes is normal",
+    Kind.FAILED: "nothing fails on a healthy machine",
 }
 
 
@@ -34,23 +33,18 @@ def judged(result: Result) -> Iterator[Verdict]:
 
 
 def _verdict(at: View, record: Record) -> Verdict:
-    kind = KINDS.get(record.reason or Reason.ERROR, "failed")
-    place = _place(at, record.case)
-    part = PARTS.get(str(record.case.get("part")), "host")
-    what = str(record.case["part"]) if record.case else "health"
+    kind = KINDS.get(record.reason or Reason.ERROR, Kind.FAILED)
+    # The device, or the two ends of a link.
+    place = [
+        at.device(record.integer(axis)) for axis in ("device", "source", "target") if record.case.get(axis) is not None
+    ]
     return Verdict(
-        part=part,
-        what=f"{' and '.join(place)}, {what}" if place else what,
-        value=record.note.removeprefix(f"{record.reason}: "),
+        part=PARTS.get(str(record.case.get("part")), Part.HOST),
+        who=" and ".join(map(str, place)),
+        measured=str(record.case.get("part", "health")),
+        value=record.note,
         normal=NORMAL[kind],
         verdict="errors",
-        advice=advice.for_kind(kind),
         kind=kind,
-        place=place,
+        place=tuple(place),
     )
-
-
-def _place(at: View, case: Case) -> tuple[str, ...]:
-    """The device, or the two ends of a link."""
-    ends = [case[axis] for axis in ("device", "source", "target") if axis in case]
-    return tuple(at.device(end) for end in ends if isinstance(end, int))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scalecard.records.record import Result
 from scalecard.report import units
-from scalecard.report.health import advice, measured
+from scalecard.report.health import measured, rate_text
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.peers import Groups
 from scalecard.report.health.verdict import Verdict
@@ -24,11 +24,11 @@ def _judged(rate: Rate, groups: Groups) -> Verdict:
     word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups)
     return Verdict(
         part=rate.part,
-        what=_what(rate),
+        who=rate_text.who(rate),
+        measured=rate_text.measured(rate),
         value=rate.text + (f", {units.percent(share)} of {limit.name}" if limit and share else ""),
         normal=_normal(rate, groups),
         verdict=word,
-        advice=advice.for_kind(rate.kind) if word in ("odd one out", "low") else "",
         share=share,
         kind=rate.kind,
         place=rate.place,
@@ -41,10 +41,6 @@ def _fine(rate: Rate, groups: Groups) -> str:
     known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
     compared = rate.high is not None and groups.slowest_other(rate) is not None
     return "normal" if known or compared else "not judged"
-
-
-def _what(rate: Rate) -> str:
-    return f"{rate.place[0]}, {rate.what}" if rate.part in ("compute", "memory", "host links") else rate.what
 
 
 def _normal(rate: Rate, groups: Groups) -> str:

@@ -2,18 +2,28 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
 
+from scalecard.hardware.missing import silent_gpus
+from scalecard.hardware.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
 from scalecard.report import links, reference, units
-from scalecard.report.health import advice, load, measured
-from scalecard.report.health.by_node import View, views
-from scalecard.report.health.verdict import Verdict
+from scalecard.report.health.by_node import Place, View, views
+from scalecard.report.health.verdict import Kind, Part, Verdict
 
 OWN = ("compute", "memory", "host link", "load")  # parts that every device has
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
 LAPTOP = "Laptop GPU"  # in the name of a GPU that is built into one
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
+# Of a sustained load:
+FALL = 0.95  # of the first rate
+FEWEST = 3
+FIRST = 0.1  # of the samples, and at least FEWEST, say what the rate was at first
+TOGETHER = 5  # samples, whose median is not moved by one interruption
+NOTABLE = 0.05  # of the readings
+OF_LAPTOPS = SLOWDOWNS[0x20]  # their fans are not made for a sustained load, so the driver lowers their clocks
 
 
 def judged(result: Result) -> Iterator[Verdict]:
@@ -38,17 +48,15 @@ def _lost(at: View) -> Iterator[Verdict]:
     """A device of which nothing was measured that was measured of others, or a card that does not answer."""
     seen = {record.case.get("device") for part in OWN for record in at.result.select("time", part=part)}
     gone = [at.device(device) for device in range(_devices(at)) if seen and device not in seen]
-    silent = [key for key in at.result.environment["missing"] if key.startswith("gpus.") and key.count(".") == 1]
-    gone += [at.name(f"card {key.removeprefix('gpus.')} of the PCI bus") for key in silent]
+    gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(at.result.environment["missing"])]
     for lost in gone:
         yield Verdict(
-            part="compute",
-            what=lost,
+            part=Part.COMPUTE,
+            who=str(lost),
             value="lost: nothing was measured of it",
             normal=f"{len(seen) or 'other'} devices were measured",
             verdict="errors",
-            advice=advice.for_kind("lost"),
-            kind="lost",
+            kind=Kind.LOST,
             place=(lost,),
         )
 
@@ -62,8 +70,9 @@ def _slots(at: View) -> Iterator[Verdict]:
         if spec and spec.host_link:
             continue  # its way to the host is another
         alike = [seen[other] for other, its in enumerate(gpus) if its["name"] == gpu["name"]]
-        for place, (kind, most) in enumerate((("slot generation", "pcie_gen_max"), ("slot width", "pcie_width_max"))):
-            found, usual = seen[device][place], _usual([own[place] for own in alike])
+        slots = ((Kind.SLOT_GENERATION, "pcie_gen_max"), (Kind.SLOT_WIDTH, "pcie_width_max"))
+        for index, (kind, most) in enumerate(slots):
+            found, usual = seen[device][index], _usual([own[index] for own in alike])
             if found:
                 yield _slot(at.device(device), kind, found, max(gpu[most] or 0, usual))
 
@@ -83,18 +92,18 @@ def _usual(values: Sequence[int]) -> int:
     return value if count > len(values) / 2 else 0
 
 
-def _slot(who: str, kind: str, found: int, best: int) -> Verdict:
-    shown, could = (f"x{found}", f"x{best}") if kind == "slot width" else (f"PCIe {found}", f"PCIe {best}")
+def _slot(card: Place, kind: Kind, found: int, best: int) -> Verdict:
+    shown, could = (f"x{found}", f"x{best}") if kind is Kind.SLOT_WIDTH else (f"PCIe {found}", f"PCIe {best}")
     fine = found >= best
     return Verdict(
-        part="host links",
-        what=f"{who}, {kind}",
+        part=Part.HOST_LINKS,
+        who=str(card),
+        measured=kind,
         value=f"{shown} instead of {could}" if not fine else shown,
         normal=f"{could} is what card and slot can do",
         verdict="normal" if fine else "low",
-        advice="" if fine else advice.for_kind(kind),
         kind=kind,
-        place=(who,),
+        place=(card,),
     )
 
 
@@ -105,17 +114,17 @@ def _nvlinks(at: View) -> Iterator[Verdict]:
         alike = [its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]]
         if not gpu["nvlinks"] or not alike:
             continue
-        who, usual = at.device(device), int(median(alike))
+        card, usual = at.device(device), int(median(alike))
         fine = gpu["nvlinks"] >= usual
         yield Verdict(
-            part="GPU links",
-            what=f"{who}, NVLinks",
+            part=Part.GPU_LINKS,
+            who=str(card),
+            measured="NVLinks",
             value=f"{gpu['nvlinks']} up",
             normal=f"{usual} are up on the others",
             verdict="normal" if fine else "low",
-            advice="" if fine else advice.for_kind("NVLinks down"),
-            kind="NVLinks down",
-            place=(who,),
+            kind=Kind.NVLINKS_DOWN,
+            place=(card,),
         )
 
 
@@ -123,20 +132,20 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     """A GPU must be able to write to another one's memory where NVLinks lead there."""
     off = sorted(
         {
-            tuple(sorted((measured.number(r, "source"), measured.number(r, "target"))))
+            tuple(sorted((r.integer("source"), r.integer("target"))))
             for r in at.result.select("time", part="device link", peer=False)
         }
     )
     for a, b in off:
         if links.nvlinks(at.result, a, b):
             yield Verdict(
-                part="GPU links",
-                what=f"{at.device(a)} and {b}, peer access",
+                part=Part.GPU_LINKS,
+                who=f"{at.device(a)} and {b}",
+                measured="peer access",
                 value="off, though NVLinks lead there",
                 normal="peers write to each other's memory",
                 verdict="low",
-                advice=advice.for_kind("peer access"),
-                kind="peer access",
+                kind=Kind.PEER_ACCESS,
                 place=(at.device(a), at.device(b)),
             )
 
@@ -144,59 +153,92 @@ def _peer_access(at: View) -> Iterator[Verdict]:
 def _host(at: View) -> Iterator[Verdict]:
     """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
     for record in at.result.select("free_space"):
-        low = record.median < LEAST_FREE
+        place = at.part("free space in data_dir")
         yield Verdict(
-            part="host",
-            what=at.name("free space in data_dir"),
+            part=Part.HOST,
+            who=str(place),
             value=units.count_bytes(record.median),
             normal=f"at least {units.count_bytes(LEAST_FREE)}",
-            verdict="low" if low else "normal",
-            advice=advice.for_kind("free space") if low else "",
-            kind="free space",
-            place=(at.name("free space"),),
+            verdict="low" if record.median < LEAST_FREE else "normal",
+            kind=Kind.FREE_SPACE,
+            place=(place,),
         )
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
     yield Verdict(
-        part="host",
-        what=at.name("cores"),
+        part=Part.HOST,
+        who=str(at.part("cores")),
         value=f"{facts['machine']['cores']}{governor}",
         normal="nothing is known to compare it with",
         verdict="not judged",
-        place=(at.name("cores"),),
+        place=(at.part("cores"),),
     )
+
+
+@dataclass(frozen=True)
+class Course:
+    """The rate over a load: its last share of the first, and the seconds until it had fallen by 5 %, or None."""
+
+    seconds: float
+    at_the_end: float
+    fell_after: float | None
+
+
+def course(record: Record) -> Course:
+    """How the rate went, from the seconds per call in the order in which they were taken."""
+    calls = record.telemetry[0].iterations if record.telemetry else 1
+    samples = record.samples[0]
+    ends = [calls * seconds for seconds in accumulate(samples)]
+    first = median(samples[: max(FEWEST, int(FIRST * len(samples)))])
+    windows = [median(samples[start : start + TOGETHER]) for start in range(max(1, len(samples) - TOGETHER + 1))]
+    share = first / windows[-1]
+    slow = [start for start, seconds in enumerate(windows) if first / seconds <= FALL]
+    return Course(ends[-1], share, ends[slow[0]] if slow and share <= FALL else None)
+
+
+def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[str, float]:
+    """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
+    abnormal = {*SLOWDOWNS.values()} - ({OF_LAPTOPS} if in_laptop else set())
+    found: dict[str, float] = {}
+    for entry in record.telemetry:
+        if entry.state and device < len(entry.state.gpus):
+            for reason, share in entry.state.gpus[device].reasons.items():
+                if reason in abnormal and share >= NOTABLE:
+                    found[reason] = max(share, found.get(reason, 0.0))
+    return found
 
 
 def _loads(every: Sequence[View]) -> Iterator[Verdict]:
     """Whether a sustained load slowed a device down. A power cap is normal, and a laptop's heat."""
-    known = [(at, record, load.course(record)) for at in every for record in at.result.select("time", part="load")]
-    usual = median(course.at_the_end for _, _, course in known) if known else 1.0
-    for at, record, course in known:
-        device, gpus = measured.number(record, "device"), at.result.environment["gpus"]
+    known = [(at, record, course(record)) for at in every for record in at.result.select("time", part="load")]
+    usual = median(went.at_the_end for _, _, went in known) if known else 1.0
+    for at, record, went in known:
+        device, gpus = record.integer("device"), at.result.environment["gpus"]
         in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
-        reasons = load.held_back(record, device, in_laptop=in_laptop)
-        slowed = bool(reasons) or course.at_the_end < load.FALL * usual
+        reasons = held_back(record, device, in_laptop=in_laptop)
+        slowed = bool(reasons) or went.at_the_end < FALL * usual
         yield Verdict(
-            part="compute",
-            what=f"{at.device(device)}, sustained load",
-            value=", ".join([_course(course), *_heat(record, device, reasons)]),
+            part=Part.COMPUTE,
+            who=str(at.device(device)),
+            measured="sustained load",
+            value=", ".join([_in_words(went), *_heat(record, device, reasons)]),
             normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
             + (" and the driver's limit of heat" if in_laptop else ""),
             verdict="slowed down" if slowed else "normal",
-            advice=advice.for_kind("slowed down") if slowed else "",
-            kind="slowed down",
+            kind=Kind.SLOWED_DOWN,
             place=(at.device(device),),
         )
 
 
-def _course(course: load.Course) -> str:
-    if course.fell_after is None:
-        return f"no fall by 5 % in {course.seconds:.3g} s"
-    return f"fell by 5 % after {course.fell_after:.3g} s, to {100 * course.at_the_end:.0f} %"
+def _in_words(went: Course) -> str:
+    if went.fell_after is None:
+        return f"no fall by 5 % in {went.seconds:.3g} s"
+    return f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
 
 
 def _heat(record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
-    degrees = load.highest_temperature(record, device)
+    states = [entry.state.gpus[device] for entry in record.telemetry if entry.state and device < len(entry.state.gpus)]
+    degrees = max((gpu.temperature_c.high for gpu in states if gpu.temperature_c), default=None)
     yield from [f"{degrees:.0f} °C"] if degrees is not None else []
     yield from (f"{reason} in {100 * share:.0f} % of the readings" for reason, share in reasons.items())
 
@@ -205,17 +247,18 @@ def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
     """The line rate of each InfiniBand port beside that of the same port on the other nodes: ports may differ."""
     known = [(at, str(r.case["adapter"]), r.median) for at in every for r in at.result.select("rate", part="adapter")]
     for at, port, rate in known:
+        place = at.part(port)
         usual = _usual([int(theirs) for _, other, theirs in known if other == port])
         compared, fine = len(every) > 1 and usual > 0, rate >= usual
         yield Verdict(
-            part="network",
-            what=f"{at.name(port)}, line rate",
+            part=Part.NETWORK,
+            who=str(place),
+            measured="line rate",
             value=f"{rate * 8 / 1e9:.0f} Gbit/s",
             normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else "nothing is known to compare it with",
             verdict="not judged" if not compared else "normal" if fine else "low",
-            advice=advice.for_kind("adapter rate") if compared and not fine else "",
-            kind="adapter rate",
-            place=(at.name(port),),
+            kind=Kind.ADAPTER_RATE,
+            place=(place,),
         )
 
 
@@ -226,14 +269,14 @@ def _ways(result: Result) -> Iterator[Verdict]:
     pairs = [count for row in result.environment["nvlink_pairs"] for count in row if count is not None]
     able = bool(gpus) and not any(word in gpus[0]["name"] for word in CHEAP)
     troubles = {
-        "socket": ("network", "NET/Socket" in paths and adapters, "TCP sockets, although there is InfiniBand"),
-        "no GPUDirect": (
-            "network",
+        Kind.SOCKET: (Part.NETWORK, "NET/Socket" in paths and adapters, "TCP sockets, although there is InfiniBand"),
+        Kind.NO_GPUDIRECT: (
+            Part.NETWORK,
             "NET/IB" in paths and "NET/IB/GDRDMA" not in paths and able,
             "InfiniBand through the host's memory, without GPUDirect",
         ),
-        "shared memory": (
-            "GPU links",
+        Kind.SHARED_MEMORY: (
+            Part.GPU_LINKS,
             "SHM" in paths and bool(pairs) and min(pairs) > 0,
             "the host's memory, although NVLinks lead to every GPU",
         ),
@@ -242,13 +285,14 @@ def _ways(result: Result) -> Iterator[Verdict]:
         if wrong:
             yield Verdict(
                 part=part,
-                what="NCCL uses",
+                measured="NCCL uses",
                 value=value,
                 normal="the fastest way there is",
                 verdict="low",
-                advice=advice.for_kind(kind),
                 kind=kind,
             )
     if paths and not any(wrong for _, wrong, _ in troubles.values()):
         said = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
-        yield Verdict(part="collectives", what="NCCL uses", value=said, normal="the fastest way", verdict="normal")
+        yield Verdict(
+            part=Part.COLLECTIVES, measured="NCCL uses", value=said, normal="the fastest way", verdict="normal"
+        )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from scalecard.report.health.measured import Rate
+from scalecard.report.health.verdict import Kind
 
 NOTABLE = 0.9  # of the median of its like: what lies below, with its whole interval, is odd
 OF_LATENCY = 2 / 3  # half as long again; the thread that starts a small copy makes more difference than a link
@@ -26,7 +27,9 @@ class Groups:
 
         Of latencies it is one of other devices, because what delays a device may delay all of its copies.
         """
-        apart = (peer for peer in self.peers(rate) if rate.kind != "latency" or not set(peer.place) & set(rate.place))
+        apart = (
+            peer for peer in self.peers(rate) if rate.kind is not Kind.LATENCY or not set(peer.place) & set(rate.place)
+        )
         return next((peer for peer in apart if peer is not rate), None)
 
     def normal(self, rate: Rate) -> float | None:
@@ -45,7 +48,7 @@ class Groups:
         normal, other = self.normal(rate), self.slowest_other(rate)
         if rate.high is None or normal is None or other is None:
             return False
-        if rate.kind == "latency":
+        if rate.kind is Kind.LATENCY:
             return rate.high < min(OF_LATENCY * normal, _low(other))
         return rate.high < NOTABLE * (_low(other) if len(self.peers(rate)) == 2 else normal)
 

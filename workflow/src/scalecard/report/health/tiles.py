@@ -4,21 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scalecard.records.record import Result
+from scalecard.records.record import Case, Result
 from scalecard.report import units
-from scalecard.report.health import measured
+from scalecard.report.health import measured, rate_text
+from scalecard.report.health.alerts import verdicts
 from scalecard.report.health.measured import Rate
-from scalecard.report.health.verdict import FINE, PARTS, SYMBOLS, WORDS, Verdict
-from scalecard.report.health.verdicts import verdicts
+from scalecard.report.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict
 
-# What stands for a part, the first that was measured.
-STANDS_FOR = {
-    "compute": ("bfloat16 products, alone", "float32 products, alone"),
-    "memory": ("memory copy, alone", "memory read, alone"),
-    "host links": ("to device, pinned, alone", "to device, pageable, alone"),
-    "collectives": ("all-reduce on",),
-    "network": ("all-reduce on", "all-reduce between nodes"),
-    "host": ("reading data_dir",),
+TO_DEVICE: Case = {"part": "host link", "direction": "to device", "at_once": False}
+ALL_REDUCE: Case = {"part": "collective", "collective": "all_reduce"}
+# What stands for a part: of these cases the first that was measured.
+STANDS_FOR: dict[Part, tuple[Case, ...]] = {
+    Part.COMPUTE: tuple({"part": "compute", "dtype": dtype, "at_once": False} for dtype in ("bfloat16", "float32")),
+    Part.MEMORY: tuple({"part": "memory", "access": access, "at_once": False} for access in ("copy", "read")),
+    Part.HOST_LINKS: ({**TO_DEVICE, "memory": "pinned"}, {**TO_DEVICE, "memory": "pageable"}),
+    Part.GPU_LINKS: ({"part": "device link", "at_once": False},),
+    Part.COLLECTIVES: (ALL_REDUCE,),
+    Part.NETWORK: (ALL_REDUCE, {"part": "node pair"}),
+    Part.HOST: ({"part": "storage"},),
 }
 
 
@@ -26,7 +29,7 @@ STANDS_FOR = {
 class Tile:
     """A part of the machine in a few words; `share` is that of the hardware's limit, as '65 %', or ''."""
 
-    part: str
+    part: Part
     verdict: str
     symbol: str
     number: str
@@ -41,13 +44,13 @@ class Tile:
 
 
 def tiles(result: Result) -> list[Tile]:
-    """One for every part of which anything is known, in the order of PARTS."""
+    """One for every part of which anything is known."""
     every, rates = verdicts(result), measured.rates(result)
-    known = [(part, [verdict for verdict in every if verdict.part == part]) for part in PARTS]
+    known = [(part, [verdict for verdict in every if verdict.part == part]) for part in Part]
     return [_tile(part, own, rates) for part, own in known if own]
 
 
-def _tile(part: str, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
+def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
     words = {verdict.verdict for verdict in own}
     # What could not be judged does not make a tile of it, as long as something could.
     word = next(word for word in (*WORDS[:-2], "normal", "not judged") if word in words)
@@ -63,14 +66,11 @@ def _tile(part: str, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
     )
 
 
-def _standing(part: str, rates: Sequence[Rate]) -> list[Rate]:
+def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
     """The rates of what stands for a part: of every device or pair, at the largest size and number of devices."""
-    if part == "GPU links":
-        found = [rate for rate in rates if rate.kind in ("pair", "PCIe pair") and rate.what.endswith("alone")]
-    else:
-        begins = STANDS_FOR[part]
-        per_name = ([rate for rate in rates if rate.part == part and rate.what.startswith(name)] for name in begins)
-        found = next((own for own in per_name if own), [])
+    able = [rate for rate in rates if rate.part is part and rate.kind is not Kind.LATENCY]
+    per_case = ([rate for rate in able if rate.record.matches(**case)] for case in STANDS_FOR[part])
+    found = next((own for own in per_case if own), [])
     sizes = [(rate.record.case.get("devices") or 0, rate.record.case.get("bytes") or 0) for rate in found]
     return [rate for rate, size in zip(found, sizes, strict=True) if size == max(sizes)]
 
@@ -83,16 +83,7 @@ def _number(rates: Sequence[Rate]) -> tuple[str, str, str]:
     first = rates[0]
     limits = [rate.limit.rate for rate in rates if rate.limit]
     known = len(limits) == len(rates) and len(set(limits)) == 1
-    return first.in_words(middle), _what(first), units.percent(middle / limits[0]) if known else ""
-
-
-def _what(rate: Rate) -> str:
-    if rate.part == "GPU links":
-        return "copies, one pair at a time"
-    if rate.kind == "node pair":
-        return "all-reduce between two nodes"
-    alone = rate.what.endswith(", alone")
-    return rate.what.removesuffix(", alone") + (", one at a time" if alone else "")
+    return first.in_words(middle), rate_text.in_tile(first), units.percent(middle / limits[0]) if known else ""
 
 
 def _detail(judged: Sequence[Verdict]) -> str:

@@ -5,10 +5,11 @@ from statistics import median
 
 from scalecard.records.record import Result
 from scalecard.report import units
-from scalecard.report.health import load, measured
+from scalecard.report.health import measured, of_state, rate_text
+from scalecard.report.health.alerts import alerts, verdicts
 from scalecard.report.health.by_node import views
 from scalecard.report.health.measured import Rate
-from scalecard.report.health.verdicts import Verdict, alerts, verdicts
+from scalecard.report.health.verdict import Kind, Verdict
 from scalecard.report.judgements import Judgement
 from scalecard.report.sections import Finding
 
@@ -35,9 +36,7 @@ def judgements(result: Result) -> Iterator[Judgement]:
 
 def _without_place(verdict: Verdict) -> str:
     """'bfloat16 products, alone' for all GPUs together; all pairs of a kind too."""
-    if verdict.kind in ("pair", "PCIe pair"):
-        return f"{verdict.part}, {verdict.what.partition(', ')[2]}"
-    return verdict.what.removeprefix(f"{verdict.place[0]}, ") if len(verdict.place) == 1 else verdict.what
+    return f"{verdict.part}, {verdict.measured}" if verdict.kind in (Kind.PAIR, Kind.PCIE_PAIR) else verdict.measured
 
 
 def _row(what: str, own: Sequence[Verdict]) -> Judgement:
@@ -64,22 +63,21 @@ def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
 def _reached(result: Result) -> Iterator[Finding]:
     """What the devices reach in bfloat16, each alone, and what all of them reach together in an all-reduce."""
     rates = measured.rates(result)
-    alone = [rate for rate in rates if rate.what == "bfloat16 products, alone"]
+    alone = [rate for rate in rates if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
     if alone:
         values = sorted(alone, key=lambda rate: rate.value)
         text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
         yield Finding(text=f"{text}{_share(values[-1])}.", priority=45)
-    reduced = [rate for rate in rates if rate.what.startswith("all-reduce on") and not rate.record.case.get("nodes")]
+    reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
     if reduced:
-        most = max(reduced, key=lambda rate: (measured.number(rate.record, "devices"), rate.value))
-        text = f"The {most.what} reaches {most.text} of bus bandwidth{_share(most)}."
+        most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
+        text = f"The {rate_text.measured(most)} reaches {most.text} of bus bandwidth{_share(most)}."
         yield Finding(text=text, priority=44)
 
 
 def _span(ordered: Sequence[Rate]) -> str:
     low, high = ordered[0], ordered[-1]
-    unit = f" {low.unit}"
-    return low.text if low.text == high.text else f"{low.text.removesuffix(unit)} to {high.text}"
+    return low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
 
 
 def _share(rate: Rate) -> str:
@@ -90,7 +88,7 @@ def _share(rate: Rate) -> str:
 
 def _under_load(result: Result) -> Iterator[Finding]:
     """How long the load was, and whether anything slowed down under it."""
-    courses = [load.course(record) for record in result.select("time", part="load")]
+    courses = [of_state.course(record) for record in result.select("time", part="load")]
     if not courses:
         return
     fell = [course.fell_after for course in courses if course.fell_after is not None]
@@ -117,9 +115,9 @@ def _without_figures(result: Result) -> Iterator[Finding]:
 
 def _without_figure(rate: Rate) -> str:
     """'bfloat16 products' if these have no limit for want of a vendor's figure; '' if they have one, or need none."""
-    if rate.limit or measured.is_small(rate.record) or not rate.what.endswith(", alone"):
+    if rate.limit or measured.is_small(rate.record) or not rate.alone:
         return ""
-    named = {"compute": f"{rate.record.case.get('dtype')} products", "memory": "memory", "pair": "NVLinks"}
+    named = {Kind.COMPUTE: f"{rate.record.case.get('dtype')} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
     return named.get(rate.kind, "")
 
 
@@ -127,4 +125,4 @@ def _gpu(result: Result, rate: Rate) -> str:
     """The name of the GPU that a rate is of."""
     (view,) = (view for view in views(result) if view.node == rate.node)
     axis = "device" if "device" in rate.record.case else "source"
-    return str(view.result.environment["gpus"][measured.number(rate.record, axis)]["name"])
+    return str(view.result.environment["gpus"][rate.record.integer(axis)]["name"])

@@ -67,6 +67,6 @@ def tiles(result: Result) -> list[Tile]:
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
     """How each pair of GPUs is linked, in nvidia-smi's words, and what these mean; no rows with fewer than two."""
-    rows = links.matrix(result)
-    used = {label.rstrip("0123456789") for row in rows for label in row}
+    rows, every = links.matrix(result), range(len(result.environment["gpus"]))
+    used = {"NV" if links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
     return {"rows": rows, "legend": [(word, meaning) for word, meaning in links.LEGEND.items() if word in used]}
