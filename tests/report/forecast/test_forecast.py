@@ -9,6 +9,7 @@ from blocks import CONFIG
 from forecast_results import Results, changed, found, results
 from scalecard.records.record import Result
 from scalecard.records.statistics import Interval
+from scalecard.records.strategies import Collective
 from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import NUM, band, middle
@@ -96,7 +97,7 @@ def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
     assert Layout(4, 4) in layouts
     model = found(of_four)["DDP", "weak"].model
     assert set(model.steps) == {Layout(2), Layout(4), Layout(8, 2), Layout(16, 4)}
-    over = model.workload.exchanges("all_reduce", over_nodes=True)
+    over = model.workload.exchanges(Collective.ALL_REDUCE, over_nodes=True)
     assert {layout_of(record) for record in over} == {Layout(8, 2)}
     within = changed(of_four, "strategies", {"step_time": 0}, strategy="DDP", nodes=None)
     assert set(found(within)["DDP", "weak"].model.steps) == {Layout(8, 2), Layout(16, 4)}, "a node is no smaller for it"
