@@ -287,8 +287,8 @@ def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Calla
     *_, finding = why.findings(measured([*of_ddp(), *steps]))
     assert finding.text == (
         "Terms that are missing, and in the rest:"
-        " tensor parallel, data x tensor: communication (divided layers and their all-reduces are not timed alone);"
-        " data x tensor: slowest rank, communication (replicas and what they exchange are not timed alone)."
+        " tensor parallel, data x tensor: communication (divided layers with their all-reduces are not timed alone);"
+        " data x tensor: slowest rank, communication (replicas with what they exchange are not timed alone)."
     )
     assert len(why.findings(measured(of_ddp()))) == 1, "of DDP nothing is missing"
 

@@ -5,7 +5,6 @@ Breakdown, forecast, advice and figures read it, and the benchmarks build what i
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Any
 
 from scalecard.records.record import Scalar
 
@@ -139,8 +138,12 @@ def _sharded(gathers: int, among: Among = Among.ALL) -> tuple[Communication, ...
     )
 
 
-def _pipeline(name: str, schedule: Schedule | None, *, on_ranks: bool, colour: int, **more: Any) -> Strategy:
-    return Strategy(name=name, on_ranks=on_ranks, divides=(Division.STAGES,), schedule=schedule, colour=colour, **more)
+def _staged(
+    name: str, schedule: Schedule | None, *, on_ranks: bool, colour: int, untimed: tuple[Untimed, ...] = ()
+) -> Strategy:
+    return Strategy(
+        name=name, on_ranks=on_ranks, divides=(Division.STAGES,), schedule=schedule, untimed=untimed, colour=colour
+    )
 
 
 GRADIENTS = (Communication(Collective.ALL_REDUCE, Payload.GRADIENTS),)
@@ -165,12 +168,12 @@ HSDP = Strategy(  # a node is a replica, whose devices have a shard each
     collectives=(*_sharded(2, Among.REPLICA), *BETWEEN_REPLICAS),
     colour=5,
 )
-MODEL_PARALLEL = _pipeline("model parallel", None, on_ranks=False, colour=3)
-OUR_GPIPE = _pipeline("our gpipe", Schedule.GPIPE, on_ranks=False, colour=1)
-OUR_1F1B = _pipeline("our 1f1b", Schedule.ONE_F_ONE_B, on_ranks=False, colour=2)
-TORCH_GPIPE = _pipeline("torch gpipe", Schedule.GPIPE, on_ranks=True, colour=5)
-TORCH_1F1B = _pipeline("torch 1f1b", Schedule.ONE_F_ONE_B, on_ranks=True, colour=4)
-TORCH_INTERLEAVED = _pipeline(
+MODEL_PARALLEL = _staged("model parallel", None, on_ranks=False, colour=3)
+OUR_GPIPE = _staged("our gpipe", Schedule.GPIPE, on_ranks=False, colour=1)
+OUR_1F1B = _staged("our 1f1b", Schedule.ONE_F_ONE_B, on_ranks=False, colour=2)
+TORCH_GPIPE = _staged("torch gpipe", Schedule.GPIPE, on_ranks=True, colour=5)
+TORCH_1F1B = _staged("torch 1f1b", Schedule.ONE_F_ONE_B, on_ranks=True, colour=4)
+TORCH_INTERLEAVED = _staged(
     "torch interleaved 1f1b", Schedule.INTERLEAVED, on_ranks=True, colour=6, untimed=(Untimed.STAGE_PAIRS,)
 )
 TENSOR_PARALLEL = Strategy(
@@ -188,7 +191,7 @@ DATA_X_TENSOR = Strategy(
     collectives=(*WITHIN_LAYERS, *_sharded(2, Among.REPLICAS)),
     replica_devices=2,
     untimed=(Untimed.LAYERS, Untimed.REPLICAS),
-    colour=7,
+    colour=4,
 )
 DATA_X_PIPELINE = Strategy(
     name="data x pipeline",
@@ -198,7 +201,7 @@ DATA_X_PIPELINE = Strategy(
     schedule=Schedule.ONE_F_ONE_B,
     replica_devices=2,
     untimed=(Untimed.REPLICAS,),
-    colour=2,
+    colour=5,
 )
 HYBRID = Strategy(  # a rank drives all devices of its replica
     name="hybrid",

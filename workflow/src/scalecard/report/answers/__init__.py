@@ -21,11 +21,11 @@ ORDER = ("why", "use", "forecast")
 NO_SETTINGS: Settings = MappingProxyType({})
 PARTS = {  # of a step, as they are called where they are not timed alone
     Untimed.RANKS: "ranks that exchange nothing",
-    Untimed.THREADS: "its threads and their copies",
-    Untimed.LAYERS: "divided layers and their all-reduces",
+    Untimed.THREADS: "threads with their copies",
+    Untimed.LAYERS: "divided layers with their all-reduces",
     Untimed.STAGES: "stages at such micro-batches",
-    Untimed.STAGE_PAIRS: "the two stages on each device",
-    Untimed.REPLICAS: "replicas and what they exchange",
+    Untimed.STAGE_PAIRS: "two stages on each device",
+    Untimed.REPLICAS: "replicas with what they exchange",
 }
 
 

@@ -104,8 +104,8 @@ def _not_forecast(left: Sequence[Strategy]) -> str:
     by_reason = dict[tuple[Untimed, ...], list[str]]()
     for strategy in left:
         by_reason.setdefault(strategy.untimed, []).append(strategy.name)
-    said = (f"{', '.join(names)}: {not_timed(*untimed)}" for untimed, names in by_reason.items())
-    return f"Not forecast: {'; '.join(said)}."
+    said = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
+    return f"No forecast of {'; '.join(said)}."
 
 
 def tables(measured: Measured) -> list[Table]:
