@@ -6,7 +6,7 @@ last rank; while both happen, each slows the other down; stages take their micro
 by step (of `steps`), then by rank.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -143,6 +143,28 @@ def fsdp(cluster: Cluster, draw: np.random.Generator, steps: int, batch: int, ra
         computed = computed + pace * 2 * layer[block].sum() * (1 + SLOWS)
         link = collective(cluster, draw, np.maximum(link, computed.max(axis=1)), size, ranks, passes=1)
     return np.asarray(np.maximum(link, computed.max(axis=1)) + cluster.update / ranks)
+
+
+def hsdp(cluster: Cluster, draw: np.random.Generator, steps: int, batch: int, nodes: int) -> Times:
+    """FSDP within each node, in the same blocks; then the shards of each block's gradients between nodes.
+
+    The devices of a node share its network.
+    """
+    ranks, devices = nodes * cluster.per_node, cluster.per_node
+    between = replace(cluster, per_node=1, network=cluster.network / devices)
+    pace, layer = cluster.devices(draw, steps, ranks), cluster.layer_times(batch)
+    blocks = np.array_split(np.arange(cluster.layers), max(1, cluster.layers // 4))
+    link, computed = np.zeros(steps), np.zeros((steps, ranks))
+    sizes = [cluster.gradient_bytes * len(block) / cluster.layers for block in blocks]
+    for block, size in zip(blocks, sizes, strict=True):
+        link = collective(cluster, draw, link, size, devices, passes=1)
+        computed = np.maximum(computed, link[:, None]) + pace * layer[block].sum()
+    for block, size in zip(reversed(blocks), reversed(sizes), strict=True):
+        link = collective(cluster, draw, np.maximum(link, computed.min(axis=1)), size, devices, passes=1)
+        computed = np.maximum(computed, link[:, None]) + pace * 2 * layer[block].sum() * (1 + SLOWS)
+        link = collective(cluster, draw, np.maximum(link, computed.max(axis=1)), size, devices, passes=1)
+        link = collective(between, draw, link, size / devices, nodes)
+    return np.asarray(np.maximum(link, computed.max(axis=1)) + cluster.update / devices)
 
 
 def pipeline(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from builders import out_of_memory
 from scalecard.records.record import Case, Count, Record, Result
+from scalecard.records.strategies import SINGLE
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import strategy_table, units
 from scalecard.report.sections import strategies
@@ -33,7 +34,7 @@ def result(make_result: Callable[..., Result]) -> Result:
     memory = Record(case=ddp.case, metric="peak_memory", unit="B", samples=[[2.0**30]])
     records = [
         *(step("model parallel", 2, 0.5), ddp, step("DDP", 2, 0.6, scaling="weak", units=16)),
-        *(step(strategy_table.SINGLE, 1, 0.5), memory),
+        *(step(SINGLE.name, 1, 0.5), memory),
     ]
     made = make_result(records)
     environment = {**made.environment, "gpus": [GPU, GPU], "emulated": False}
@@ -55,18 +56,18 @@ def test_rate_gain_and_memory(result: Result) -> None:
     assert (ddp["Step"], ddp["Rate"], ddp["Gain"]) == ("300 ms", "26.7 tokens/s", "1.67x")
     assert (ddp["Memory"], ddp["Launching"], ddp["Energy"]) == ("1 GiB", "25 %", "0.5 J/token")
     assert row(result, "DDP", "weak")["Gain"] == "1.67x"
-    assert row(result, strategy_table.SINGLE)["Gain"] == ""
+    assert row(result, SINGLE.name)["Gain"] == ""
 
 
 def test_the_share_of_the_peak_counts_what_the_model_needs(result: Result) -> None:
     """1e12 operations a token: 16e12 a second on one H100, whose vendor says 67e12 in float32; 26.7e12 on two."""
-    assert row(result, strategy_table.SINGLE)["MFU"] == "23.9 %"
+    assert row(result, SINGLE.name)["MFU"] == "23.9 %"
     assert row(result, "DDP")["MFU"] == "19.9 %"
 
 
 def test_the_fastest_comes_first_of_its_number_of_devices(result: Result) -> None:
     names = [cells[1][0] for cells in strategy_table.table(result).rows]
-    assert names == [strategy_table.SINGLE, "DDP", "model parallel", "DDP"]
+    assert names == [SINGLE.name, "DDP", "model parallel", "DDP"]
 
 
 def test_cpu_ranks_have_no_time_of_launching_and_no_peak(result: Result) -> None:
@@ -76,7 +77,7 @@ def test_cpu_ranks_have_no_time_of_launching_and_no_peak(result: Result) -> None
 
 def test_the_findings_name_the_fastest_and_what_is_slower_than_one_device(make_result: Callable[..., Result]) -> None:
     slow = step("FSDP parameters", 2, 0.9)
-    made = make_result([step(strategy_table.SINGLE, 1, 0.5), step("DDP", 2, 0.3), slow])
+    made = make_result([step(SINGLE.name, 1, 0.5), step("DDP", 2, 0.3), slow])
     first, second = strategies.findings(replace(made, experiment="strategies"))
     assert first.text.startswith(
         "gpt: DDP, the fastest on 2 devices, takes 40 % (40 % to 40 %) less time than one device"

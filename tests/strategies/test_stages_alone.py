@@ -260,7 +260,7 @@ def test_stages_that_were_not_timed_in_the_same_rounds_are_not_played() -> None:
 
 def test_a_model_that_cannot_be_cut_says_so_once() -> None:
     why: dict[str, Any] = {"status": "skipped", "reason": Reason.UNSUPPORTED, "note": "it has one block"}
-    refused = [step(name, samples=[], **why) for name in stages_alone.PLAYED]
+    refused = [step(kind.name, samples=[], **why) for kind in stages_alone.PLAYED]
     (record,) = stages_alone.played([*refused, step("DataParallel")])
     assert (record.case, record.metric, record.status, record.note) == (OF, "stage_time", "skipped", "it has one block")
     assert not [*stages_alone.played([])], "as in the search for the largest batches"

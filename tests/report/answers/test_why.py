@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 from builders import gpu_state, hardware_state, timed
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import breakdown
 from scalecard.report.answers import Measured, why
@@ -240,7 +241,81 @@ def test_without_a_single_device_or_its_parts_only_the_rest_is_left(measured: Ca
     assert breakdown.of_strategies(measured(others)) == []
     tensor = steady(40, metric="step_time", **WHERE, strategy="tensor parallel")
     assert terms(measured([single, tensor])) == {"compute": 25, "the rest": 15}
+    (bare,) = breakdown.of_strategies(measured([single, others[-1]]))
+    assert [one.untimed for one in bare.missing] == [Untimed.RANKS]
     assert why.findings(Measured({})) == []
+
+
+def test_the_bubble_of_an_interleaved_schedule_is_that_of_equal_stages(measured: Callable[..., Measured]) -> None:
+    """Four devices compute 30 ms each: 27 on eight micro-batches, of which three halves pass while others wait."""
+    single, *alone, _, _ = of_pipeline(30, 30, 30, 30, bubble=9)
+    step = steady(40, metric="step_time", **WHERE, strategy="torch interleaved 1f1b")
+    (found,) = breakdown.of_strategies(measured([single, *alone, step]))
+    assert terms(measured([single, *alone, step])) == {
+        "compute": 25,
+        "smaller batch": 5,
+        "bubble": pytest.approx(27 / 8 * 3 / 2, abs=0.01),
+        "the rest": pytest.approx(10 - 27 / 8 * 3 / 2, abs=0.01),
+    }
+    assert [(one.terms, one.untimed) for one in found.missing] == [(("uneven cut",), Untimed.STAGE_PAIRS)]
+
+
+def of_two_stages(strategy: str) -> list[Record]:
+    """The records of a pipeline of two stages, timed over 64 samples with weak scaling, and played by a strategy."""
+    others = {"devices": 2, "scaling": "weak", "strategy": strategy}
+    own = [record for record in of_pipeline(60, 70, bubble=9) if record.metric in ("stage_time", "played_time")]
+    return [replace(one, case={axis: others.get(axis, value) for axis, value in one.case.items()}) for one in own]
+
+
+def test_a_replicas_pipeline_is_told_where_it_was_timed_with_such_a_batch(measured: Callable[..., Measured]) -> None:
+    """Two replicas share 128 samples, or 64: two devices alone were timed over 64."""
+    single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
+    strong = {**WHERE, "strategy": "data x pipeline"}
+    weak = {**strong, "scaling": "weak", "batch_size": 128, "units": 128}
+    alone = [single, *of_two_stages("our 1f1b")]
+    of_weak = measured([*alone, steady(100, metric="step_time", **weak)])
+    assert terms(of_weak) == {"compute": 50, "smaller batch": 15, "uneven cut": 5, "bubble": 9, "the rest": 21}
+    of_strong = measured([*alone, steady(50, metric="step_time", **strong)])
+    for made, untimed in ((of_weak, [Untimed.REPLICAS]), (of_strong, [Untimed.STAGES, Untimed.REPLICAS])):
+        (found,) = breakdown.of_strategies(made)
+        assert [one.untimed for one in found.missing] == untimed
+
+
+def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Callable[..., Measured]) -> None:
+    names = ("tensor parallel", "data x tensor")
+    steps = [steady(40 + place, metric="step_time", **WHERE, strategy=name) for place, name in enumerate(names)]
+    *_, finding = why.findings(measured([*of_ddp(), *steps]))
+    assert finding.text == (
+        "Terms that are missing, and in the rest:"
+        " tensor parallel, data x tensor: communication (divided layers with their all-reduces are not timed alone);"
+        " data x tensor: slowest rank, communication (replicas with what they exchange are not timed alone)."
+    )
+    assert len(why.findings(measured(of_ddp()))) == 1, "of DDP nothing is missing"
+
+
+TERMS = {
+    Family.DATA: {breakdown.SMALLER, breakdown.SHARING, breakdown.SLOWEST, breakdown.EXPOSED},
+    Family.STAGES: {breakdown.SMALLER, breakdown.UNEVEN, breakdown.BUBBLE},
+    Family.TENSOR: {breakdown.EXPOSED},
+    Family.PRODUCT: {breakdown.SLOWEST, breakdown.EXPOSED},
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind is not SINGLE], ids=lambda kind: kind.name)
+def test_every_strategy_has_its_terms_or_says_which_are_missing(
+    kind: Strategy, measured: Callable[..., Measured]
+) -> None:
+    """Of a box on which everything was timed alone that can be, but at a replica's share of the batch."""
+    parts = [r for r in [*of_ddp(), *of_pipeline(26, 26, 26, 26, bubble=9)[1:]] if r.metric != "step_time"]
+    played = next(record for record in parts if record.metric == "played_time")
+    parts += [replace(played, case={**played.case, "strategy": ours.name}) for ours in OURS.values()]
+    single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
+    step = steady(45, metric="step_time", **WHERE, strategy=kind.name)
+    (found,) = breakdown.of_strategies(measured([single, *parts, step]))
+    told, missing = {term.name for term in found.terms}, {name for one in found.missing for name in one.terms}
+    assert TERMS[kind.family] <= told | missing
+    assert not told & missing
+    assert bool(missing) == bool(kind.untimed)
 
 
 def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Callable[..., Measured]) -> None:

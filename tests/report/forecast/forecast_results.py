@@ -19,7 +19,7 @@ def results(cause: Cause | None = None, devices: int = 8, nodes: int = 1, seed: 
 
 def found(of: Results, settings: Settings | None = None) -> dict[tuple[str, str], Forecast]:
     every = forecasts(of, settings or Settings())
-    return {(one.model.strategy, one.model.scaling): one for one in every}
+    return {(one.model.strategy.name, one.model.scaling): one for one in every}
 
 
 def changed(of: Results, experiment: str, change: "dict[str, float]", **case: object) -> dict[str, Result]:

@@ -49,7 +49,7 @@ def test_pre_filled_it_shows_the_forecast(page: Page, measured: Measured) -> Non
         (one,) = (
             f
             for f in forecasts(measured.results, Settings())
-            if (f.model.strategy, f.model.scaling) == ("DDP", scaling)
+            if (f.model.strategy.name, f.model.scaling) == ("DDP", scaling)
         )
         shown = shares(page, column)
         assert len(shown) > 5

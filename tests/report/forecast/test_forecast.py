@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 from blocks import CONFIG
 from forecast_results import Results, changed, found, results
-from scalecard.records.record import Result
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
+from scalecard.records.strategies import ALL, SINGLE, Collective
 from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import NUM, band, middle
-from scalecard.report.forecast.forecast import accuracy
+from scalecard.report.forecast.forecast import MODELS, accuracy, without_a_model
 from scalecard.report.forecast.measured import Layout, layout_of
-from scalecard.report.forecast.model import Pipeline
+from scalecard.report.forecast.model import DataParallel, Pipeline
 from scalecard.report.forecast.settings import Settings
 from simulated_clusters import WATTS, Cause, drawn, true_step
-from simulated_events import buckets
+from simulated_events import Cluster, buckets, hsdp
 
 DDP = ("DDP", "strong"), ("DDP", "weak")
 
@@ -89,6 +90,58 @@ def test_measured_nodes_are_used_instead_of_an_assumed_network() -> None:
         assert not slow[case].assumed(64)
 
 
+def with_hsdp(of: Results, cluster: Cluster, *, seed: int) -> Results:
+    """With HSDP on two and on four nodes, as the events of the cluster say, in place of FSDP's steps there."""
+    draw, records = np.random.default_rng(seed), list[Record]()
+    for step in of["strategies"].select("step_time", strategy="FSDP parameters"):
+        if step.case.get("nodes") in (2, 4) and step.case["devices"] != step.case["nodes"]:
+            each = step.integer("batch_size") // step.integer("devices")
+            own = [hsdp(cluster, draw, 20, each, step.integer("nodes")).tolist() for _ in step.samples]
+            records.append(replace(step, case={**step.case, "strategy": "HSDP"}, samples=own))
+    return {**of, "strategies": replace(of["strategies"], records=[*of["strategies"].records, *records])}
+
+
+@pytest.mark.parametrize("seed", [101, 102, 103])
+def test_hsdp_is_forecast_from_collectives_within_and_between_nodes(seed: int) -> None:
+    """On four nodes of four devices, from two; with fewer nodes it is FSDP, which exchanges less between them."""
+    cluster = replace(drawn(None, seed), per_node=4)
+    every = found(with_hsdp(results(devices=4, nodes=4, seed=seed), cluster, seed=seed))
+    for scaling in ("strong", "weak"):
+        held, model = every["HSDP", scaling].held_out, every["HSDP", scaling].model
+        assert held is not None
+        assert held.inside
+        assert abs(held.error) < 0.1
+        assert isinstance(model, DataParallel)
+        fsdp = every["FSDP parameters", scaling].model
+        assert isinstance(fsdp, DataParallel)
+        assert middle(model.exchanged(Layout(4))) == pytest.approx(middle(fsdp.exchanged(Layout(4))))
+        assert middle(model.exchanged(Layout(16, 4))) < middle(fsdp.exchanged(Layout(16, 4)))
+
+
+def test_every_strategy_is_forecast_or_something_of_its_step_is_not_timed_alone() -> None:
+    several = [kind for kind in ALL if kind is not SINGLE]
+    assert {*MODELS} == {kind for kind in several if not kind.untimed}
+    steps = results()["strategies"].select("step_time", strategy="DDP", devices=8, scaling="strong")
+    others = [replace(steps[0], case={**steps[0].case, "strategy": kind.name}) for kind in several]
+    measured = {"strategies": replace(results()["strategies"], records=[*results()["strategies"].records, *others])}
+    assert without_a_model(measured) == [kind for kind in several if kind.untimed]
+
+
+def test_model_parallelism_takes_as_long_as_one_device_and_handing_over() -> None:
+    """All of its devices but one wait at any time: a bubble."""
+    single = results()["strategies"].find("step_time", strategy="single device")
+    ours = results()["strategies"].select("step_time", strategy="our gpipe", scaling="strong")
+    assert single
+    samples = [[1.05 * seconds for seconds in run] for run in single.samples]
+    made = [replace(step, case={**step.case, "strategy": "model parallel"}, samples=samples) for step in ours]
+    strategies = replace(results()["strategies"], records=[*results()["strategies"].records, *made])
+    one = found({**results(), "strategies": strategies})["model parallel", "strong"]
+    assert one.held_out
+    assert one.held_out.forecast == pytest.approx(1.05 * single.median, rel=0.02)
+    assert one.held_out.inside
+    assert middle(one.model.terms(8)["bubble"]) == pytest.approx(7 / 8 * single.median, rel=0.02)
+
+
 def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
     """One device of each of four nodes says nothing of sixteen devices."""
     of_four = results(devices=4, nodes=4)
@@ -96,7 +149,7 @@ def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
     assert Layout(4, 4) in layouts
     model = found(of_four)["DDP", "weak"].model
     assert set(model.steps) == {Layout(2), Layout(4), Layout(8, 2), Layout(16, 4)}
-    over = model.workload.exchanges("all_reduce", over_nodes=True)
+    over = model.workload.exchanges(Collective.ALL_REDUCE, over_nodes=True)
     assert {layout_of(record) for record in over} == {Layout(8, 2)}
     within = changed(of_four, "strategies", {"step_time": 0}, strategy="DDP", nodes=None)
     assert set(found(within)["DDP", "weak"].model.steps) == {Layout(8, 2), Layout(16, 4)}, "a node is no smaller for it"

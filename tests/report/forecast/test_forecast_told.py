@@ -1,6 +1,7 @@
 """What is said of forecasts, and of how they did where they were not fitted."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from blocks import CONFIG
@@ -22,6 +23,20 @@ def test_the_sentences_and_tables_of_eight_gpus() -> None:
     assert [len(row) for table in answer.tables(measured) for row in table.rows] == [
         len(table.head) for table in answer.tables(measured) for _ in table.rows
     ]
+
+
+def test_what_is_not_forecast_is_named_with_the_reason() -> None:
+    ddp = next(iter(results()["strategies"].select("step_time", strategy="DDP", devices=8)))
+    others = [
+        replace(ddp, case={**ddp.case, "strategy": name}) for name in ("tensor parallel", "data x pipeline", "HSDP")
+    ]
+    strategies = replace(results()["strategies"], records=[*results()["strategies"].records, *others])
+    *_, last = answer.findings(Measured({**results(), "strategies": strategies}))
+    assert last.text == (
+        "No forecast of tensor parallel (divided layers with their all-reduces are not timed alone);"
+        " data x pipeline (replicas with what they exchange are not timed alone)."
+    )
+    assert not any("No forecast of" in finding.text for finding in answer.findings(Measured(results())))
 
 
 def test_the_strategy_that_is_forecast_worst_is_named_if_it_leaves_its_band() -> None:

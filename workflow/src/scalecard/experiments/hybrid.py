@@ -33,11 +33,12 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Record
+from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
 from scalecard.training.hybrid_parallel import HybridParallel
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 
-DEVICES_EACH = 2  # per rank: one for each stage
+DEVICES_EACH = HYBRID.replica_devices  # one for each stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     ranks_per_node = machine.num_devices // DEVICES_EACH
     if ranks_per_node * spec.nodes < 2:
         needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
-        case: Case = {"model": "resnet50", "strategy": "hybrid", "ranks": 2}
+        case: Case = {"model": "resnet50", "strategy": HYBRID.name, "ranks": 2}
         yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}")
     if ranks_per_node == 0:
         return
@@ -88,7 +89,7 @@ def _case(spec: Spec, layout: Layout) -> Case:
 
 def _strategies(layout: Layout) -> list[str]:
     """One rank has nothing to average."""
-    return ["hybrid", "model parallel"] if layout.ranks > 1 else ["model parallel"]
+    return [HYBRID.name, MODEL_PARALLEL.name] if layout.ranks > 1 else [MODEL_PARALLEL.name]
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Iterator[Record]:
@@ -104,7 +105,7 @@ def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -
     load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
     variants = []
     for name in _strategies(ctx.layout):
-        averaged = groups if name == "hybrid" else []
+        averaged = groups if name == HYBRID.name else []
         build = partial(_subject, ctx, devices, averaged, spec.check_steps)
         own: Case = {**case, "strategy": name}
         variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=load))

@@ -9,14 +9,16 @@ Of strategies whose devices share the batch (DDP, FSDP, HSDP), b samples on each
     communication   S - U             S: the step. At most what the exchange of DDP's gradients takes alone, and half
                                       as much again where parameters are gathered twice
 
-Of cut models, from what every stage takes alone and the schedule played with these times (P):
+Of cut models, from what every stage takes alone and the schedule played with these times (P), of replicas that are cut
+where one of them was timed alone:
 
     smaller batch   mean over stages of their own time - compute
     uneven cut      the slowest stage - that mean
-    bubble          P - the slowest stage
+    bubble          P - the slowest stage; of an interleaved schedule, which is not played, that of equal stages
 
-The rest is what remains of the step: beyond 5 %, these terms do not explain it. Input comes on top: what a DataLoader
-takes longer for the batch than the step, which computes on data that is there.
+A term that a strategy should have and nothing tells is missing, with the reason. The rest is what remains of the step:
+beyond 5 %, these terms do not explain it. Input comes on top: what a DataLoader takes longer for the batch than the
+step, which computes on data that is there.
 """
 
 import math
@@ -24,7 +26,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from scalecard.records import strategies
 from scalecard.records.record import Case, Record, Result
+from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
 from scalecard.report import strategy_table
 from scalecard.report.answers import Measured
 
@@ -32,6 +36,14 @@ COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"
 SHARING, SLOWEST, EXPOSED = "side by side", "slowest rank", "communication"
 UNEVEN, BUBBLE, INPUT, REST = "uneven cut", "bubble", "input", "the rest"
 TERMS = (COMPUTE, SMALLER, LAUNCHING, SHARING, SLOWEST, EXPOSED, UNEVEN, BUBBLE, INPUT, REST)
+LACKS = {  # the terms of which nothing is known without it
+    Untimed.RANKS: (SMALLER, SHARING, SLOWEST, EXPOSED),
+    Untimed.THREADS: (SHARING, SLOWEST, EXPOSED),
+    Untimed.LAYERS: (EXPOSED,),
+    Untimed.STAGES: (SMALLER, UNEVEN, BUBBLE),
+    Untimed.STAGE_PAIRS: (UNEVEN,),
+    Untimed.REPLICAS: (SLOWEST, EXPOSED),
+}
 UNEXPLAINED = 0.05
 ALWAYS = 0.9  # of the rounds, in which one rank is the slowest: then it is named,
 FEW_ROUNDS = 12  # unless there are fewer: two equal ranks take turns
@@ -48,11 +60,20 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Terms that a step has and nobody can tell from the rest, because something was not timed alone."""
+
+    terms: tuple[str, ...]
+    untimed: Untimed
+
+
+@dataclass(frozen=True)
 class Breakdown:
-    """A step and its terms: input comes on top, the others add up to it."""
+    """A step and its terms: input comes on top, the others add up to it. The rest has what is `missing`."""
 
     record: Record
     terms: list[Term]
+    missing: tuple[Missing, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -87,12 +108,27 @@ def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
     single = strategy_table.single(result, str(step.case["workload"]))
     if single is None:
         return None
-    terms = [_compute(step, single)]
-    terms += (
-        _of_shared(step, result, terms[0]) or _of_threads(step, result, terms[0]) or _of_cut(step, result, terms[0])
-    )
+    kind = strategies.of(step.case["strategy"])
+    compute = _compute(step, single)
+    found, untimed = _terms(kind, step, result, compute)
+    terms = [compute, *found]
+    missing = tuple(Missing(LACKS[why], why) for why in (*untimed, *kind.untimed))
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
-    return Breakdown(step, [*terms, *_input(step, measured)])
+    return Breakdown(step, [*terms, *_input(step, measured)], missing)
+
+
+def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:
+    """What a step takes beyond its share of the computing, or what should have been timed alone to tell."""
+    if kind.family is Family.DATA:
+        found = _of_ranks(kind, step, result, compute) if kind.on_ranks else _of_threads(step, result, compute)
+        return found, () if found else (Untimed.RANKS,)
+    if kind.schedule is Schedule.INTERLEAVED:
+        found = _of_interleaved(kind, step, result, compute)
+    elif Division.STAGES in kind.divides:
+        found = _of_cut(kind, step, result, compute)
+    else:
+        return [], ()
+    return found, () if found else (Untimed.STAGES,)
 
 
 def _compute(step: Record, single: Record) -> Term:
@@ -101,18 +137,18 @@ def _compute(step: Record, single: Record) -> Term:
     return Term(COMPUTE, share * single.median, None if half is None else share * half)
 
 
-def _of_shared(step: Record, result: Result, compute: Term) -> list[Term]:
-    """Of what shares its batch as DDP does; nothing of other strategies, or if DDP could not be measured."""
-    case: Case = {**strategy_table.place(step), "strategy": "DDP"}
+def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of what shares its batch as DDP does; nothing if DDP could not be measured."""
+    case: Case = {**strategy_table.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     local = _local(result, step)
-    if not (_shares(step) and slowest and own and local):
+    if not (slowest and own and local):
         return []
     middle = mean(record.median for record in own)
     exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
     if exchange:
-        exposed = max(0.0, min(exposed, _exchanges(step) * exchange.median))
+        exposed = max(0.0, min(exposed, _exchanges(kind) * exchange.median))
     return [
         _smaller(local, compute),
         Term(SHARING, middle - local[0], _both(_half(own[0]), local[1])),
@@ -121,24 +157,23 @@ def _of_shared(step: Record, result: Result, compute: Term) -> list[Term]:
     ]
 
 
+def _exchanges(kind: Strategy) -> float:
+    """What a step sends, over what DDP's all-reduce sends.
+
+    Around rings of n nodes of k devices, HSDP's replicas send less than the shorter rings within a node save:
+    (3nk - n - 2)/(2nk - 2) is at most 1.5.
+    """
+    return sum(kind.times(collective) * collective.passes for collective in Collective) / Collective.ALL_REDUCE.passes
+
+
 def _of_threads(step: Record, result: Result, compute: Term) -> list[Term]:
-    """Of nn.DataParallel: nothing of it is timed apart but its share of the batch."""
-    local = _local(result, step) if step.case["strategy"] == "DataParallel" else None
+    local = _local(result, step)
     return [_smaller(local, compute)] if local else []
 
 
 def _smaller(local: tuple[float, float | None, bool], compute: Term) -> Term:
     seconds, error, launching = local
     return Term(LAUNCHING if launching else SMALLER, seconds - compute.seconds, _both(error, compute.error))
-
-
-def _shares(step: Record) -> bool:
-    return str(step.case["strategy"]).split()[0] in ("DDP", "FSDP", "HSDP")
-
-
-def _exchanges(step: Record) -> float:
-    """What a step sends, over what DDP sends: an all-reduce is a gather and a scatter."""
-    return 1.0 if step.case["strategy"] in ("DDP", "FSDP gradients") else 1.5
 
 
 def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:
@@ -157,13 +192,15 @@ def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | N
     return low.median + weight * (high.median - low.median), _half(high), low.launch_bound
 
 
-def _of_cut(step: Record, result: Result, compute: Term) -> list[Term]:
-    """Of pipelines and model parallelism: from their stages alone; nothing of what has none."""
-    ours = str(step.case["strategy"]).replace("torch ", "our ")  # which play the same schedule
-    played, busy = result.find("played_time", **{**step.case, "strategy": ours}), _busy(step, result)
-    if not (played and busy):
+def _of_cut(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of pipelines and model parallelism, also as a replica: from their stages alone; nothing of what has none."""
+    where = _replica(kind, step)
+    played = result.find("played_time", strategy=OURS[kind.schedule].name, **where)
+    stages = _stages(kind, where, result)
+    if not (played and stages):
         return []
-    middle, error = mean(busy), _half(played)
+    busy, error = [stage.busy for stage in stages], _half(played)
+    middle = mean(busy)
     return [
         Term(SMALLER, middle - compute.seconds, _both(error, compute.error)),
         Term(UNEVEN, max(busy) - middle, error),
@@ -171,18 +208,59 @@ def _of_cut(step: Record, result: Result, compute: Term) -> list[Term]:
     ]
 
 
-def _busy(step: Record, result: Result) -> list[float]:
-    """How long every stage computes in a step: its forwards and backwards at the step's micro-batch, and its update."""
-    place = {axis: step.case.get(axis) for axis in ("workload", "devices")}
-    batch = {axis: step.case.get(axis) for axis in ("scaling", "batch_size")}  # of which an update knows nothing
-    both = result.select("stage_time", **place, **batch, part="forward and backward")
-    sizes = sorted({_number(record, "split_size") for record in both})
+def _of_interleaved(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of v stages on each of p devices, from as many stages as devices: together, they compute the same.
+
+    The bubble is that of equal stages, (p - 1)/v of what one device computes of a micro-batch. Source: Narayanan et
+    al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM (2021), section 2.2.
+    """
+    stages = _stages(kind, _replica(kind, step), result)
+    if not stages:
+        return []
+    together = _both(*(_half(stage.both) for stage in stages))
+    error = None if together is None else together / len(stages)
+    num_micro = step.integer("batch_size") / stages[0].both.integer("split_size")
+    bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
+    return [
+        Term(SMALLER, mean(stage.busy for stage in stages) - compute.seconds, _both(error, compute.error)),
+        Term(BUBBLE, bubbles * mean(stage.both.median for stage in stages), None if error is None else bubbles * error),
+    ]
+
+
+def _replica(kind: Strategy, step: Record) -> Case:
+    """Where the stages of a step were timed alone: those of replicas, where one trains such a share of the batch."""
+    case: Case = {axis: step.case.get(axis) for axis in ("workload", "devices", "nodes", "scaling", "batch_size")}
+    if not kind.replica_devices:
+        return case
+    del case["scaling"]  # its share may be the batch of another scaling
+    replicas = step.integer("devices") // kind.replica_devices
+    whole = step.integer("batch_size")
+    return {**case, "devices": kind.replica_devices, "nodes": None, "batch_size": whole // replicas}
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a stage takes in a step: all forwards and backwards, and its update."""
+
+    both: Record
+    update: float
+
+    @property
+    def busy(self) -> float:
+        return self.both.median + self.update
+
+
+def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
+    """At the step's micro-batch, or at the whole batch if there are none."""
+    both = result.select("stage_time", **where, part="forward and backward")
+    sizes = sorted({record.integer("split_size") for record in both})
     if not sizes:
         return []
-    size = sizes[-1] if step.case["strategy"] == "model parallel" else sizes[0]
+    size = sizes[0] if kind.schedule else sizes[-1]
+    place = {axis: where[axis] for axis in ("workload", "devices")}  # an update knows nothing of the batch
     update = {record.case["stage"]: record.median for record in result.select("stage_time", **place, part="update")}
-    own = [record for record in both if _number(record, "split_size") == size]
-    return [record.median + update.get(record.case["stage"], 0.0) for record in own]
+    own = [record for record in both if record.case["split_size"] == size]
+    return [_Stage(record, update.get(record.case["stage"], 0.0)) for record in own]
 
 
 def _input(step: Record, measured: Measured) -> Iterator[Term]:

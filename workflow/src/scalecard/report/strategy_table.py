@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalecard.records.record import Case, Record, Result
+from scalecard.records.strategies import SINGLE
 from scalecard.report import limits, units
 
 HEAD = [
     *("Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "MFU"),
     *("Memory", "Largest batch", "Energy", "Launching"),
 ]
-SINGLE = "single device"
 NOTES = {
     "Gain": "the rate over one device's",
     "MFU": "the operations that the model needs, over the devices' dense peak in float32",
@@ -77,7 +77,7 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
 
 def single(result: Result, workload: str) -> Record | None:
     """One device alone."""
-    return result.find("step_time", workload=workload, strategy=SINGLE)
+    return result.find("step_time", workload=workload, strategy=SINGLE.name)
 
 
 def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:

@@ -10,6 +10,7 @@ import seaborn as sns
 
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
+from scalecard.records.strategies import ALL
 
 WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
 INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
@@ -17,20 +18,17 @@ INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
 MARKERS = "osD^vPX*"
 FIXED = {
+    **{strategy.name: strategy.colour for strategy in ALL},
     "": 0,
     "on those above": 0,
     "alone": 4,
-    "single device": 7,
     "ideal": 7,
-    "model parallel": 3,
     "naive": 0,
     "ring": 1,
     "torch.distributed": 2,
     "textbook": 0,
     "gpipe": 1,
     "1f1b": 2,
-    "torch gpipe": 5,
-    "torch 1f1b": 4,
     "serial": 0,
     "concurrent": 1,
     "measured": 0,
@@ -41,9 +39,6 @@ FIXED = {
     "float16": 3,
     "strong": 0,
     "weak": 1,
-    "DDP": 0,
-    "FSDP parameters": 1,
-    "our 1f1b": 2,
     "all-reduce": 0,
     "all-gather": 1,
     "all-to-all": 2,

@@ -7,10 +7,11 @@ from torch import nn
 
 from scalecard.hardware.devices import Device
 from scalecard.measuring.variant import Subject
+from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, SINGLE
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.stages_alone import PIPELINES, parts
-from scalecard.strategies.strategy import LOCAL, MODEL_PARALLEL, CannotBe, Strategy, trained
+from scalecard.strategies.strategy import LOCAL, CannotBe, Strategy, trained
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.reference import trainable
@@ -24,13 +25,13 @@ ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single d
 def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[Strategy]:
     """Those that use all of these devices, and their `stages` alone; of one device also steps over smaller batches."""
     if len(devices) == 1:
-        yield Strategy("single device", partial(_whole, devices))
-        yield Strategy("single device", partial(_whole, devices), metric=LOCAL)
+        yield Strategy(SINGLE, partial(_whole, devices))
+        yield Strategy(SINGLE, partial(_whole, devices), metric=LOCAL)
         return
-    yield Strategy("DataParallel", partial(_data_parallel, devices), shared=True)
+    yield Strategy(DATA_PARALLEL, partial(_data_parallel, devices))
     yield Strategy(MODEL_PARALLEL, partial(_model_parallel, devices))
-    for name, schedule in PIPELINES.items():
-        yield Strategy(name, partial(_pipeline, schedule, devices), pipelined=True)
+    for pipeline, schedule in PIPELINES.items():
+        yield Strategy(pipeline, partial(_pipeline, schedule, devices))
     yield from parts(devices) if stages else ()
 
 

@@ -9,6 +9,8 @@ from scalecard.distributed.context import RankContext
 from scalecard.measuring import budget
 from scalecard.measuring.rule import Rule
 from scalecard.records.record import Case, Reason, Record
+from scalecard.records.strategies import DDP, SINGLE
+from scalecard.records.strategies import Strategy as Kind
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import CHECKED_EACH, Setting
@@ -59,6 +61,10 @@ class Ladder:
         """Of the same ranks."""
         return Trials(self.ctx, [self.ctx], PlainlyRounded(self.plainly.device, self.plainly.steps, counting=False))
 
+    @property
+    def _kind(self) -> Kind:
+        return DDP if self.ctx.world_size > 1 else SINGLE
+
     def records(self) -> Iterator[Record]:
         """Step times of every combination, or why there is none; compile times; of GPUs also each one's memory."""
         self.trials.warm_up()
@@ -105,7 +111,7 @@ class Ladder:
     def _case(self, step: Step) -> Case:
         size = self._setting(step.combination).load.batch_size
         own: Case = {
-            "strategy": "DDP" if self.ctx.world_size > 1 else "single device",
+            "strategy": self._kind.name,
             "rung": step.rung,
             "on": step.on,
         }
@@ -139,7 +145,7 @@ class Ladder:
         """What can be timed, or why not."""
         combination = step.combination
         found = tried(
-            Strategy(step.name, partial(subject, combination, self.ctx)),
+            Strategy(self._kind, partial(subject, combination, self.ctx)),
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
@@ -155,7 +161,7 @@ class Ladder:
 
     def _compares(self, combination: Combination) -> bool:
         """Whether the GPU holds what a larger batch is compared with; the host would take too long."""
-        plain = Strategy("plain loops", lambda _, at: plain_loops(combination, self.plainly, at))
+        plain = Strategy(SINGLE, lambda _, at: plain_loops(combination, self.plainly, at))
         return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
 
     def _on_few(self, found: Fitting, combination: Combination) -> Fitting | Trial:

@@ -6,32 +6,33 @@ from torch import Tensor, nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
+from scalecard.records.strategies import Schedule
 from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.strategy import CannotBe, trained
-from scalecard.training.library_pipeline import STAGES_EACH, LibraryPipeline, pipeline_group
+from scalecard.training.library_pipeline import LibraryPipeline, pipeline_group
 from scalecard.training.reference import trainable
 from scalecard.training.step import state_of
 
 
-def suits(schedule: str, replicas: int, at: Setting) -> None:
+def suits(schedule: Schedule, replicas: int, at: Setting) -> None:
     """CannotBe if the library's schedule cannot take these micro-batches."""
     each, depth = at.load.batch_size // replicas, at.devices // replicas
     if each % at.num_micro:
         raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
-    if schedule != "gpipe" and at.num_micro < depth:
+    if schedule is not Schedule.GPIPE and at.num_micro < depth:
         raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
-    if schedule in STAGES_EACH and at.num_micro % depth:
+    if schedule is Schedule.INTERLEAVED and at.num_micro % depth:
         raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
 
 
-def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+def pipeline(schedule: Schedule, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
     """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
     load, depth = at.load, ctx.world_size // replicas
     each = load.batch_size // replicas
-    num_stages = depth * STAGES_EACH.get(schedule, 1)
+    num_stages = depth * schedule.stages_each
     model, stages = cut(load, num_stages)
     if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
@@ -54,7 +55,7 @@ def pipeline(schedule: str, ctx: RankContext, plainly: Plainly, at: Setting, *, 
     buffers = [place - num_trained for place in places if place >= num_trained]
     sizes = (each // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
-    if not load.exact and replicas == 1 and schedule not in STAGES_EACH and depth == 2:
+    if not load.exact and replicas == 1 and schedule.stages_each == 1 and depth == 2:
         counts["sent bytes"] = crossing(load, num_stages, sizes)  # each of the two sends as much as it gets
     return trained(
         at,

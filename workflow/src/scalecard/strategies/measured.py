@@ -12,6 +12,7 @@ from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.record import Case, Reason, Record
+from scalecard.records.strategies import Strategy as Kind
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
@@ -66,16 +67,16 @@ class Group:
 
     def _tried(self, strategies: Iterable[Strategy]) -> Iterator[Fitting | Record]:
         """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""
-        refused, alone = list[tuple[str, Setting]](), list[Case]()
+        refused, alone = list[tuple[Kind, Setting]](), list[Case]()
         for strategy in strategies:
             for case, at in self._settings(strategy):
-                if strategy.metric == STAGE and (case in alone or (strategy.name, at) in refused):
+                if strategy.metric == STAGE and (case in alone or (strategy.kind, at) in refused):
                     continue
                 found = self._fitting(strategy, case, at)
                 if strategy.metric == STAGE:
                     alone.append(case)
                 elif isinstance(found, Record):
-                    refused.append((strategy.name, at))
+                    refused.append((strategy.kind, at))
                 yield found
 
     def _settings(self, strategy: Strategy) -> Iterator[tuple[Case, Setting]]:
@@ -92,20 +93,20 @@ class Group:
         batch: Case = {"scaling": scaling, "batch_size": at.load.batch_size}
         if strategy.metric == STAGE:
             return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
-        return {"strategy": strategy.name, **batch, **self._counted(at.load.batch_size)}
+        return {"strategy": strategy.kind.name, **batch, **self._counted(at.load.batch_size)}
 
     def _counted(self, size: int) -> Case:
         return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
 
     def _fitting(self, strategy: Strategy, case: Case, at: Setting) -> Fitting | Record:
-        progress.detail(f"trying {strategy.name}")
+        progress.detail(f"trying {strategy.kind.name}")
         found = tried(
             strategy,
             at,
             self._small(at, strategy),
             trials=self.trials,
             plainly=self.plainly,
-            name=f"{strategy.metric} of {strategy.name}, {', '.join(map(str, case.values()))}",
+            name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
             case=case,
         )
         if isinstance(found, Fitting):
@@ -153,8 +154,8 @@ class Group:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
         self.trials.warm_up()
         for strategy in (strategy for strategy in strategies if not strategy.is_part):
-            case: Case = {**self.case, "strategy": strategy.name}
-            progress.detail(f"the largest batch of {strategy.name}")
+            case: Case = {**self.case, "strategy": strategy.kind.name}
+            progress.detail(f"the largest batch of {strategy.kind.name}")
             if budget.over(self.ctx):
                 late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
                 yield late(case, budget.LEFT_OUT)

@@ -10,6 +10,20 @@ from torch import nn
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.variant import Subject
 from scalecard.parts import all_reduces
+from scalecard.records.strategies import (
+    DATA_X_PIPELINE,
+    DATA_X_TENSOR,
+    DDP,
+    FSDP_GRADIENTS,
+    FSDP_PARAMETERS,
+    HSDP,
+    TENSOR_PARALLEL,
+    TORCH_1F1B,
+    TORCH_GPIPE,
+    TORCH_INTERLEAVED,
+    Collective,
+)
+from scalecard.records.strategies import Strategy as Kind
 from scalecard.strategies.library import pipeline, suits
 from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
@@ -18,7 +32,6 @@ from scalecard.strategies.staged import blocks_of, calls_each_once
 from scalecard.strategies.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, Strategy, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import wrap
-from scalecard.training.library_pipeline import SCHEDULES
 from scalecard.training.reference import trainable
 from scalecard.training.step import Step, state_of
 
@@ -28,22 +41,26 @@ def strategies(ctx: RankContext) -> Iterator[Strategy]:
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
-    yield Strategy("DDP", partial(_ddp, ctx), shared=True)
-    yield Strategy("DDP", partial(_alone, ctx), shared=True, metric=UNSYNCHRONISED)
-    yield Strategy("DDP", partial(_exchange, ctx), shared=True, metric=EXCHANGE)
-    yield Strategy("FSDP gradients", partial(_fsdp, ctx, parameters=False), shared=True)
-    yield Strategy("FSDP parameters", partial(_fsdp, ctx, parameters=True), shared=True)
+    yield Strategy(DDP, partial(_ddp, ctx))
+    yield Strategy(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
+    yield Strategy(DDP, partial(_exchange, ctx), metric=EXCHANGE)
+    for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
+        yield Strategy(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
-        yield Strategy("HSDP", partial(_fsdp, ctx, parameters=True, replicas=ctx.layout.nodes), shared=True)
-    yield Strategy("tensor parallel", partial(_tensor_parallel, ctx))
-    for schedule in SCHEDULES:
-        fits = partial(suits, schedule, 1)
-        yield Strategy(f"torch {schedule}", partial(pipeline, schedule, ctx), pipelined=True, suits=fits)
+        yield Strategy(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
+    yield Strategy(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
+    for kind in (TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED):
+        yield _pipeline(kind, ctx)
     if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
-        replicas = ctx.world_size // 2
-        yield Strategy("data x tensor", partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
-        build, fits = partial(pipeline, "1f1b", ctx, replicas=replicas), partial(suits, "1f1b", replicas)
-        yield Strategy("data x pipeline", build, pipelined=True, replicas=replicas, suits=fits)
+        replicas = ctx.world_size // DATA_X_TENSOR.replica_devices
+        yield Strategy(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        yield _pipeline(DATA_X_PIPELINE, ctx, replicas)
+
+
+def _pipeline(kind: Kind, ctx: RankContext, replicas: int = 1) -> Strategy:
+    assert kind.schedule, "a pipeline's"
+    build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
+    return Strategy(kind, build, replicas=replicas, suits=fits)
 
 
 def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
@@ -75,7 +92,7 @@ def _exchange(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
     return all_reduces.alone(at.load.name, at.load.network(HOST), ctx)
 
 
-def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, replicas: int = 1) -> Subject:
+def _fsdp(kind: Kind, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     model = at.load.network(HOST)
     try:
@@ -87,8 +104,8 @@ def _fsdp(ctx: RankContext, plainly: Plainly, at: Setting, *, parameters: bool, 
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     reduced = sharded.gathered_bytes(trainable(model), ranks)
-    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=parameters)
-    times = 2 if parameters else 1  # gathered for the forward, and again for the backward
+    times = kind.times(Collective.ALL_GATHER)
+    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, plainly, at, model, module, counts)
 

@@ -18,17 +18,18 @@ from scalecard.measuring.variant import Subject
 from scalecard.parts.played_pipelines import BOTH, FORWARD, STAGE, UPDATE, of_batches, of_stages, play, subject
 from scalecard.parts.stages import given
 from scalecard.records.record import Case, Record
+from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import cut, handed_over
-from scalecard.strategies.strategy import MODEL_PARALLEL, STEP, Strategy, in_train_mode
+from scalecard.strategies.strategy import STEP, Strategy, in_train_mode
 from scalecard.training.model_parallel import Given
-from scalecard.training.schedules import SCHEDULES, gpipe
+from scalecard.training.schedules import gpipe, one_f_one_b
 from scalecard.training.trees import mapped
 
-PIPELINES = {f"our {name}": schedule for name, schedule in SCHEDULES.items()}
+FIRST = OUR_GPIPE  # with which the stages of all pipelines are tried
+PIPELINES = {FIRST: gpipe, OUR_1F1B: one_f_one_b}
 PLAYED = {MODEL_PARALLEL: gpipe, **PIPELINES}  # of one micro-batch, every schedule is plain model parallelism
-FIRST = next(iter(PIPELINES))  # with which the stages of all pipelines are tried
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,13 @@ def parts(devices: Sequence[Device]) -> Iterator[Strategy]:
 
     Of the whole batch, forward and backward are timed together only: nothing comes between them.
     """
-    for name, pipelined in ((FIRST, True), (MODEL_PARALLEL, False)):
+    for kind in (FIRST, MODEL_PARALLEL):
         for stage in range(len(devices)):
             for part in (UPDATE, *of_batches(stage, devices)):
-                if pipelined or part != FORWARD:
+                if kind.schedule or part != FORWARD:
                     yield Strategy(
-                        name,
+                        kind,
                         partial(_subject, part, stage, devices),
-                        pipelined=pipelined,
                         metric=STAGE,
                         axes={"stage": stage, "part": part},
                         of_batch=part != UPDATE,
@@ -135,16 +135,17 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
 
     The case is that of its step time. If no strategy could cut the model, one record says why.
     """
-    steps = [record for record in found if record.metric == STEP and record.case.get("strategy") in PLAYED]
+    steps = [record for record in found if record.metric == STEP and of(record.case["strategy"]) in PLAYED]
     if steps and all(step.status != "ok" for step in steps):
         yield replace(steps[0], case={axis: steps[0].case[axis] for axis in ("workload", "devices")}, metric=STAGE)
     for step in (step for step in steps if step.status == "ok"):
         case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
-        size = _split_size(found, case) if step.case["strategy"] in PIPELINES else step.integer("batch_size")
+        kind = of(step.case["strategy"])
+        size = _split_size(found, case) if kind in PIPELINES else step.integer("batch_size")
         alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
         if all(BOTH in stage for stage in alone):
             num_micro = step.integer("batch_size") // size
-            yield from play(PLAYED[str(step.case["strategy"])], alone, num_micro, step.case)
+            yield from play(PLAYED[kind], alone, num_micro, step.case)
         else:
             note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
             yield Record.skipped(step.case, note, metric="played_time")
@@ -152,7 +153,8 @@ def played(found: Sequence[Record]) -> Iterator[Record]:
 
 def _why_not(steps: Sequence[Record], case: Case) -> str:
     """Why the strategy with which such stages are tried could not be used at this scaling, if that was it."""
-    tried = {"strategy": FIRST if case["strategy"] in PIPELINES else MODEL_PARALLEL, "scaling": case["scaling"]}
+    kind = FIRST if of(case["strategy"]) in PIPELINES else MODEL_PARALLEL
+    tried = {"strategy": kind.name, "scaling": case["scaling"]}
     return next((step.why for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
 
 

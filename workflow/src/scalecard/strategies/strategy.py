@@ -1,4 +1,4 @@
-"""One way to train a workload: its name, how a subject of it is built, and what all of them have in common."""
+"""One way to train a workload: what it is, how a subject of it is built, and what all of them have in common."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +12,12 @@ from scalecard.measuring.proof import Change, Trained
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Work
 from scalecard.records.record import Case, Check
+from scalecard.records.strategies import Family
+from scalecard.records.strategies import Strategy as Kind
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
 
 STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
-MODEL_PARALLEL = "model parallel"
 
 
 class CannotBe(ValueError):
@@ -25,23 +26,25 @@ class CannotBe(ValueError):
 
 @dataclass(frozen=True)
 class Strategy:
-    """A name, and what builds a subject of it, or raises CannotBe.
+    """An entry of the catalogue, and what builds a subject of it, or raises CannotBe.
 
-    `pipelined` if it takes micro-batches; `replicas` of the model share the batch, or every device has a share of its
-    own (`shared`). `suits` raises CannotBe for a setting at which it cannot be timed. With another `metric`, it is no
-    strategy, but a part of one that explains its time, and is proven as it is timed only; `axes` say which part, and
-    whether it depends on the batch (`of_batch`).
+    `replicas` of the model share the batch. `suits` raises CannotBe for a setting at which it cannot be timed. With
+    another `metric`, it is no strategy, but a part of one that explains its time, and is proven as it is timed only;
+    `axes` say which part, and whether it depends on the batch (`of_batch`).
     """
 
-    name: str
+    kind: Kind
     build: Callable[[Plainly, Setting], Subject]
-    pipelined: bool = False
-    shared: bool = False
     replicas: int = 1
     suits: Callable[[Setting], object] = bool
     metric: str = STEP
     axes: Case = field(default_factory=dict)
     of_batch: bool = True
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether it takes micro-batches."""
+        return self.kind.schedule is not None
 
     @property
     def is_part(self) -> bool:
@@ -50,7 +53,8 @@ class Strategy:
 
     def refuse_uneven(self, at: Setting) -> None:
         """CannotBe if the batch cannot be shared equally."""
-        shares, of = (at.devices, "devices") if self.shared else (self.replicas, "replicas")
+        each_has_a_share = self.kind.family is Family.DATA
+        shares, of = (at.devices, "devices") if each_has_a_share else (self.replicas, "replicas")
         if at.load.batch_size % shares:
             raise CannotBe(f"{shares} {of} cannot share {at.load.batch_size} samples equally")
 

@@ -18,7 +18,6 @@ from scalecard.training.model_parallel import Loss
 from scalecard.training.trees import Tree
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
-STAGES_EACH = {"interleaved 1f1b": 2}  # per rank; one otherwise
 
 
 class LibraryPipeline:
@@ -44,8 +43,7 @@ class LibraryPipeline:
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
         made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
-        mine = made if schedule in STAGES_EACH else made[0]
-        self.schedule = SCHEDULES[schedule](mine, num_micro, loss_fn=loss)
+        self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=loss)
         inputs, targets = batch
         self.first = (inputs,) if 0 in stages else ()
         self.last = {"target": targets} if num_stages - 1 in stages else {}

@@ -9,13 +9,14 @@ however good the network.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scalecard.records import strategies
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
+from scalecard.records.strategies import Family
 from scalecard.report import strategy_table, words
 from scalecard.report.advice.places import Place, timed
 
 COLLAPSED = 0.5
-SHARING = ("DDP", "FSDP gradients", "FSDP parameters", "HSDP", "DataParallel")  # the batch, between the devices
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def batches(result: Result, workload: str, found: Sequence[Place]) -> Batches:
     """Of the fastest data parallelism on each number of devices, and of one device alone."""
     fastest: dict[tuple[int, int], Place] = {}
     for place in timed(found, "strong"):
-        if place.strategy in SHARING and place.efficiency:
+        if place.efficiency and strategies.of(place.strategy).family is Family.DATA:
             key = (place.devices, place.nodes)
             fastest[key] = max(fastest.get(key, place), place, key=lambda one: one.rate)
     shared = [Point(p.batch / p.devices, p.efficiency, p.where) for p in fastest.values() if p.efficiency]

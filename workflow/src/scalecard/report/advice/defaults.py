@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
 from scalecard.report.advice.places import on, places, timed, workloads
 from scalecard.report.answers import Measured
 from scalecard.report.sections import ddp
@@ -78,8 +79,8 @@ def _of_strategies(result: Result) -> Iterator[Change]:
         able = {(place.strategy, place.devices, place.nodes): place for place in found}
         most = max((devices for _, devices, _ in able), default=0)
         for (name, devices, nodes), place in able.items():
-            default = able.get(("FSDP parameters", devices, nodes))
-            if name == "FSDP gradients" and devices == most and default:
+            default = able.get((FSDP_PARAMETERS.name, devices, nodes))
+            if name == FSDP_GRADIENTS.name and devices == most and default:
                 yield Change(
                     f"{workload} by FSDP on {on(devices, nodes)}",
                     "reshard_after_forward",

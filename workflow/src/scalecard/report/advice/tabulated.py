@@ -6,7 +6,7 @@ from scalecard.report import strategy_table, units, words
 from scalecard.report.advice.choice import Choice, avoid, choose
 from scalecard.report.advice.collapse import Point, batches
 from scalecard.report.advice.defaults import Change
-from scalecard.report.advice.places import Place, fewest, on, places, workloads
+from scalecard.report.advice.places import Place, fewest, places, workloads
 from scalecard.report.strategy_table import Table
 
 Cell = tuple[str, float]
@@ -91,7 +91,7 @@ def _row(result: Result, place: Place, decision: str) -> list[Cell]:
     return [
         (place.workload, 0.0),
         (place.strategy, 0.0),
-        (on(place.devices, place.nodes).replace(" devices", "").replace(" device", ""), place.devices),
+        (f"{place.devices}{f' on {place.nodes} nodes' if place.nodes > 1 else ''}", place.devices),
         (place.scaling if place.devices > 1 else "", 0.0),
         (f"{place.status}{why}", 0.0),
         rate,

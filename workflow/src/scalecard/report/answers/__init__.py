@@ -13,11 +13,20 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from scalecard.records.record import Result
+from scalecard.records.strategies import Untimed
 from scalecard.report import modules
 
 Settings = Mapping[str, Mapping[str, Any]]
 ORDER = ("why", "use", "forecast")
 NO_SETTINGS: Settings = MappingProxyType({})
+PARTS = {  # of a step, as they are called where they are not timed alone
+    Untimed.RANKS: "ranks that exchange nothing",
+    Untimed.THREADS: "threads with their copies",
+    Untimed.LAYERS: "divided layers with their all-reduces",
+    Untimed.STAGES: "stages at such micro-batches",
+    Untimed.STAGE_PAIRS: "two stages on each device",
+    Untimed.REPLICAS: "replicas with what they exchange",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +52,11 @@ class Measured:
     def emulated(self) -> bool:
         """Whether CPU workers and ranks stood in for GPUs: then nothing is advised."""
         return any(result.emulated for result in self.results.values())
+
+
+def not_timed(*parts: Untimed) -> str:
+    """'stages at such micro-batches are not timed alone'."""
+    return f"{' and '.join(PARTS[part] for part in parts)} are not timed alone"
 
 
 def measured(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> Measured:

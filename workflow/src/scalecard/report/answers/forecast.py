@@ -13,18 +13,19 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Strategy, Untimed
 from scalecard.report import charts, ends, points, style
-from scalecard.report.answers import Measured
+from scalecard.report.answers import Measured, not_timed
 from scalecard.report.forecast import calculator as numbers
 from scalecard.report.forecast import told
 from scalecard.report.forecast.draws import band, middle
-from scalecard.report.forecast.forecast import Forecast, forecasts, reasons
+from scalecard.report.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.report.forecast.settings import Settings
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
-DRAWN = ("DDP", "FSDP parameters", "our 1f1b", "torch 1f1b")  # of the others, tables tell
+DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables tell
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
 
 
@@ -57,7 +58,8 @@ def _panel(axes: Axes, found: Sequence[Forecast], platform: str) -> None:
 
 
 def _line(axes: Axes, one: Forecast, platform: str) -> None:
-    name, colour, until = one.model.strategy, style.colour(one.model.strategy), one.trusted[0]
+    name, until = one.model.strategy.name, one.trusted[0]
+    colour = style.colour(name)
     curve = {count: middle(one.efficiencies[count]) for count in one.shown}
     limits = [band(one.efficiencies[count]) for count in one.shown]
     axes.fill_between(
@@ -92,7 +94,18 @@ def findings(measured: Measured) -> list[Finding]:
     sentences = [told.error(found), *told.of_workloads(found)]
     if why:
         sentences.append((f"DDP is not forecast: {why}.", ""))
+    if left := without_a_model(measured.results):
+        sentences.append((_not_forecast(left), ""))
     return [Finding(text=text, headline=headline, priority=28) for text, headline in sentences]
+
+
+def _not_forecast(left: Sequence[Strategy]) -> str:
+    """Those without a forecast, by the reason."""
+    by_reason = dict[tuple[Untimed, ...], list[str]]()
+    for strategy in left:
+        by_reason.setdefault(strategy.untimed, []).append(strategy.name)
+    said = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
+    return f"No forecast of {'; '.join(said)}."
 
 
 def tables(measured: Measured) -> list[Table]:

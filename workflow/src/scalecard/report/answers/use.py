@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
+from scalecard.records.strategies import SINGLE
 from scalecard.report import charts, ends, points, style, words
 from scalecard.report.advice import sentences, tabulated
 from scalecard.report.advice.choice import choose
@@ -95,7 +96,7 @@ def _ideal(able: Sequence[Place], axes: Axes) -> None:
     if alone:
         most = max(place.devices for place in able)
         charts.ideal(axes, [1, most], [alone.rate, most * alone.rate])
-        axes.plot([1], [alone.rate], style.marker("single device"), color=style.colour("ideal"))
+        axes.plot([1], [alone.rate], style.marker(SINGLE.name), color=style.colour("ideal"))
 
 
 def findings(measured: Measured) -> list[Finding]:

@@ -6,16 +6,17 @@ devices, with the batch of one device shared by all. Hatched is what these terms
 mark by input, and by gains: terms below zero, which are in the table alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scalecard.records.statistics import Interval
+from scalecard.records.strategies import DDP
 from scalecard.report import breakdown, charts, points, style, units
-from scalecard.report.answers import Measured
-from scalecard.report.breakdown import Breakdown, Term
+from scalecard.report.answers import Measured, not_timed
+from scalecard.report.breakdown import Breakdown, Missing, Term
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
@@ -110,8 +111,22 @@ def findings(measured: Measured) -> list[Finding]:
     """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
     found = _drawn(breakdown.of_strategies(measured))
     fastest = {each.record.case["workload"]: each for each in reversed(found)}.values()
-    told = [each for each in found if each in fastest or each.record.case["strategy"] == "DDP"]
-    return [_said(each, advise=not measured.emulated) for each in told]
+    told = [each for each in found if each in fastest or each.record.matches(strategy=DDP.name)]
+    return [*(_said(each, advise=not measured.emulated) for each in told), *_missing(found)]
+
+
+def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
+    """The terms that nothing tells, by what they are and why."""
+    lacking = dict[Missing, list[str]]()
+    for each in found:
+        for missing in each.missing:
+            lacking.setdefault(missing, []).append(str(each.record.case["strategy"]))
+    said = [
+        f"{', '.join(dict.fromkeys(names))}: {', '.join(missing.terms)} ({not_timed(missing.untimed)})"
+        for missing, names in lacking.items()
+    ]
+    if said:
+        yield Finding(text=f"Terms that are missing, and in the rest: {'; '.join(said)}.", priority=36)
 
 
 def _said(found: Breakdown, *, advise: bool) -> Finding:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.strategies import DDP, SINGLE
 from scalecard.report import figures, units
 from scalecard.report.advice.places import Place, places, workloads
 from scalecard.report.exports import EXPERIMENTS, figure, formats
@@ -57,8 +58,12 @@ def _of_ddp(result: Result) -> Iterator[Place]:
 def _as_workload(record: Record) -> Record:
     """With the axes that `strategies` has; a model of that name may be another one there."""
     case = record.case
-    strategy = "single device" if case.get("scaling") == "plain" else "DDP"
-    named: Case = {"workload": f"{case.get('model', 'every model')} (ddp)", "strategy": strategy, "unit": "samples"}
+    strategy = SINGLE if case.get("scaling") == "plain" else DDP
+    named: Case = {
+        "workload": f"{case.get('model', 'every model')} (ddp)",
+        "strategy": strategy.name,
+        "unit": "samples",
+    }
     return replace(record, case={**case, **named, "units": case.get("batch_size")})
 
 

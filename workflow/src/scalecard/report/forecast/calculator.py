@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from scalecard.records.strategies import DDP, Collective
 from scalecard.report.forecast.draws import middle
 from scalecard.report.forecast.forecast import COUNTS, Forecast, with_network
 from scalecard.report.forecast.model import DataParallel
@@ -20,7 +21,7 @@ DIGITS = 5
 
 def data(found: Sequence[Forecast]) -> dict[str, Any]:
     """Times in seconds, by the places of `counts` and `sizes`; empty without a forecast of DDP."""
-    of_ddp = [one for one in found if one.model.strategy == "DDP"]
+    of_ddp = [one for one in found if one.model.strategy is DDP]
     if not of_ddp:
         return {}
     first = {one.model.workload.name: one.model for one in reversed(of_ddp) if isinstance(one.model, DataParallel)}
@@ -57,7 +58,7 @@ def _times(one: Forecast) -> list[list[float]]:
     """Of every count, at every size."""
     model = one.model
     assert isinstance(model, DataParallel)
-    reduce = model.exchanges["all_reduce"]
+    reduce = model.exchanges[Collective.ALL_REDUCE]
     return [[_short(middle(reduce.seconds(size, model.layout(count)))) for size in SIZES] for count in COUNTS]
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
+from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy
 from scalecard.report.forecast.draws import Draws, band, middle
-from scalecard.report.forecast.measured import DATA_PARALLEL, PIPELINES, Layout, Workload, workloads
+from scalecard.report.forecast.measured import Layout, Workload, layout_of, workloads
 from scalecard.report.forecast.model import DataParallel, Model, Pipeline
 from scalecard.report.forecast.parts import Parts
 from scalecard.report.forecast.settings import Settings
@@ -19,6 +20,11 @@ from scalecard.report.forecast.settings import Settings
 COUNTS = [2**k for k in range(11)]
 WIDEST = 0.25  # half of a band, relative: beyond it a forecast says too little
 FARTHEST = 64  # times the devices that the fit has seen
+MODELS: dict[Strategy, type[Model]] = {  # of all strategies whose parts are timed alone
+    strategy: DataParallel if strategy.family is Family.DATA else Pipeline
+    for strategy in ALL
+    if strategy.family in (Family.DATA, Family.STAGES) and not strategy.untimed
+}
 LIKE_IDEAL = "nothing that is modelled"
 
 
@@ -192,12 +198,19 @@ def forecasts(results: Mapping[str, Result], settings: Settings) -> Iterator[For
     """Of every workload, strategy and scaling that was measured on several devices, and can be told from its parts."""
     for workload in workloads(results):
         parts = _parts(workload, settings)
-        for strategy in (*DATA_PARALLEL, *PIPELINES):
-            kind = DataParallel if strategy in DATA_PARALLEL else Pipeline
+        for strategy, kind in MODELS.items():
             for scaling in ("strong", "weak"):
                 model = kind(parts, settings.network, strategy, scaling)
                 if model.steps and not why_not(model):
                     yield Forecast(model, settings)
+
+
+def without_a_model(results: Mapping[str, Result]) -> list[Strategy]:
+    """Those that were measured on several devices and cannot be forecast, because not all of a step is timed alone."""
+    result = results.get("strategies")
+    steps = result.select("step_time") if result else []
+    timed = {step.case["strategy"] for step in steps if layout_of(step).devices > 1}
+    return [strategy for strategy in ALL if strategy.name in timed and strategy not in MODELS]
 
 
 def why_not(model: Model) -> str:
@@ -207,7 +220,7 @@ def why_not(model: Model) -> str:
     if not model.parts.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
         return "one device alone was not timed with smaller batches"
     if isinstance(model, DataParallel):
-        if not model.exchanges["all_reduce"].known:
+        if not model.exchanges[Collective.ALL_REDUCE].known:
             return "no all-reduce was timed"
         if not model.parts.volume[0]:
             return "the bytes of its gradients were not counted"
@@ -220,7 +233,7 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
     for workload in workloads(results):
         timed = {str(r.case["scaling"]) for r in workload.strategies.select("step_time", workload=workload.name)}
         for scaling in sorted(timed):
-            model = DataParallel(_parts(workload, settings), settings.network, "DDP", scaling)
+            model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
             reason = why_not(model) if model.steps else "DDP was not timed on several devices"
             found.append(reason)
     return list(dict.fromkeys(filter(None, found)))

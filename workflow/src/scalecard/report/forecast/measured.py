@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import SINGLE, Collective, Strategy
 from scalecard.report import strategy_table
-from scalecard.report.strategy_table import SINGLE
-
-DATA_PARALLEL = ("DDP", "FSDP gradients", "FSDP parameters")
-PIPELINES = ("our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b")
-COLLECTIVES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}  # how often each byte travels around the ring
 
 
 @dataclass(frozen=True, order=True)
@@ -32,22 +28,22 @@ class Workload:
 
     name: str
     strategies: Result
-    collectives: Mapping[str, list[Record]]
+    collectives: Mapping[Collective, list[Record]]
     num_micro: int
 
     @property
     def single(self) -> Record | None:
         """A step of one device with its whole batch."""
-        return self.strategies.find("step_time", workload=self.name, strategy=SINGLE, devices=1)
+        return self.strategies.find("step_time", workload=self.name, strategy=SINGLE.name, devices=1)
 
     @property
     def local(self) -> list[Record]:
         """Steps of one device with smaller batches, the smallest first."""
         return sorted(self.strategies.select("local_time", workload=self.name), key=batch_of)
 
-    def steps(self, strategy: str, scaling: str) -> dict[Layout, Record]:
+    def steps(self, strategy: Strategy, scaling: str) -> dict[Layout, Record]:
         """The measured steps, those of the largest number of devices last."""
-        found = self.strategies.select("step_time", workload=self.name, strategy=strategy, scaling=scaling)
+        found = self.strategies.select("step_time", workload=self.name, strategy=strategy.name, scaling=scaling)
         return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found, self.per_node)))
 
     def others(self, metric: str, record: Record) -> list[Record]:
@@ -73,7 +69,7 @@ class Workload:
         """Those that parts may be fitted to: the same, or all if there are none."""
         return self.fitted(found) or dict(found)
 
-    def exchanges(self, collective: str, *, over_nodes: bool) -> list[Record]:
+    def exchanges(self, collective: Collective, *, over_nodes: bool) -> list[Record]:
         """Times of a collective within a node, or over nodes with all their devices; on fewer devices if possible."""
         found = [r for r in self.collectives[collective] if over_nodes == (layout_of(r).nodes > 1)]
         fewer = [r for r in found if layout_of(r).devices < self.largest.devices]
@@ -86,15 +82,15 @@ def workloads(results: Mapping[str, Result]) -> list[Workload]:
     if strategies is None:
         return []
     timed = [str(r.case["workload"]) for r in strategies.select("step_time") if "workload" in r.case]
-    collectives = {name: _collectives(name, results) for name in COLLECTIVES}
+    collectives = {name: _collectives(name, results) for name in Collective}
     num_micro = int(strategies.spec.get("micro_batches", 1))
     return [Workload(name, strategies, collectives, num_micro) for name in dict.fromkeys(timed)]
 
 
-def _collectives(name: str, results: Mapping[str, Result]) -> list[Record]:
+def _collectives(name: Collective, results: Mapping[str, Result]) -> list[Record]:
     """Of both experiments that measure them."""
     found = list[Record]()
-    if name == "all_reduce" and (result := results.get("allreduce")):
+    if name is Collective.ALL_REDUCE and (result := results.get("allreduce")):
         found += result.select("time", algorithm="torch.distributed")
     if result := results.get("health"):
         found += result.select("time", part="collective", collective=name)

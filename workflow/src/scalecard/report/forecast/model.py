@@ -18,8 +18,9 @@ from functools import cached_property
 import numpy as np
 
 from scalecard.records.record import Record
+from scalecard.records.strategies import OUR_GPIPE, Among, Collective, Communication, Strategy
 from scalecard.report.forecast.draws import NUM, Draws, Prior, generator, line, log_normal, middle, of_ratio, spread
-from scalecard.report.forecast.measured import COLLECTIVES, Layout, Workload
+from scalecard.report.forecast.measured import Layout, Workload
 from scalecard.report.forecast.network import Exchange, Network
 from scalecard.report.forecast.overlap import Overlap, Seen, overlap
 from scalecard.report.forecast.parts import Parts
@@ -28,7 +29,7 @@ Terms = dict[str, Draws]
 PER_DOUBLING = 0.01  # what any such model is not told, of a step, for each doubling beyond what it was fitted to
 DAMPED = (0.2, 1.8)  # of its slope that a trend keeps beyond what was measured
 UNEVEN = 0.02  # what a trend of stages misses for each further doubling, because blocks cannot be divided
-EXTRA = {"DDP": 0.01, "FSDP gradients": 0.05, "FSDP parameters": 0.05}  # of computing, before seeing any
+EXTRA, IF_SHARDED = 0.01, 0.05  # of computing, that exchanging adds, before seeing any
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Model(ABC):
 
     parts: Parts
     network: Network
-    strategy: str
+    strategy: Strategy
     scaling: str
 
     @property
@@ -83,7 +84,7 @@ class Model(ABC):
 
     def _seconds(self, devices: int) -> Draws:
         doublings = max(0.0, float(np.log2(devices / self.most)))
-        missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy, self.scaling)
+        missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy.name, self.scaling)
         total: Draws = np.sum(list(self.terms(devices).values()), axis=0)
         return total * missed
 
@@ -103,7 +104,7 @@ class Model(ABC):
 
 
 class DataParallel(Model):
-    """DDP and FSDP: every rank computes its share, and gradients or parameters are exchanged."""
+    """DDP, FSDP and HSDP: every rank computes its share, and gradients or parameters are exchanged."""
 
     @property
     def limit(self) -> int | None:
@@ -111,27 +112,34 @@ class DataParallel(Model):
         return self.parts.batch if self.scaling == "strong" else None
 
     @cached_property
-    def exchanges(self) -> dict[str, Exchange]:
+    def exchanges(self) -> dict[Collective, Exchange]:
         """By collective."""
         made = {}
         for name, fits in self.parts.fits.items():
-            made[name] = Exchange(COLLECTIVES[name], fits[False], fits[True], self.parts.per_node, self.network)
+            made[name] = Exchange(name.passes, fits[False], fits[True], self.parts.per_node, self.network)
         return made
 
-    def exchanged(self, layout: Layout) -> Draws:
-        """Seconds of all collectives of a step, by themselves.
+    @property
+    def gathers(self) -> bool:
+        """Whether parameters are divided, and gathered where they are needed."""
+        return bool(self.strategy.times(Collective.ALL_GATHER))
 
-        If halves of an all-reduce were not measured, each takes half of its time.
-        """
+    def exchanged(self, layout: Layout) -> Draws:
+        """Seconds of all collectives of a step, by themselves."""
+        each = [one.times * self._alone(one, layout) for one in self.strategy.collectives]
+        return np.asarray(np.sum(each, axis=0))
+
+    def _alone(self, one: Communication, layout: Layout) -> Draws:
+        """One of these. If halves of an all-reduce were not measured, each takes half of its time."""
         size, calls = self.parts.volume
-        if self.strategy == "DDP":
-            return calls * self.exchanges["all_reduce"].seconds(size / calls, layout)
-        gathers = 2 if self.strategy == "FSDP parameters" else 1
-        if not self.exchanges["all_gather"].known:
-            return (gathers + 1) / 2 * self.exchanges["all_reduce"].seconds(size, layout)
-        halves = (gathers, "all_gather"), (1, "reduce_scatter")
-        found: Draws = np.sum([times * self.exchanges[name].seconds(size, layout) for times, name in halves], axis=0)
-        return found
+        whole, exchange = self.exchanges[Collective.ALL_REDUCE], self.exchanges[one.collective]
+        if one.among is Among.REPLICAS:  # which are nodes
+            return exchange.between_nodes(size, layout.nodes)
+        if one.among is Among.REPLICA:
+            layout = Layout(min(layout.devices, self.parts.per_node))
+        if exchange is whole:
+            return calls * whole.seconds(size / calls, layout)
+        return exchange.seconds(size, layout) if exchange.known else whole.seconds(size, layout) / 2
 
     def computes(self, devices: int) -> Draws:
         """The slowest rank, without exchanging."""
@@ -142,8 +150,8 @@ class DataParallel(Model):
     def overlap(self) -> Overlap:
         """From the steps that may be used, of both scalings: strong scaling has little to hide behind, weak much."""
         seen = [one for scaling in ("strong", "weak") for one in self._like(scaling)._seen()]
-        name = f"{self.workload.name}, {self.strategy}"
-        return overlap(seen, extra=EXTRA[self.strategy], name=name, on_cpu=self.parts.on_cpu)
+        name, extra = f"{self.workload.name}, {self.strategy.name}", IF_SHARDED if self.gathers else EXTRA
+        return overlap(seen, extra=extra, name=name, on_cpu=self.parts.on_cpu)
 
     def _like(self, scaling: str) -> "DataParallel":
         return self if scaling == self.scaling else DataParallel(self.parts, self.network, self.strategy, scaling)
@@ -190,7 +198,9 @@ class Pipeline(Model):
         return None
 
     def micro_batches(self, devices: int) -> int:
-        """Equal ones, at most as many as config.yaml says."""
+        """Equal ones, at most as many as config.yaml says; model parallelism has one."""
+        if self.strategy.schedule is None:
+            return 1
         whole = self.whole(devices)
         return max(count for count in range(1, min(self.workload.num_micro, whole) + 1) if whole % count == 0)
 
@@ -209,7 +219,7 @@ class Pipeline(Model):
         x = np.array([np.log2(devices / 2) for devices, _, _ in found])
         y = np.log([value for _, value, _ in found])
         sigma = np.array([sigma + 0.005 for _, _, sigma in found])
-        return line(x, y, sigma, prior, self.workload.name, self.strategy, self.scaling)
+        return line(x, y, sigma, prior, self.workload.name, self.strategy.name, self.scaling)
 
     def stretched(self, slowest: Draws, devices: int) -> Draws:
         """A step over one of equal stages, if the slowest stage takes `slowest` times the mean.
@@ -226,7 +236,7 @@ class Pipeline(Model):
 
         GPipe's are asked where there are any: in 1F1B a slow stage also fills the time in which others begin.
         """
-        gpipe = self.workload.parts(self.workload.steps("our gpipe", self.scaling))
+        gpipe = self.workload.parts(self.workload.steps(OUR_GPIPE, self.scaling))
         found = list[tuple[int, float, float]]()
         for at, step in (gpipe or self.workload.parts(self.steps)).items():
             micros = self.micro_batches(at.devices)
@@ -254,7 +264,7 @@ class Pipeline(Model):
         """
         last = max(2, self.most)
         within, beyond = np.log2(min(devices, last) / 2), np.log2(max(1, devices / last))
-        damping = generator("damping", self.strategy, self.scaling).uniform(*DAMPED, NUM)
+        damping = generator("damping", self.strategy.name, self.scaling).uniform(*DAMPED, NUM)
         missed = UNEVEN * beyond * generator("blocks", devices).standard_normal(NUM)
         return np.asarray(np.exp(trend[:, 0] + trend[:, 1] * (within + damping * beyond) + missed))
 

@@ -105,20 +105,37 @@ class Exchange:
         wire = self.passes * (n - 1) / n * size
         nodes = -(-n // self.per_node)
         if nodes > 1 and self.over:
-            outer = self.over[max(self.over)]
-            latency = _continued(self.over, nodes, self.passes, "over")
-            return (latency + wire / _rates(self.over, nodes, "over")) * outer.factor(size)
+            return self._over_nodes(wire, size, nodes)
         here, factor = min(n, self.per_node), self.within[max(self.within)].factor(size)
         latency, rate = _continued(self.within, here, self.passes, "within"), _rates(self.within, here, "within")
         if nodes == 1:
             return (latency + wire / rate) * factor
-        between, line_rate = self._between
-        steps = _grown(between, nodes, self.passes)
-        return (
-            latency
-            + steps * self.network.latency_us * 1e-6
-            + wire / np.minimum(rate, line_rate) * np.maximum(factor, 1)
-        )
+        latency_between, line_rate = self._assumed(nodes)
+        return latency + latency_between + wire / np.minimum(rate, line_rate) * np.maximum(factor, 1)
+
+    def between_nodes(self, size: float, nodes: int) -> Draws:
+        """Draws of its time if every device of a node has a share of `size` bytes, and all of them exchange at once.
+
+        Each exchanges with its like on the other nodes. Together they send over a node's network what one ring over all
+        devices sends that has as many bytes, but for the parts that nodes keep.
+        """
+        if nodes == 1 or not self.known:
+            return np.zeros(NUM)
+        wire = self.passes * (nodes - 1) / nodes * size
+        if self.over:
+            return self._over_nodes(wire, size, nodes)
+        latency, rate = self._assumed(nodes)
+        return latency + wire / rate
+
+    def _over_nodes(self, wire: float, size: float, nodes: int) -> Draws:
+        """As measured over nodes, or continued."""
+        latency, rate = _continued(self.over, nodes, self.passes, "over"), _rates(self.over, nodes, "over")
+        return (latency + wire / rate) * self.over[max(self.over)].factor(size)
+
+    def _assumed(self, nodes: int) -> tuple[Draws, Draws]:
+        """Latency in s and rate in B/s of the network between nodes of which none was measured."""
+        towards_ring, rate = self._between
+        return _grown(towards_ring, nodes, self.passes) * self.network.latency_us * 1e-6, rate
 
     @cached_property
     def _between(self) -> tuple[Draws, Draws]:

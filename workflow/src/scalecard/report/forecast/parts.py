@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from scalecard.records.strategies import DDP, Collective
 from scalecard.report.forecast.draws import NUM, Draws, line, middle, spread
 from scalecard.report.forecast.local import LocalTime, Ranks
-from scalecard.report.forecast.measured import COLLECTIVES, Workload, batch_of, counted, layout_of
+from scalecard.report.forecast.measured import Workload, batch_of, counted, layout_of
 from scalecard.report.forecast.network import Fitted
 
 SCALINGS = ("strong", "weak")
@@ -49,7 +50,7 @@ class Parts:
         """By scaling, from DDP's ranks without synchronising, on the most devices that may be used."""
         made = {}
         for scaling in SCALINGS:
-            found = self.workload.parts(self.workload.steps("DDP", scaling))
+            found = self.workload.parts(self.workload.steps(DDP, scaling))
             made[scaling] = Ranks.of(self.workload.others("rank_time", found[max(found)]) if found else [])
         return made
 
@@ -64,7 +65,7 @@ class Parts:
     def _seen_in_company(self, scaling: str) -> list[tuple[int, float, float]]:
         """(devices, ratio, its relative error) of the steps that may be used."""
         found = list[tuple[int, float, float]]()
-        for layout, step in self.workload.parts(self.workload.steps("DDP", scaling)).items():
+        for layout, step in self.workload.parts(self.workload.steps(DDP, scaling)).items():
             for own in self.workload.others("unsynchronised_time", step):
                 alone = self.local.at(batch_of(step) / layout.devices) * self.ranks[scaling].slowest(layout.devices)
                 ratio = own.median / middle(alone)
@@ -89,14 +90,14 @@ class Parts:
         return np.asarray(np.exp(self.company[:, 2] * self._company_of(devices)[1]))
 
     @cached_property
-    def fits(self) -> Mapping[str, Mapping[bool, Mapping[int, Fitted]]]:
+    def fits(self) -> Mapping[Collective, Mapping[bool, Mapping[int, Fitted]]]:
         """By collective and whether over nodes: by the number of devices, or of nodes."""
-        return {name: {over: self._fits(name, over) for over in (False, True)} for name in COLLECTIVES}
+        return {name: {over: self._fits(name, over) for over in (False, True)} for name in Collective}
 
-    def _fits(self, name: str, over: bool) -> dict[int, Fitted]:
+    def _fits(self, name: Collective, over: bool) -> dict[int, Fitted]:
         records = self.workload.exchanges(name, over_nodes=over)
         places = sorted({layout_of(record) for record in records})
-        made = {at: Fitted.of([r for r in records if layout_of(r) == at], COLLECTIVES[name]) for at in places}
+        made = {at: Fitted.of([r for r in records if layout_of(r) == at], name.passes) for at in places}
         return {at.nodes if over else at.devices: fit for at, fit in made.items()}
 
     @cached_property

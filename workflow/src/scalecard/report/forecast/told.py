@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from scalecard.records.statistics import Interval
+from scalecard.records.strategies import Family
 from scalecard.report import units
 from scalecard.report.forecast.draws import band, middle
 from scalecard.report.forecast.forecast import Forecast, Knee, accuracy, with_network
-from scalecard.report.forecast.measured import DATA_PARALLEL
 from scalecard.report.forecast.settings import PRESETS, Settings
 from scalecard.report.strategy_table import Table
 
@@ -79,7 +79,7 @@ def _sentence(one: Forecast) -> Sentence:
     would = "would" if count <= one.trusted[0] else "might"
     factor = f"{gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g})"
     there = f"{count} devices {would} be {factor}{network}"
-    text = f"{model.workload.name}, {model.strategy}, {how}: {there}; {_knee(one)}. {_until(one)}"
+    text = f"{model.workload.name}, {model.strategy.name}, {how}: {there}; {_knee(one)}. {_until(one)}"
     return text, f"{model.workload.name}: {knee_words(one.knee)}"
 
 
@@ -173,7 +173,7 @@ def _efficiency(one: Forecast, count: int) -> tuple[str, float]:
 
 
 def _case(one: Forecast) -> Cells:
-    return [(one.model.workload.name, 0.0), (one.model.strategy, 0.0), (one.model.scaling, 0.0)]
+    return [(one.model.workload.name, 0.0), (one.model.strategy.name, 0.0), (one.model.scaling, 0.0)]
 
 
 def networks(found: Sequence[Forecast]) -> Iterator[Table]:
@@ -182,7 +182,7 @@ def networks(found: Sequence[Forecast]) -> Iterator[Table]:
     for rate in PRESETS:
         for one in (with_network(one, rate) for one in found):
             farther = [count for count in one.counts if one.assumed(count)]
-            if one.model.strategy in DATA_PARALLEL and farther:
+            if one.model.strategy.family is Family.DATA and farther:
                 cells = [_efficiency(one, count) for count in SHOWN]
                 rows.append(
                     [*_case(one), (f"{rate:g} Gbit/s", rate), (knee_words(one.knee), one.knee.devices or 1e9), *cells]
@@ -216,7 +216,7 @@ def _training(one: Forecast, count: int) -> Cells:
     seconds, joules = one.training_seconds(count), one.training_joules(count)
     limits = band(seconds)
     return [
-        (one.model.strategy if count > 1 else "", 0.0),
+        (one.model.strategy.name if count > 1 else "", 0.0),
         (one.model.scaling if count > 1 else "", 0.0),
         (_duration(middle(seconds)), middle(seconds)),
         (f"{_duration(limits.low)} to {_duration(limits.high)}", limits.low),

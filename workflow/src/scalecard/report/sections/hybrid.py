@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
@@ -31,7 +32,10 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _rates(result: Result) -> list[Point]:
     """One rank without averaging, then hybrid parallelism within a node and over nodes."""
-    records = [*result.select("time", strategy="model parallel", ranks=1), *result.select("time", strategy="hybrid")]
+    records = [
+        *result.select("time", strategy=MODEL_PARALLEL.name, ranks=1),
+        *result.select("time", strategy=HYBRID.name),
+    ]
     spans = words.spans(records)
     return [
         points.rated(result, r, float(r.case["batch_size"] or 0), series=_span(nodes), x=float(r.case["devices"] or 0))
@@ -42,15 +46,15 @@ def _rates(result: Result) -> list[Point]:
 
 
 def _span(nodes: int | None) -> str:
-    return words.over_nodes(nodes).strip() or "hybrid"
+    return words.over_nodes(nodes).strip() or HYBRID.name
 
 
 def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
-    single = result.find("time", strategy="model parallel", ranks=1)
+    single = result.find("time", strategy=MODEL_PARALLEL.name, ranks=1)
     found = []
-    for nodes in words.spans(result.select("time", strategy="hybrid")):
-        (most, *_) = words.largest(result.select("time", strategy="hybrid", nodes=nodes), "ranks")
+    for nodes in words.spans(result.select("time", strategy=HYBRID.name)):
+        (most, *_) = words.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
         found += [*_efficiency(most, single, nodes), *_averaging(result, most, nodes)]
     reason = words.reason(result, "time")
     return found or [Finding(text=f"Not compared: {reason}.", headline="one rank", priority=90)]
@@ -70,7 +74,7 @@ def _efficiency(most: Record, single: Record | None, nodes: int | None) -> list[
 
 
 def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]:
-    without = result.find("time", strategy="model parallel", ranks=most.case["ranks"], nodes=nodes)
+    without = result.find("time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
     if without is None:
         return []
     text = words.versus(f"A step with averaging{words.over_nodes(nodes)}", most.over(without), "one without") + "."
@@ -79,7 +83,7 @@ def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step on most ranks, within a node and over nodes."""
-    for nodes in words.spans(result.select("time", strategy="hybrid")):
-        for record in words.largest(result.select("time", strategy="hybrid", nodes=nodes), "ranks"):
+    for nodes in words.spans(result.select("time", strategy=HYBRID.name)):
+        for record in words.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks"):
             label = f"step on {record.case['ranks']} ranks of two devices{words.over_nodes(nodes)}"
             yield Number(label=label, record=record)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import DDP
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number
@@ -113,6 +114,6 @@ def published(result: Result) -> dict[str, float]:
 def nightly(result: Result) -> Iterator[Number]:
     """DDP on the most devices."""
     for name in _workloads(result):
-        of_ddp = _all(result, name, strategy="DDP", scaling="strong")
+        of_ddp = _all(result, name, strategy=DDP.name, scaling="strong")
         if of_ddp:
-            yield Number(label=f"{name}, DDP", record=max(of_ddp, key=_devices))
+            yield Number(label=f"{name}, {DDP.name}", record=max(of_ddp, key=_devices))

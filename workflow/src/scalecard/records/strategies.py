@@ -1,0 +1,230 @@
+"""The catalogue of strategies: how each divides training, what it exchanges, and what of its step nothing times alone.
+
+Breakdown, forecast, advice and figures read it, and the benchmarks build what is in it: nothing else can be measured.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from scalecard.records.record import Scalar
+
+
+class Division(Enum):
+    """What the devices divide among them: the batch, between copies or shards of the model, or the model itself."""
+
+    REPLICAS = auto()
+    SHARDS = auto()
+    STAGES = auto()
+    TENSORS = auto()
+
+
+class Family(Enum):
+    """Strategies whose steps are made of the same terms."""
+
+    SINGLE = auto()  # one device
+    DATA = auto()  # every device has its own share of the batch
+    STAGES = auto()  # every device has its own part of the chain of layers
+    TENSOR = auto()  # every device has its own part of each layer
+    PRODUCT = auto()  # replicas, each of several devices
+
+
+class Schedule(StrEnum):
+    """The order in which the stages of a pipeline take micro-batches."""
+
+    GPIPE = "gpipe"
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved 1f1b"
+
+    @property
+    def stages_each(self) -> int:
+        """Stages on each device."""
+        return 2 if self is Schedule.INTERLEAVED else 1
+
+
+class Collective(StrEnum):
+    """How devices exchange; the values are those of records."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+
+    @property
+    def passes(self) -> int:
+        """How often each byte travels around a ring: an all-reduce is a reduce-scatter and an all-gather."""
+        return 2 if self is Collective.ALL_REDUCE else 1
+
+
+class Payload(Enum):
+    """What is exchanged, which also says how often: the first two in each step, the last one in each layer."""
+
+    GRADIENTS = auto()
+    PARAMETERS = auto()
+    ACTIVATIONS = auto()
+
+
+class Among(Enum):
+    """Which devices exchange with one another."""
+
+    ALL = auto()
+    REPLICA = auto()  # those of one replica, side by side with the others
+    REPLICAS = auto()  # those that have the same part of each replica, side by side with the other parts
+
+
+@dataclass(frozen=True)
+class Communication:
+    """A collective over all of its payload, so many `times` each time that it is exchanged."""
+
+    collective: Collective
+    payload: Payload
+    among: Among = Among.ALL
+    times: int = 1
+
+
+class Untimed(Enum):
+    """What makes up a step and is not timed alone, so that nobody can tell how long it takes."""
+
+    RANKS = auto()  # what each computes without exchanging
+    THREADS = auto()  # of nn.DataParallel, with their copies from and to the first device
+    LAYERS = auto()  # divided ones, with the all-reduces within them
+    STAGES = auto()  # at the micro-batches of the step
+    STAGE_PAIRS = auto()  # those that an interleaved schedule puts on one device
+    REPLICAS = auto()  # what they exchange, and how long they wait for the slowest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """One way to train.
+
+    `name` is what records and the report call it. `on_ranks`: a process for every device; otherwise one drives all.
+    `collectives` does not have what stages hand to the next one. Without a `schedule`, they take the whole batch one
+    after another. `replica_devices`: of each replica of a product; 0 of others. `untimed`: what of its step no
+    experiment times alone. `colour` is a place in the palette.
+    """
+
+    name: str
+    on_ranks: bool
+    divides: tuple[Division, ...] = ()
+    collectives: tuple[Communication, ...] = ()
+    schedule: Schedule | None = None
+    replica_devices: int = 0
+    untimed: tuple[Untimed, ...] = ()
+    colour: int
+
+    @property
+    def family(self) -> Family:
+        """Told from what it divides."""
+        model = [each for each in self.divides if each in (Division.STAGES, Division.TENSORS)]
+        if not model:
+            return Family.DATA if self.divides else Family.SINGLE
+        if len(self.divides) > 1:
+            return Family.PRODUCT
+        return Family.STAGES if model == [Division.STAGES] else Family.TENSOR
+
+    def times(self, collective: Collective) -> int:
+        """How often a step exchanges all parameters or gradients in this way, among all devices or those of a replica.
+
+        What replicas exchange are shards of what is counted here.
+        """
+        whole = (one for one in self.collectives if one.among is not Among.REPLICAS)
+        own = (one for one in whole if one.payload is not Payload.ACTIVATIONS)
+        return sum(one.times for one in own if one.collective is collective)
+
+
+def _sharded(gathers: int, among: Among = Among.ALL) -> tuple[Communication, ...]:
+    """Parameters are gathered for the forward and, if they are freed after it, for the backward as well."""
+    return (
+        Communication(Collective.ALL_GATHER, Payload.PARAMETERS, among, gathers),
+        Communication(Collective.REDUCE_SCATTER, Payload.GRADIENTS, among),
+    )
+
+
+def _staged(
+    name: str, schedule: Schedule | None, *, on_ranks: bool, colour: int, untimed: tuple[Untimed, ...] = ()
+) -> Strategy:
+    return Strategy(
+        name=name, on_ranks=on_ranks, divides=(Division.STAGES,), schedule=schedule, untimed=untimed, colour=colour
+    )
+
+
+GRADIENTS = (Communication(Collective.ALL_REDUCE, Payload.GRADIENTS),)
+BETWEEN_REPLICAS = (Communication(Collective.ALL_REDUCE, Payload.GRADIENTS, Among.REPLICAS),)
+WITHIN_LAYERS = (Communication(Collective.ALL_REDUCE, Payload.ACTIVATIONS, Among.REPLICA),)
+
+SINGLE = Strategy(name="single device", on_ranks=False, colour=7)
+DATA_PARALLEL = Strategy(  # nn.DataParallel: its threads copy, without collectives
+    name="DataParallel", on_ranks=False, divides=(Division.REPLICAS,), untimed=(Untimed.THREADS,), colour=6
+)
+DDP = Strategy(name="DDP", on_ranks=True, divides=(Division.REPLICAS,), collectives=GRADIENTS, colour=0)
+FSDP_GRADIENTS = Strategy(
+    name="FSDP gradients", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(1), colour=6
+)
+FSDP_PARAMETERS = Strategy(
+    name="FSDP parameters", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(2), colour=1
+)
+HSDP = Strategy(  # a node is a replica, whose devices have a shard each
+    name="HSDP",
+    on_ranks=True,
+    divides=(Division.REPLICAS, Division.SHARDS),
+    collectives=(*_sharded(2, Among.REPLICA), *BETWEEN_REPLICAS),
+    colour=5,
+)
+MODEL_PARALLEL = _staged("model parallel", None, on_ranks=False, colour=3)
+OUR_GPIPE = _staged("our gpipe", Schedule.GPIPE, on_ranks=False, colour=1)
+OUR_1F1B = _staged("our 1f1b", Schedule.ONE_F_ONE_B, on_ranks=False, colour=2)
+TORCH_GPIPE = _staged("torch gpipe", Schedule.GPIPE, on_ranks=True, colour=5)
+TORCH_1F1B = _staged("torch 1f1b", Schedule.ONE_F_ONE_B, on_ranks=True, colour=4)
+TORCH_INTERLEAVED = _staged(
+    "torch interleaved 1f1b", Schedule.INTERLEAVED, on_ranks=True, colour=6, untimed=(Untimed.STAGE_PAIRS,)
+)
+TENSOR_PARALLEL = Strategy(
+    name="tensor parallel",
+    on_ranks=True,
+    divides=(Division.TENSORS,),
+    collectives=WITHIN_LAYERS,
+    untimed=(Untimed.LAYERS,),
+    colour=3,
+)
+DATA_X_TENSOR = Strategy(
+    name="data x tensor",
+    on_ranks=True,
+    divides=(Division.SHARDS, Division.TENSORS),
+    collectives=(*WITHIN_LAYERS, *_sharded(2, Among.REPLICAS)),
+    replica_devices=2,
+    untimed=(Untimed.LAYERS, Untimed.REPLICAS),
+    colour=4,
+)
+DATA_X_PIPELINE = Strategy(
+    name="data x pipeline",
+    on_ranks=True,
+    divides=(Division.REPLICAS, Division.STAGES),
+    collectives=BETWEEN_REPLICAS,
+    schedule=Schedule.ONE_F_ONE_B,
+    replica_devices=2,
+    untimed=(Untimed.REPLICAS,),
+    colour=5,
+)
+HYBRID = Strategy(  # a rank drives all devices of its replica
+    name="hybrid",
+    on_ranks=True,
+    divides=(Division.REPLICAS, Division.STAGES),
+    collectives=BETWEEN_REPLICAS,
+    replica_devices=2,
+    untimed=(Untimed.REPLICAS,),
+    colour=0,
+)
+
+ALL = (
+    SINGLE,
+    *(DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS, HSDP),
+    *(MODEL_PARALLEL, OUR_GPIPE, OUR_1F1B, TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED),
+    *(TENSOR_PARALLEL, DATA_X_TENSOR, DATA_X_PIPELINE, HYBRID),
+)
+BY_NAME = {strategy.name: strategy for strategy in ALL}
+OURS = {one.schedule: one for one in (MODEL_PARALLEL, OUR_GPIPE, OUR_1F1B)}  # by what they play, in one process
+
+
+def of(name: Scalar) -> Strategy:
+    """The strategy that records call so; ValueError if there is none."""
+    if name not in BY_NAME:
+        raise ValueError(f"no strategy is named {name!r} (known: {', '.join(BY_NAME)})")
+    return BY_NAME[str(name)]
