@@ -166,8 +166,11 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
     for number in range(18):
         yield "block_time", {**resnet, "block": number}
     yield "time", {**shared, "strategy": "single device"}
-    for cut, strategy in product(CUTS, ("model parallel", "stage 0 alone", "stage 1 alone")):
-        yield "time", {**shared, "strategy": strategy, "devices": 2, "cut": cut}
+    for cut in CUTS:
+        own: Case = {**shared, "devices": 2, "cut": cut}
+        yield "time", {**own, "strategy": "model parallel"}
+        for stage in (0, 1):
+            yield "time", {**own, "strategy": "stage alone", "stage": stage}
     yield "peak_memory", {"model": "resnet50"}
 
 
@@ -178,7 +181,7 @@ def _pipeline(spec: Settings) -> Iterator[Kind]:
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
-        yield "time", {"implementation": name, "split_size": size, **shared}
+        yield "time", {"implementation": name, "library": True, "split_size": size, **shared}
     for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared, "beside": f"torch {name}"}
         yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}

@@ -133,10 +133,9 @@ def _cut(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, case:
     """Model parallelism over these devices, and each of its stages alone."""
     yield _variant(spec, used, plainly, load, {**case, "strategy": "model parallel"})
     for stage, device in enumerate(used):
-        name = f"stage {stage} alone"
         yield Variant(
-            name=f"{name}, {case['devices']}, {case['cut']}",
-            case={**case, "strategy": name},
+            name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
+            case={**case, "strategy": "stage alone", "stage": stage},
             build=partial(gradients, stage, device, batches=spec.batches),
             proven_at=[Workload.of_check(spec).cut(load.cuts)],
             timed_at=load,

@@ -58,7 +58,7 @@ class Ladder:
 
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
-        return words.scaled(words.inverse(record.over(self.base)), units_of(record) / units_of(self.base))
+        return words.scaled(words.speedup(record, self.base), units_of(record) / units_of(self.base))
 
     def find(self, rungs: tuple[str, ...]) -> Record | None:
         """The step with exactly these rungs."""

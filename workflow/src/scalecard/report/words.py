@@ -38,9 +38,9 @@ def rate(record: Record, amount: float) -> str:
     return f"{text} ({units.number(amount / record.interval.high)} to {units.number(amount / record.interval.low)})"
 
 
-def speedup(new: Record, old: Record) -> str:
-    """How many times as fast `new` is: '1.54x (1.50 to 1.58)'."""
-    return factor(inverse(new.over(old)))
+def speedup(new: Record, old: Record) -> Ratio:
+    """How many times as fast `new` is."""
+    return inverse(new.over(old))
 
 
 def inverse(ratio: Ratio) -> Ratio:

@@ -146,9 +146,9 @@ def _concurrency(result: Result) -> list[Finding]:
         return []
     gain = words.speedup(concurrent, serial[0])
     text = (
-        f"Enqueued on {count} devices at once, the same work is done {gain} as fast as one by one; ideal is {count}x."
+        f"Enqueued on {count} devices at once, the same work is done {words.factor(gain)} as fast as one by one; ideal is {count}x."
     )
-    return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=15)]
+    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", priority=15)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -163,7 +163,7 @@ def _overlap(result: Result) -> list[Finding]:
     text = (
         words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
     )
-    return [Finding(text=text, headline=f"{words.speedup(overlapped, serial).split()[0]} by overlap", priority=25)]
+    return [Finding(text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", priority=25)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

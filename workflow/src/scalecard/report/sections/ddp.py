@@ -42,12 +42,12 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
             if single:
-                ratio, count = words.inverse(record.over(single)), record.integer("devices")
+                ratio, count = words.speedup(record, single), record.integer("devices")
                 share = words.scaled(ratio, 1 / count) if kind == "strong" else ratio
                 series = kind + words.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = words.inverse(single.over(single))
+            one = words.speedup(single, single)
             found.append(points.compared(result, single, one, series=kind, x=1))
     return found
 
@@ -101,7 +101,7 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
-        ratio = words.inverse(most[0].over(single))
+        ratio = words.speedup(most[0], single)
         efficiency = ratio.value / count if kind == "strong" else ratio.value
         share = units.percent(efficiency)
         per_rank = 1 if kind == "strong" else count
@@ -138,7 +138,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
 
 def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
     options = options_of(result, model, nodes)
-    choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
+    choices = {n: r for n, r in options.items() if n not in APART and r.case["steps"] == 1}
     if not choices or "default" not in options:
         return []
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)

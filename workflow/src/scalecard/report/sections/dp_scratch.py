@@ -35,7 +35,7 @@ def plot(results: Sequence[Result]) -> Figure:
 def _speedups(result: Result) -> list[Point]:
     single = result.find("epoch_time", devices=1)
     return [
-        points.compared(result, record, words.inverse(record.over(single)), series="measured", x=_devices(record))
+        points.compared(result, record, words.speedup(record, single), series="measured", x=_devices(record))
         for record in result.select("epoch_time")
         if single
     ]
@@ -65,9 +65,9 @@ def findings(result: Result) -> list[Finding]:
     gain = words.speedup(most[0], single)
     found = [
         Finding(
-            text=f"Data parallelism from scratch trains LeNet {gain} as fast on {count} devices as on one:"
+            text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on one:"
             f" {words.time(most[0])} per epoch instead of {words.time(single)}.",
-            headline=f"{gain.split()[0]} on {count} devices",
+            headline=f"{gain.value:.2f}x on {count} devices",
             priority=10,
         )
     ]

@@ -85,7 +85,7 @@ def _stands_for(division: Division) -> str:
     """What the devices are, where nothing but CPU workers was there."""
     if division.slowed > 1:
         return f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
-    if not any(name.startswith("GPU") for name in division.names):
+    if division.emulated:
         return " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
     return ""
 

@@ -164,7 +164,7 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
     if feeding.changed(record, usual) == "persistent" and ratio.value > 1:
         more = units.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = str(record.case["unit"]).removesuffix("s")
+    one = feeding.ONE[str(record.case["unit"])]
     return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 

@@ -33,7 +33,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _times(result: Result, model: str) -> list[Point]:
     """One device, and every cut; each stage alone is in the other panel."""
-    records = [r for r in result.select("time", model=model) if "alone" not in str(r.case["strategy"])]
+    records = result.select("time", model=model, stage=None)
     return [points.timed(result, record, series="", x=_label(record)) for record in records]
 
 
@@ -95,8 +95,8 @@ def _strategy(result: Result, name: str) -> Record | None:
 def _stages(result: Result, cut: Record) -> list[Record]:
     """Each stage alone; none if one of them is missing."""
     where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
-    count = cut.integer("devices", 2)
-    found = [result.find("time", model="resnet50", strategy=f"stage {index} alone", **where) for index in range(count)]
+    stages = range(cut.integer("devices", 2))
+    found = [result.find("time", model="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages]
     return [record for record in found if record] if all(found) else []
 
 

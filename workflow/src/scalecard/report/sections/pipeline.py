@@ -44,10 +44,10 @@ def _speedups(result: Result) -> list[Point]:
     """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
     single = result.find("time", implementation=LINES[0])
     runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES and not _balanced(r)]
-    library = [record for record in runs if str(record.case["implementation"]).startswith("torch")]
+    library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
     return [
-        points.compared(result, r, words.inverse(r.over(single)), series=str(r.case["implementation"]), x=_count(r))
+        points.compared(result, r, words.speedup(r, single), series=str(r.case["implementation"]), x=_count(r))
         for r in runs
         if single and (r not in library or r.case["implementation"] in fastest)
     ]
@@ -108,13 +108,13 @@ def findings(result: Result) -> list[Finding]:
     where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""
     gain = words.speedup(best, single)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {gain} as fast as one device and"
-        f" {words.speedup(best, plain)} as fast as plain model parallelism: {words.time(best)} per batch."
+        f"The best pipeline, {name} with split size {size}{where or ','} is {words.factor(gain)} as fast as one device and"
+        f" {words.factor(words.speedup(best, plain))} as fast as plain model parallelism: {words.time(best)} per batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
-    found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
+    found = [Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", priority=9)]
     more = [*_textbook(result, single, _split(runs)), *_ideal(result), *_balance(result), *_library(result)]
     return [*found, *more, *_played(result)]
 

@@ -76,7 +76,7 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
         yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", priority=11)
     else:
         text = words.versus(name, best.over(single), "one device") + runner_up
-        gain = words.speedup(best, single)
+        gain = words.factor(words.speedup(best, single))
         yield Finding(text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", priority=11)
         slower = [str(r.case["strategy"]) for r in (best, *others) if r.over(single).verdict == "slower"]
         if slower:

@@ -25,6 +25,13 @@ NOTES = {
     "Launching": "the share of a step in which work is still submitted",
 }
 
+# What one rung does, and what several do.
+VERBS = {
+    "faster": ("helps", "help"),
+    "slower": ("costs time", "cost time"),
+    "": ("makes no difference that can be told", "make no difference that can be told"),
+}
+
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's ladders, and its epochs."""
@@ -100,20 +107,14 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
 
 def _alone(ladder: Ladder) -> Iterator[Finding]:
     """Which rungs help by themselves, which change nothing that can be told, and which cost time."""
-    verdicts = {"faster": "help", "slower": "cost time", "": "make no difference that can be told"}
-    sorted_by: dict[str, list[str]] = {name: [] for name in verdicts}
+    sorted_by: dict[str, list[str]] = {name: [] for name in VERBS}
     for record in ladder.alone:
         verdict, gain = record.over(ladder.base).verdict, ladder.gain(record)
         decided = verdict if verdict in ("faster", "slower") else ""
         sorted_by[decided].append(f"{record.case['rung']} ({gain.value:.2f}x)")
-    parts = [f"{', '.join(names)} {_verb(verdicts[verdict], names)}" for verdict, names in sorted_by.items() if names]
+    parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in sorted_by.items() if names]
     if parts:
         yield Finding(text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", priority=28)
-
-
-def _verb(plural: str, names: Sequence[str]) -> str:
-    first, _, rest = plural.partition(" ")
-    return plural if len(names) > 1 else f"{first}s {rest}".rstrip()
 
 
 def _larger(ladder: Ladder) -> Iterator[Finding]:
