@@ -121,9 +121,10 @@ def _async_timing(spec: Settings) -> Iterator[Kind]:
 def _copy_cost(spec: Settings) -> Iterator[Kind]:
     for step in ("compute", "copy", "compute, then copy", "non-blocking", "overlapped"):
         yield "time", {"part": "textbook", "bytes": 2**20, "step": step}
-    for direction in ("host to device", "device to host", "within device 0", "device 0 to 1"):
+    for source, target in (("host", 0), (0, "host"), (0, 0), (0, 1)):
         for memory, call, size in product(spec["memory"], spec["calls"], spec["bytes"]):
-            case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+            case: Case = {"part": "matrix", "source": source, "target": target, "bytes": size}
+            case |= {"memory": memory, "call": call}
             yield "enqueue_time", case
             yield "time", case
 

@@ -14,6 +14,14 @@ def case(record: Case) -> str:
     return ", ".join(value if axis == "bytes" else f"{axis.replace('_', ' ')} {value}" for axis, value in named)
 
 
+def direction(record: Record) -> str:
+    """Where a copy goes: 'host to device', 'within device 0' or 'device 0 to 1'."""
+    source, target = record.case["source"], record.case["target"]
+    if "host" in (source, target):
+        return " to ".join("host" if end == "host" else "device" for end in (source, target))
+    return f"within device {source}" if source == target else f"device {source} to {target}"
+
+
 def final(record: Record) -> float:
     """The last value of a curve over epochs; the median of the processes' last values."""
     return statistics.median(samples[-1] for samples in record.samples)

@@ -146,7 +146,8 @@ def _concurrency(result: Result) -> list[Finding]:
         return []
     gain = words.speedup(concurrent, serial[0])
     text = (
-        f"Enqueued on {count} devices at once, the same work is done {words.factor(gain)} as fast as one by one; ideal is {count}x."
+        f"Enqueued on {count} devices at once, the same work is done {words.factor(gain)} as fast as one by one;"
+        f" ideal is {count}x."
     )
     return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", priority=15)]
 

@@ -69,7 +69,9 @@ def _speed(result: Result) -> list[Finding]:
         text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} per epoch."
         return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", priority=22)]
     gain, count = words.speedup(most, single), most.case["devices"]
-    text = f"nn.DataParallel trains ResNet-18 {words.factor(gain)} as fast on {count} devices as on one, at batch {batch}."
+    text = (
+        f"nn.DataParallel trains ResNet-18 {words.factor(gain)} as fast on {count} devices as on one, at batch {batch}."
+    )
     return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", priority=11)]
 
 

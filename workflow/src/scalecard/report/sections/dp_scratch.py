@@ -65,8 +65,8 @@ def findings(result: Result) -> list[Finding]:
     gain = words.speedup(most[0], single)
     found = [
         Finding(
-            text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on one:"
-            f" {words.time(most[0])} per epoch instead of {words.time(single)}.",
+            text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on"
+            f" one: {words.time(most[0])} per epoch instead of {words.time(single)}.",
             headline=f"{gain.value:.2f}x on {count} devices",
             priority=10,
         )

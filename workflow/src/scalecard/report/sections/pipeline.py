@@ -106,10 +106,10 @@ def findings(result: Result) -> list[Finding]:
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
     where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""
-    gain = words.speedup(best, single)
+    gain, over_plain = words.speedup(best, single), words.speedup(best, plain)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {words.factor(gain)} as fast as one device and"
-        f" {words.factor(words.speedup(best, plain))} as fast as plain model parallelism: {words.time(best)} per batch."
+        f"The best pipeline, {name} with split size {size}{where or ','} is {words.factor(gain)} as fast as one device"
+        f" and {words.factor(over_plain)} as fast as plain model parallelism: {words.time(best)} per batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
