@@ -230,14 +230,17 @@ def _tuning(spec: Settings) -> Iterator[Kind]:
     for name, devices in product(spec["workloads"], (1, 2)):
         strategy = "DDP" if devices > 1 else "single device"
         shared: Case = {"workload": name, "devices": devices, "strategy": strategy, "unit": "samples"}
-        for rung, on, size in (("float32", "", 8), ("fused", "", 8), ("compile", "", 8), ("compile", "fused", 8)):
-            yield "step_time", {**shared, "rung": rung, "on": on, "batch_size": size, "units": size}
-        for on in ("", "fused + compile"):
-            yield "step_time", {**shared, "rung": "accumulate 2", "on": on, "batch_size": 16, "units": 16}
-        yield "compile_time", {**shared, "rung": "compile", "on": "", "batch_size": 8, "units": 8}
+        both: Case = {"fused": 1, "compile": 2}
+        steps: list[Case] = [{}, {"fused": 1}, {"compile": 1}, both]
+        for step in steps:
+            yield "step_time", {**shared, **step, "batch_size": 8, "units": 8}
+        for step in ({}, both):
+            yield "step_time", {**shared, **step, "accumulate": 2, "batch_size": 16, "units": 16}
+        yield "compile_time", {**shared, "compile": 1, "batch_size": 8, "units": 8}
         yield "peak_memory", {"workload": name, "devices": devices}
-    for metric, (rung, on) in product(("epoch_time", "accuracy"), (("float32", ""), ("compile", "fused"))):
-        own: Case = {"workload": "resnet18", "devices": 1, "strategy": "single device", "rung": rung, "on": on}
+    for metric, rungs in product(("epoch_time", "accuracy"), ((), ("fused", "compile"))):
+        own: Case = {"workload": "resnet18", "devices": 1, "strategy": "single device"}
+        own |= {rung: place for place, rung in enumerate(rungs, 1)}
         yield metric, {**own, "data": "synthetic", "batch_size": spec["epoch_batch_size"], "lr": spec["lr"]}
 
 

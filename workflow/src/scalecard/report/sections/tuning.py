@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.rungs import Ladder, dtype_of, is_larger, label, ladders, rate, rungs_of, units_of
+from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
 from scalecard.report.sections import Finding, Number
 
 HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
@@ -53,11 +54,11 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _gains(result: Result, ladder: Ladder) -> list[Point]:
-    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if len(rungs_of(r)) == 1)]}
-    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if len(rungs_of(r)) > 1)]
+    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if not rungs_of(r.case))]}
+    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case))]
     base = rate(ladder.base)
     return [
-        points.rated(result, record, units_of(record) / base, series=kind, x=str(record.case["rung"]))
+        points.rated(result, record, units_of(record) / base, series=kind, x=parts_of(record.case)[-1])
         for kind, records in kinds.items()
         for record in records
     ]
@@ -73,7 +74,7 @@ def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Ax
 
 
 def _rungs(record: Record) -> str:
-    return "float32" if record.case["rung"] == "float32" else "fastest rungs"
+    return "fastest rungs" if rungs_of(record.case) else BASELINE
 
 
 def findings(result: Result) -> list[Finding]:
@@ -92,12 +93,14 @@ def findings(result: Result) -> list[Finding]:
 
 def _together(ladder: Ladder) -> Iterator[Finding]:
     """The best of several combinations owes something to chance."""
-    best, count = ladder.best(), len({label(record) for record in [*ladder.alone, *ladder.cumulative]})
+    best, count = ladder.best(), len({combination(record.case) for record in [*ladder.alone, *ladder.cumulative]})
     if best is ladder.base:
         text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
         yield Finding(text=text, headline=f"{ladder.workload}: no gain", priority=13)
         return
-    text = words.versus(f"{ladder.workload}: {label(best)}", best.over(ladder.base), "the plain float32 step")
+    text = words.versus(
+        f"{ladder.workload}: {combination(best.case)}", best.over(ladder.base), "the plain float32 step"
+    )
     gain = ladder.gain(best)
     text += (
         f", the best of {count} combinations at one batch size: {words.factor(gain)} the {ladder.base.case['unit']}/s."
@@ -111,7 +114,7 @@ def _alone(ladder: Ladder) -> Iterator[Finding]:
     for record in ladder.alone:
         verdict, gain = record.over(ladder.base).verdict, ladder.gain(record)
         decided = verdict if verdict in ("faster", "slower") else ""
-        sorted_by[decided].append(f"{record.case['rung']} ({gain.value:.2f}x)")
+        sorted_by[decided].append(f"{combination(record.case)} ({gain.value:.2f}x)")
     parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in sorted_by.items() if names]
     if parts:
         yield Finding(text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", priority=28)
@@ -119,13 +122,14 @@ def _alone(ladder: Ladder) -> Iterator[Finding]:
 
 def _larger(ladder: Ladder) -> Iterator[Finding]:
     """What more samples in a step bring, against the same rungs at the workload's own batch."""
-    batches = [record for record in ladder.larger if str(record.case["rung"]).startswith("batch x")]
+    batches = [record for record in ladder.larger if "batch_factor" in record.case]
     best = max(batches, key=rate, default=None)
-    before = best and ladder.find(rungs_of(best)[:-1])
+    before = best and ladder.find(rungs_of(best.case))
     if best and before:
         text = (
-            f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with {label(before)} are"
-            f" best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of {before.case['batch_size']}."
+            f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with"
+            f" {combination(before.case)} are best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of"
+            f" {before.case['batch_size']}."
         )
         yield Finding(text=text, priority=44)
 
@@ -143,8 +147,8 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
 
 def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     """A faster device leaves less time to hide the exchange in."""
-    best = single.best(lambda record: not is_larger(record) and several.find(rungs_of(record)) is not None)
-    tuned = several.find(rungs_of(best))
+    best = single.best(lambda record: not is_larger(record) and several.find(rungs_of(record.case)) is not None)
+    tuned = several.find(rungs_of(best.case))
     if best is single.base or tuned is None:
         return
     before, after = (
@@ -153,18 +157,19 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     )
     text = (
         f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
-        f" float32, {after} with {label(best)}; there it is {words.factor(several.gain(tuned))} as fast as float32."
+        f" float32, {after} with {combination(best.case)}; there it is {words.factor(several.gain(tuned))} as fast as"
+        " float32."
     )
     yield Finding(text=text, priority=29)
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
     """The epochs of float32 and of the fastest rungs, and what they do to the accuracy."""
-    plain = result.find("epoch_time", rung="float32")
+    plain = result.find("epoch_time", **dict.fromkeys(RUNGS))
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
         return
-    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {label(tuned)}"
+    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {combination(tuned.case)}"
     text += f", and {words.time(plain)} in float32"
     ours_scored, theirs_scored = (result.find("accuracy", **record.case) for record in (tuned, plain))
     if ours_scored and theirs_scored:
@@ -188,12 +193,12 @@ def overview(result: Result) -> strategy_table.Table:
 
 
 def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, float]]:
-    alone = result.find("step_time", workload=ladder.workload, devices=1, rung="float32")
+    alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
     each, gain = strategy_table.operations_each(alone), ladder.gain(record).value
     return [
         (ladder.workload, 0.0),
         (str(ladder.devices), ladder.devices),
-        (label(record), 0.0),
+        (combination(record.case), 0.0),
         (units.seconds(record.median), record.median),
         (f"{gain:.2f}x" if record is not ladder.base else "", gain),
         (f"{units.count(rate(record))} {record.case['unit']}/s", rate(record)),
@@ -220,6 +225,6 @@ def nightly(result: Result) -> Iterator[Number]:
     """The plain step of each workload and the step with all rungs, on one device."""
     for ladder in ladders(result):
         if ladder.devices == 1:
-            for record in dict.fromkeys(map(label, [ladder.base, *ladder.cumulative[-1:]])):
-                step = ladder.base if record == "float32" else ladder.cumulative[-1]
-                yield Number(label=f"step of {ladder.workload}, {record}", record=step)
+            steps = [ladder.base, *ladder.cumulative[-1:]]
+            for name, step in {combination(step.case): step for step in steps}.items():
+                yield Number(label=f"step of {ladder.workload}, {name}", record=step)
