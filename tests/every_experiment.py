@@ -97,7 +97,7 @@ def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind:
         unit="s",
         samples=[[middle * draw.lognormvariate(0, 0.02) for _ in range(rounds)] for _ in range(processes)],
         checks=[Check(name="parameters after 3 steps", dtype="float64", difference=1e-17, tolerance=1e-10)],
-        work=[Count(name="FLOPs", counted=2.0e9, expected=2.0e9)],
+        work=[Count(name="FLOPs", counted=2.0e9, expected=2.0e9, unit="FLOP")],
         telemetry=[
             Telemetry(rounds_id=f"process {number}", stopped=f"{rounds} rounds", state=_state(gpus))
             for number in range(processes)

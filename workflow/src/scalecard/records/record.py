@@ -50,11 +50,15 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """What one call of the timed work was seen to do, and the closed form of what it must do."""
+    """What one call of the timed work was seen to do, and the closed form of what it must do.
+
+    Both are in `unit`: 'FLOP', 'B', or '' for what is counted one by one.
+    """
 
     name: str
     counted: float
     expected: float
+    unit: str = ""
 
     @property
     def passed(self) -> bool:

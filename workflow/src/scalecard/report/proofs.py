@@ -19,6 +19,7 @@ COUNTED = {
     "updates": "updates of every parameter",
     "test FLOPs": "arithmetic of scoring the test images",
 }
+SHOW = {"FLOP": units.count_flops, "B": units.count_bytes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +55,4 @@ def _counted(count: Count) -> str:
 
 
 def _amount(count: Count) -> str:
-    if count.name.endswith("FLOPs"):
-        return units.count_flops(count.counted)
-    return units.count_bytes(count.counted) if _in_bytes(count.name) else f"{count.counted:,.10g}"
-
-
-def _in_bytes(name: str) -> bool:
-    return "bytes" in name or name.startswith("received")
+    return SHOW.get(count.unit, "{:,.10g}".format)(count.counted)
