@@ -10,7 +10,7 @@ from scalecard.report.health.by_node import views
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.verdicts import Verdict, alerts, verdicts
 from scalecard.report.judgements import Judgement
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Kind
 
 
 def findings(result: Result) -> list[Finding]:
@@ -51,14 +51,16 @@ def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
     many = f"{len(found)} alert{'s' if len(found) > 1 else ''}"
     for place, alert in enumerate(found):
         text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
-        yield Finding(text=text, headline=many if place == 0 else "", priority=min(1 + place, 9))
+        yield Finding(text=text, headline=many if place == 0 else "", kind=Kind.ALERT)
     if not found:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
         text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
         emulated = " CPU workers stand in for GPUs." if result.emulated else ""
-        yield Finding(text=text + emulated, headline="healthy" if judged else "nothing to compare with", priority=12)
+        yield Finding(
+            text=text + emulated, headline="healthy" if judged else "nothing to compare with", kind=Kind.HEALTHY
+        )
 
 
 def _reached(result: Result) -> Iterator[Finding]:
@@ -68,12 +70,12 @@ def _reached(result: Result) -> Iterator[Finding]:
     if alone:
         values = sorted(alone, key=lambda rate: rate.value)
         text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
-        yield Finding(text=f"{text}{_share(values[-1])}.", priority=45)
+        yield Finding(text=f"{text}{_share(values[-1])}.", kind=Kind.PRODUCTS_OF_HEALTH)
     reduced = [rate for rate in rates if rate.what.startswith("all-reduce on") and not rate.record.case.get("nodes")]
     if reduced:
         most = max(reduced, key=lambda rate: (measured.number(rate.record, "devices"), rate.value))
         text = f"The {most.what} reaches {most.text} of bus bandwidth{_share(most)}."
-        yield Finding(text=text, priority=44)
+        yield Finding(text=text, kind=Kind.ALL_REDUCE_OF_HEALTH)
 
 
 def _span(ordered: Sequence[Rate]) -> str:
@@ -97,9 +99,9 @@ def _under_load(result: Result) -> Iterator[Finding]:
     longest = units.seconds(max(course.seconds for course in courses))
     if fell:
         text = f"Under {longest} of load {len(fell)} of {len(courses)} devices became 5 % slower, the first after"
-        yield Finding(text=f"{text} {units.seconds(min(fell))}.", priority=46)
+        yield Finding(text=f"{text} {units.seconds(min(fell))}.", kind=Kind.UNDER_LOAD)
     else:
-        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", priority=46)
+        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", kind=Kind.UNDER_LOAD)
 
 
 def _without_figures(result: Result) -> Iterator[Finding]:
@@ -112,7 +114,7 @@ def _without_figures(result: Result) -> Iterator[Finding]:
         several = sum(gpu["name"] == name for gpu in result.environment["gpus"]) > 1
         judged = "they were compared with one another only" if several else "they were not judged"
         text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
-        yield Finding(text=text, priority=47)
+        yield Finding(text=text, kind=Kind.NO_VENDOR_FIGURE)
 
 
 def _without_figure(rate: Rate) -> str:

@@ -16,7 +16,7 @@ from scalecard.report import charts, limits, points, units, words
 from scalecard.report.heat_map import Cell, Cells, heat_map
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
@@ -158,9 +158,8 @@ def _rates(result: Result) -> list[Finding]:
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
-        found.append(
-            Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", priority=18 if not found else 35)
-        )
+        kind = Kind.OTHER_COPIES if found else Kind.COPY_RATE
+        found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", kind=kind))
     return found
 
 
@@ -172,7 +171,11 @@ def _overlap(result: Result) -> list[Finding]:
     text = (
         words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
     )
-    return [Finding(text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", priority=25)]
+    return [
+        Finding(
+            text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", kind=Kind.COPY_OVERLAP
+        )
+    ]
 
 
 def nightly(result: Result) -> Iterator[Number]:
