@@ -1,10 +1,20 @@
-"""The axes of cases, each declared once: what tables and sentences call it, and the unit of its values."""
+"""What the axes of cases are called and counted in; result.schema.json lists and describes them all."""
 
 from scalecard.records.record import Case
 
 # The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
 RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
 BASELINE = "float32"  # without any
+
+# Axes, and settings of config.yaml, whose values are sizes in bytes.
+IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
+# What stands before a value where that is not the axis' name: nothing where the value says enough.
+LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
+
+
+def label(axis: str) -> str:
+    """What stands before a value on this axis: 'batch size', or nothing."""
+    return LABELS.get(axis, axis.replace("_", " "))
 
 
 def rungs_of(case: Case) -> tuple[str, ...]:

@@ -69,5 +69,7 @@ def matrix(result: Result) -> list[list[str]]:
 
 def kind(result: Result, a: int, b: int) -> str:
     """What is alike for pairs that are linked alike: through switches 'NV', however many links are up."""
-    found = label(result, a, b) if max(a, b) < len(result.environment["gpus"]) else ""
-    return "NV" if found.startswith("NV") and on_switches(result, a) and on_switches(result, b) else found
+    if max(a, b) >= len(result.environment["gpus"]):
+        return ""
+    switched = nvlinks(result, a, b) and on_switches(result, a) and on_switches(result, b)
+    return "NV" if switched else label(result, a, b)

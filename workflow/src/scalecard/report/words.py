@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
+from scalecard.records import axes
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import units
@@ -10,8 +11,7 @@ from scalecard.report import units
 
 def case(record: Case) -> str:
     """'algorithm ring, devices 2, 4 KiB': the values on all axes."""
-    named = ((axis, units.on_axis(axis, value)) for axis, value in record.items())
-    return ", ".join(value if axis == "bytes" else f"{axis.replace('_', ' ')} {value}" for axis, value in named)
+    return ", ".join(f"{axes.label(axis)} {units.on_axis(axis, value)}".strip() for axis, value in record.items())
 
 
 def direction(record: Record) -> str:
