@@ -97,7 +97,7 @@ def _measured(draw: random.Random, processes: int, rounds: int, gpus: int, kind:
         unit="s",
         samples=[[middle * draw.lognormvariate(0, 0.02) for _ in range(rounds)] for _ in range(processes)],
         checks=[Check(name="parameters after 3 steps", dtype="float64", difference=1e-17, tolerance=1e-10)],
-        work=[Count(name="FLOPs", counted=2.0e9, expected=2.0e9)],
+        work=[Count(name="FLOPs", counted=2.0e9, expected=2.0e9, unit="FLOP")],
         telemetry=[
             Telemetry(rounds_id=f"process {number}", stopped=f"{rounds} rounds", state=_state(gpus))
             for number in range(processes)
@@ -121,9 +121,10 @@ def _async_timing(spec: Settings) -> Iterator[Kind]:
 def _copy_cost(spec: Settings) -> Iterator[Kind]:
     for step in ("compute", "copy", "compute, then copy", "non-blocking", "overlapped"):
         yield "time", {"part": "textbook", "bytes": 2**20, "step": step}
-    for direction in ("host to device", "device to host", "within device 0", "device 0 to 1"):
+    for source, target in (("host", 0), (0, "host"), (0, 0), (0, 1)):
         for memory, call, size in product(spec["memory"], spec["calls"], spec["bytes"]):
-            case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+            case: Case = {"part": "matrix", "source": source, "target": target, "bytes": size}
+            case |= {"memory": memory, "call": call}
             yield "enqueue_time", case
             yield "time", case
 
@@ -166,8 +167,11 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
     for number in range(18):
         yield "block_time", {**resnet, "block": number}
     yield "time", {**shared, "strategy": "single device"}
-    for cut, strategy in product(CUTS, ("model parallel", "stage 0 alone", "stage 1 alone")):
-        yield "time", {**shared, "strategy": strategy, "devices": 2, "cut": cut}
+    for cut in CUTS:
+        own: Case = {**shared, "devices": 2, "cut": cut}
+        yield "time", {**own, "strategy": "model parallel"}
+        for stage in (0, 1):
+            yield "time", {**own, "strategy": "stage alone", "stage": stage}
     yield "peak_memory", {"model": "resnet50"}
 
 
@@ -178,7 +182,7 @@ def _pipeline(spec: Settings) -> Iterator[Kind]:
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
-        yield "time", {"implementation": name, "split_size": size, **shared}
+        yield "time", {"implementation": name, "library": True, "split_size": size, **shared}
     for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
         yield "time", {"implementation": name, "split_size": size, **shared, "beside": f"torch {name}"}
         yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
@@ -226,14 +230,17 @@ def _tuning(spec: Settings) -> Iterator[Kind]:
     for name, devices in product(spec["workloads"], (1, 2)):
         strategy = "DDP" if devices > 1 else "single device"
         shared: Case = {"workload": name, "devices": devices, "strategy": strategy, "unit": "samples"}
-        for rung, on, size in (("float32", "", 8), ("fused", "", 8), ("compile", "", 8), ("compile", "fused", 8)):
-            yield "step_time", {**shared, "rung": rung, "on": on, "batch_size": size, "units": size}
-        for on in ("", "fused + compile"):
-            yield "step_time", {**shared, "rung": "accumulate 2", "on": on, "batch_size": 16, "units": 16}
-        yield "compile_time", {**shared, "rung": "compile", "on": "", "batch_size": 8, "units": 8}
+        both: Case = {"fused": 1, "compile": 2}
+        steps: list[Case] = [{}, {"fused": 1}, {"compile": 1}, both]
+        for step in steps:
+            yield "step_time", {**shared, **step, "batch_size": 8, "units": 8}
+        for step in ({}, both):
+            yield "step_time", {**shared, **step, "accumulate": 2, "batch_size": 16, "units": 16}
+        yield "compile_time", {**shared, "compile": 1, "batch_size": 8, "units": 8}
         yield "peak_memory", {"workload": name, "devices": devices}
-    for metric, (rung, on) in product(("epoch_time", "accuracy"), (("float32", ""), ("compile", "fused"))):
-        own: Case = {"workload": "resnet18", "devices": 1, "strategy": "single device", "rung": rung, "on": on}
+    for metric, rungs in product(("epoch_time", "accuracy"), ((), ("fused", "compile"))):
+        own: Case = {"workload": "resnet18", "devices": 1, "strategy": "single device"}
+        own |= {rung: place for place, rung in enumerate(rungs, 1)}
         yield metric, {**own, "data": "synthetic", "batch_size": spec["epoch_batch_size"], "lr": spec["lr"]}
 
 

@@ -18,7 +18,9 @@ from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.experiments import tuning
 from scalecard.hardware.machine import Machine
 from scalecard.records import files
-from scalecard.records.record import Record, Result
+from scalecard.records.axes import rungs_of
+from scalecard.records.record import Case, Record, Result
+from scalecard.strategies.tuned import Combination
 from scalecard.training import compiled, datasets
 
 EXAMINED = tuning.examined
@@ -30,8 +32,8 @@ def spec(**changes: Any) -> tuning.Spec:
     return made
 
 
-def timed(rung: str, on: str, seconds: float) -> Record:
-    case: Any = {"workload": "lenet", "rung": rung, "on": on}
+def timed(seconds: float, **axes: int) -> Record:
+    case: Case = {"workload": "lenet", **axes}
     return Record(case=case, metric="step_time", unit="s", samples=[[seconds]])
 
 
@@ -45,10 +47,9 @@ def timed(rung: str, on: str, seconds: float) -> Record:
     ],
 )
 def test_epochs_have_the_rungs_of_the_fastest_step(seconds: tuple[float, ...], fastest: list[str]) -> None:
-    rungs = (("float32", ""), ("bf16", ""), ("fused", ""), ("fused", "bf16"))
-    kinds = (*rungs, ("accumulate 4", ""), ("batch x2", "bf16"))
-    records = [timed(*kind, taken) for kind, taken in zip(kinds, seconds, strict=True)]
-    failed = out_of_memory({"workload": "lenet", "rung": "compile", "on": ""}, metric="step_time")
+    kinds = ({}, {"bf16": 1}, {"fused": 1}, {"fused": 2, "bf16": 1}, {"accumulate": 4}, {"bf16": 1, "batch_factor": 2})
+    records = [timed(taken, **kind) for kind, taken in zip(kinds, seconds, strict=True)]
+    failed = out_of_memory({"workload": "lenet", "compile": 1}, metric="step_time")
     assert tuning._fastest([failed, *records]) == fastest
     assert tuning._fastest([failed]) == []
 
@@ -58,11 +59,13 @@ def test_epochs_are_proven_and_counted_and_their_accuracy_is_taken(make_result: 
     """20 images make three batches of 8, the last one smaller."""
     rank: Any = LoneRank()
     images = datasets.synthetic().limited(20, 16)
-    records = list(tuning._epochs(rank, spec(**IMAGES), images, [[], ["channels_last", "fused"]]))
+    records = list(
+        tuning._epochs(rank, spec(**IMAGES), images, [Combination(), Combination(("channels_last", "fused"))])
+    )
     files.parse(files.as_json(make_result(records, experiment="tuning")), "of the schema")
     assert [record.metric for record in records] == ["epoch_time", "accuracy"] * 2
     plain, _, tuned, accuracy = records
-    assert (plain.case["rung"], tuned.case["rung"], tuned.case["on"]) == ("float32", "fused", "channels_last")
+    assert (rungs_of(plain.case), rungs_of(tuned.case)) == ((), ("channels_last", "fused"))
     assert [check.dtype for check in tuned.checks] == ["float64"]
     work = {count.name: count.counted for count in tuned.work}
     assert (work["fused updates"], work["samples"]) == (3, 20)
@@ -105,13 +108,13 @@ def test_if_the_fastest_rungs_fail_on_a_gpu_float32_is_measured_all_the_same(mon
         tried.clear()
         rank: Any = SimpleNamespace(device=torch.device(device))
         monkeypatch.setattr(datasets.Dataset, "to", lambda self, device: self)
-        made = tuning._epochs(rank, spec(**IMAGES), images, [[], ["graphs"]])
+        made = tuning._epochs(rank, spec(**IMAGES), images, [Combination(), Combination(("graphs",))])
         if device == "cpu":
             with pytest.raises(RuntimeError, match="capturing"):
                 list(made)
         else:
             (failed,) = made
-            assert (failed.status, failed.case["rung"], failed.metric) == ("failed", "graphs", "epoch_time")
+            assert (failed.status, rungs_of(failed.case), failed.metric) == ("failed", ("graphs",), "epoch_time")
         assert tried == tries
 
 

@@ -110,3 +110,10 @@ def test_counting_ends_after_an_error(error: type[BaseException]) -> None:
         pass
     x @ x
     assert tally.sums().get("FLOPs", 0) == 0
+
+
+def test_operations_and_bytes_are_recorded_with_their_unit() -> None:
+    x = torch.ones(10, 10)
+    names = {"FLOPs": "FLOP", "copied bytes": "B", "received by the busiest device": "B", "forwards": ""}
+    subject = Subject(work=lambda: x @ x, prove=tuple, expected=dict.fromkeys(names, 0.0))
+    assert {count.name: count.unit for count in counted(subject, lambda: None)} == names

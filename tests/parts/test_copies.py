@@ -86,8 +86,8 @@ def test_copy_cost_allocates_next_to_the_one_gpu_that_copies(monkeypatch: pytest
     monkeypatch.setattr(copy_cost, "near", sockets.near)
     monkeypatch.setattr(copy_cost, "time_rounds", lambda variants, **options: where.append(sockets.now) or [])
     spec: Any = experiments.build("copy_cost", smoke_block("copy_cost"))
-    to_device: Any = ("host to device", None, gpu)
-    assert list(copy_cost._matrix_point(spec, to_device, 8)) == []
+    to_device: Any = (None, gpu)
+    assert list(copy_cost._matrix_point(spec, {"bytes": 8}, to_device, gpu)) == []
     assert {*sockets.used, *where} == {(1,)}
     assert sockets.now == (0, 1)
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import fastjsonschema
 import jsonschema
+import pytest
 from every_experiment import every_result
+from fixtures.platforms import PLATFORMS, results
 from scalecard.records.files import SCHEMA, as_json
 
 RESULTS = [json.loads(as_json(result)) for result in every_result("box", gpus=2, rounds=2)]
@@ -59,3 +61,17 @@ def test_every_part_of_the_schema_is_described_or_referred_to() -> None:
             leaves(inner, f"{where}.{key}")
 
     leaves(json.loads(Path(SCHEMA).read_text()), "$")
+
+
+def test_every_axis_that_an_experiment_records_is_described() -> None:
+    described = json.loads(SCHEMA.read_text())["$defs"]["case"]["properties"]
+    made = [*every_result("box", gpus=2), *(result for name in PLATFORMS for result in results(name))]
+    assert {axis for result in made for record in result.records for axis in record.case} == set(described)
+
+
+@pytest.mark.parametrize("ends", [("host", 0), (0, "host"), (1, 0), ("host", "host")])
+def test_a_copy_is_between_the_host_and_devices(ends: tuple[str | int, str | int]) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    check = fastjsonschema.compile({**schema["$defs"]["case"], "$defs": schema["$defs"]})
+    assert accepted(check, {"source": ends[0], "target": ends[1]})
+    assert not accepted(check, {"source": "device 0", "target": ends[1]})

@@ -1,6 +1,7 @@
 """What is said of a divided minibatch, by made-up results whose truth is known."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +53,9 @@ def told(make_result: Callable[..., Result]) -> Callable[..., list[str]]:
     """The text of the gain and of the prediction, after the headline."""
 
     def findings(*args: Any, **options: Any) -> list[str]:
-        gain, prediction = heterogeneous.findings(make_result(made(*args, **options)))
+        result = make_result(made(*args, **options))
+        environment = {**result.environment, "emulated": "names" in options}
+        gain, prediction = heterogeneous.findings(replace(result, environment=environment))
         return [gain.headline, gain.text, prediction.text]
 
     return findings

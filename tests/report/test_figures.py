@@ -121,8 +121,8 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
     records = [
         timed([1.0] * 7, **resnet, strategy="single device"),
         timed([1.0] * 7, **cut, strategy="model parallel"),
-        timed([0.3] * 7, **cut, strategy="stage 0 alone"),
-        timed([0.6] * 7, **cut, strategy="stage 1 alone"),
+        timed([0.3] * 7, **cut, strategy="stage alone", stage=0),
+        timed([0.6] * 7, **cut, strategy="stage alone", stage=1),
     ]
     figure = model_parallel.plot([make_result(records, experiment="model_parallel")])
     (lanes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "who computes when"]

@@ -36,16 +36,23 @@ def on_gpus(
     return make
 
 
-def copied(direction: str, gbs: float, **seen: Any) -> Record:
+def copied(ends: tuple[str | int, str | int], gbs: float, **seen: Any) -> Record:
     """A copy of a GiB at a rate, while the first GPU's link was `seen` so."""
-    case = {"part": "matrix", "direction": direction, "memory": "pinned", "call": "non_blocking", "bytes": GIB}
+    case = {
+        "part": "matrix",
+        "source": ends[0],
+        "target": ends[1],
+        "memory": "pinned",
+        "call": "non_blocking",
+        "bytes": GIB,
+    }
     watched = Telemetry(rounds_id="r", state=hardware_state(gpu_state(**seen)))
     return replace(timed([GIB / (gbs * 1e9)] * 12, **case), telemetry=[watched])
 
 
 def test_small_copies_alone_say_nothing_of_a_rate(on_gpus: Callable[..., Result]) -> None:
     """As of a run that ended before the large ones."""
-    small = replace(copied("host to device", 1.5), case={**copied("host to device", 1.5).case, "bytes": 16384})
+    small = replace(copied(("host", 0), 1.5), case={**copied(("host", 0), 1.5).case, "bytes": 16384})
     assert Section.of(on_gpus(box(H100, 1), [small])).judgements == []
 
 
@@ -68,7 +75,7 @@ def test_a_link_at_half_its_width_is_low_however_fast_and_says_what_to_look_at(
 ) -> None:
     boards = box(H100, 1)
     boards[0].width = (8, 16)
-    result = on_gpus(boards, [copied("host to device", 30, pcie_gen=5, pcie_width=8)])
+    result = on_gpus(boards, [copied(("host", 0), 30, pcie_gen=5, pcie_width=8)])
     (judgement,) = Section.of(result).judgements
     assert judgement.verdict == "low"
     assert "PCIe 5 x8" in judgement.value
@@ -77,16 +84,13 @@ def test_a_link_at_half_its_width_is_low_however_fast_and_says_what_to_look_at(
 
 def test_a_link_at_its_full_width_is_judged_by_its_rate(on_gpus: Callable[..., Result]) -> None:
     for rate, verdict in ((55, "normal"), (25, "low")):
-        result = on_gpus(box(H100, 1), [copied("host to device", rate, pcie_gen=5, pcie_width=16)])
+        result = on_gpus(box(H100, 1), [copied(("host", 0), rate, pcie_gen=5, pcie_width=16)])
         assert [judgement.verdict for judgement in Section.of(result).judgements] == [verdict]
 
 
 def test_of_many_pairs_the_slow_one_is_low_and_the_best_and_worst_are_told(on_gpus: Callable[..., Result]) -> None:
     """Of the 100 GB/s of four links 80 are normal, and 20 are not."""
-    pairs = [
-        copied(f"device {a} to {b}", (20 if (a, b) == (0, 1) else 80) + 0.1 * b)
-        for a, b in itertools.permutations(range(4), 2)
-    ]
+    pairs = [copied((a, b), (20 if (a, b) == (0, 1) else 80) + 0.1 * b) for a, b in itertools.permutations(range(4), 2)]
     links = [[4 * (a != b) for b in range(4)] for a in range(4)]
     section = Section.of(on_gpus(linked(A100, links), pairs))
     verdicts = {judgement.what.split(",")[0]: judgement.verdict for judgement in section.judgements}

@@ -32,9 +32,16 @@ def all_reduce(devices: int, size: int, seconds: float, **case: Any) -> Record:
     return timed([seconds] * 6, algorithm="torch.distributed", devices=devices, bytes=size, **case)
 
 
-def copied(direction: str, size: int, seconds: float, *links: tuple[int, int]) -> Record:
+def copied(ends: tuple[str | int, str | int], size: int, seconds: float, *links: tuple[int, int]) -> Record:
     """A copy, while the GPUs' links had these generations and widths."""
-    case = {"part": "matrix", "direction": direction, "memory": "pinned", "call": "non_blocking", "bytes": size}
+    case = {
+        "part": "matrix",
+        "source": ends[0],
+        "target": ends[1],
+        "memory": "pinned",
+        "call": "non_blocking",
+        "bytes": size,
+    }
     states = [gpu_state(pcie_gen=generation, pcie_width=width) for generation, width in links]
     watched = Telemetry(rounds_id="r", state=hardware_state(*states))
     return replace(timed([seconds] * 6, **case), telemetry=[watched])
@@ -56,18 +63,20 @@ def test_bus_bandwidth_is_nccl_tests(devices: int, seconds: float, gbs: float) -
 # One way, decimal GB. STREAM (McCalpin) counts a copy's bytes twice, because it reads and writes them; so does a
 # vendor's memory bandwidth. What crosses a link is counted once.
 @pytest.mark.parametrize(
-    ("direction", "size", "seconds", "gbs"),
+    ("ends", "size", "seconds", "gbs"),
     [
-        ("host to device", 1_000_000_000, 0.040, 25.0),
-        ("device to host", 1_000_000_000, 0.040, 25.0),
-        ("device 0 to 1", 1_000_000_000, 0.004, 250.0),
-        ("host to host", 1_000_000_000, 0.100, 10.0),
-        ("within device 0", 1_000_000_000, 0.001, 2000.0),
-        ("host to device", 2**30, 0.040, 26.8435456),  # 1 GiB = 1.073741824 GB
+        (("host", 0), 1_000_000_000, 0.040, 25.0),
+        ((0, "host"), 1_000_000_000, 0.040, 25.0),
+        ((0, 1), 1_000_000_000, 0.004, 250.0),
+        (("host", "host"), 1_000_000_000, 0.100, 10.0),
+        ((0, 0), 1_000_000_000, 0.001, 2000.0),
+        (("host", 0), 2**30, 0.040, 26.8435456),  # 1 GiB = 1.073741824 GB
     ],
 )
-def test_a_copys_rate_counts_bytes_within_a_device_twice(direction: str, size: int, seconds: float, gbs: float) -> None:
-    assert limits.copy_rate(copied(direction, size, seconds)) == pytest.approx(gbs)
+def test_a_copys_rate_counts_bytes_within_a_device_twice(
+    ends: tuple[str | int, str | int], size: int, seconds: float, gbs: float
+) -> None:
+    assert limits.copy_rate(copied(ends, size, seconds)) == pytest.approx(gbs)
 
 
 # A product of n x n matrices is n^2 sums of n products: n^3 multiplications and as many additions.
@@ -120,10 +129,10 @@ def test_peaks_are_dense_and_one_way(
         limit = limits.of_products(result, dtype)
         assert (limit and limit.rate) == (peak and pytest.approx(peak, rel=2e-3)), dtype
         assert limit is None or limit.least == 0.50
-    within = limits.of_copy(result, copied("within device 0", 10**9, 0.01))
+    within = limits.of_copy(result, copied((0, 0), 10**9, 0.01))
     assert within
     assert (within.rate, within.least) == (memory, 0.65)
-    between = limits.of_copy(result, copied("device 0 to 1", 10**9, 0.01))
+    between = limits.of_copy(result, copied((0, 1), 10**9, 0.01))
     assert (between and between.rate) == nvlink
 
 
@@ -144,7 +153,7 @@ def test_a_card_under_its_power_cap_is_judged_by_what_such_cards_reach(
 
 @pytest.mark.parametrize(("name", "gbs"), COPIES)
 def test_a_healthy_cards_copy_is_normal(on_gpus: OnGpus, name: str, gbs: float) -> None:
-    limit = limits.of_copy(on_gpus(box(replace(H100, name=name), 1)), copied("within device 0", 10**9, 0.01))
+    limit = limits.of_copy(on_gpus(box(replace(H100, name=name), 1)), copied((0, 0), 10**9, 0.01))
     assert limit
     assert 0.7 * gbs < limit.least * limit.rate < gbs, "healthy is normal, 30 % slower is not"
 
@@ -169,7 +178,7 @@ FOUR = [[0 if a == b else 4 for b in range(4)] for a in range(4)]
 def test_a_copys_limit_is_the_links_that_its_pair_has(
     on_gpus: OnGpus, boards: list[Board], pair: tuple[int, int], rate: float
 ) -> None:
-    limit = limits.of_copy(on_gpus(boards), copied(f"device {pair[0]} to {pair[1]}", 10**9, 0.01))
+    limit = limits.of_copy(on_gpus(boards), copied(pair, 10**9, 0.01))
     assert limit
     assert (limit.rate, limit.least, limit.is_nvlink) == (rate, 0.70, True)
 
@@ -198,8 +207,8 @@ def test_an_all_reduces_limit_is_the_links_among_those_that_take_part(
 def test_between_pairs_with_bridges_pcie_is_the_limit(on_gpus: OnGpus) -> None:
     """31.5 GB/s of sixteen lanes of PCIe 4: no ring of NVLinks leads around all four."""
     result, seen = on_gpus(linked(A100, BRIDGES)), [(4, 16)] * 4
-    pair = limits.of_copy(result, copied("device 1 to 2", 10**9, 0.1, *seen))
-    ring = replace(all_reduce(4, 10**9, 0.1), telemetry=copied("", 0, 0.1, *seen).telemetry)
+    pair = limits.of_copy(result, copied((1, 2), 10**9, 0.1, *seen))
+    ring = replace(all_reduce(4, 10**9, 0.1), telemetry=copied((0, 1), 0, 0.1, *seen).telemetry)
     for limit in (pair, limits.of_all_reduce(result, ring)):
         assert limit
         assert (limit.rate, limit.least, limit.name) == (pytest.approx(31.5, rel=2e-3), 0.40, "PCIe 4 x16")
@@ -209,14 +218,14 @@ def test_links_that_lead_nobody_knows_where_have_no_limit(on_gpus: OnGpus) -> No
     boards = box(A100, 2)
     boards[0].leads_to = [None] * 12
     result = on_gpus(boards)
-    assert limits.of_copy(result, copied("device 0 to 1", 10**9, 0.1, (4, 16), (4, 16))) is None
+    assert limits.of_copy(result, copied((0, 1), 10**9, 0.1, (4, 16), (4, 16))) is None
     assert limits.of_all_reduce(result, all_reduce(2, 10**9, 0.1)) is None
 
 
 def test_a_module_with_its_cpu_is_not_on_pcie(on_gpus: OnGpus) -> None:
     """NVLink-C2C: 900 GB/s both ways together."""
     board = Board("NVIDIA GH200 480GB", 96 * 2**30, (4, 4), width=(1, 16))
-    limit = limits.of_copy(on_gpus(box(board, 1)), copied("host to device", 10**9, 0.01, (4, 1)))
+    limit = limits.of_copy(on_gpus(box(board, 1)), copied(("host", 0), 10**9, 0.01, (4, 1)))
     assert limit
     assert (limit.rate, limit.least, limit.advice) == (450, 0.50, "")
 
@@ -225,17 +234,17 @@ def test_without_nvlink_the_slowest_link_that_takes_part_is_the_limit(on_gpus: O
     """PCIe 3: sixteen lanes carry 15.75 GB/s, eight 7.88 and four 3.94."""
     result, links = on_gpus(box(GTX, 3)), [(3, 16), (3, 8), (3, 4)]
     expected = {
-        "host to device": (15.75, 0.75),
-        "device to host": (15.75, 0.75),
-        "device 0 to 1": (7.88, 0.40),
-        "device 2 to 1": (3.94, 0.40),
+        ("host", 0): (15.75, 0.75),
+        (0, "host"): (15.75, 0.75),
+        (0, 1): (7.88, 0.40),
+        (2, 1): (3.94, 0.40),
     }
-    for direction, (rate, least) in expected.items():
-        limit = limits.of_copy(result, copied(direction, 10**9, 0.1, *links))
+    for ends, (rate, least) in expected.items():
+        limit = limits.of_copy(result, copied(ends, 10**9, 0.1, *links))
         assert limit
-        assert (limit.rate, limit.least) == (pytest.approx(rate, rel=2e-3), least), direction
+        assert (limit.rate, limit.least) == (pytest.approx(rate, rel=2e-3), least), ends
     for used, rate in {2: 7.88, 3: 3.94}.items():
-        seen = copied("", 0, 0.1, *links).telemetry
+        seen = copied((0, 1), 0, 0.1, *links).telemetry
         limit = limits.of_all_reduce(result, replace(all_reduce(used, 10**9, 0.1), telemetry=seen))
         assert limit
         assert (limit.rate, limit.least) == (pytest.approx(rate, rel=2e-3), 0.40)
@@ -244,8 +253,8 @@ def test_without_nvlink_the_slowest_link_that_takes_part_is_the_limit(on_gpus: O
 def test_what_is_not_known_has_no_limit(on_gpus: OnGpus) -> None:
     result = on_gpus(box(H100, 2))
     assert limits.of_all_reduce(result, all_reduce(2, 10**9, 0.1, nodes=2)) is None, "the network's rate"
-    assert limits.of_copy(result, copied("host to host", 10**9, 0.1)) is None
-    assert limits.of_copy(result, copied("host to device", 10**9, 0.1)) is None, "no link was seen"
+    assert limits.of_copy(result, copied(("host", "host"), 10**9, 0.1)) is None
+    assert limits.of_copy(result, copied(("host", 0), 10**9, 0.1)) is None, "no link was seen"
     assert limits.of_products(on_gpus([]), "float32") is None
 
 
@@ -253,7 +262,7 @@ def test_figures_draw_the_rates_that_are_judged(on_gpus: OnGpus) -> None:
     """175 GB/s of bus bandwidth, as above, and 50 GB/s from the host."""
     spec = {"bytes": [10**9], "size": 1, "products": 1}
     reduced = on_gpus(box(H100, 8), all_reduce(8, 10**9, 0.010), experiment="allreduce", spec=spec)
-    copy = copied("host to device", 10**9, 0.02)
+    copy = copied(("host", 0), 10**9, 0.02)
     copy = replace(copy, case={**copy.case, "call": "blocking"})
     moved = on_gpus(box(H100, 8), copy, experiment="copy_cost", spec=spec)
     for figure, gbs in ((allreduce.plot([reduced]), 175.0), (copy_cost.plot([moved]), 50.0)):
@@ -263,8 +272,8 @@ def test_figures_draw_the_rates_that_are_judged(on_gpus: OnGpus) -> None:
 
 def test_a_link_counts_as_it_was_under_load_and_not_at_rest(on_gpus: OnGpus) -> None:
     """An idle card lowers its generation: of all readings the highest one is that of the load."""
-    record = copied("host to device", 10**9, 0.04, (5, 16))
-    idle = copied("host to device", 10**9, 0.04, (1, 16))
+    record = copied(("host", 0), 10**9, 0.04, (5, 16))
+    idle = copied(("host", 0), 10**9, 0.04, (1, 16))
     both = replace(record, telemetry=[*idle.telemetry, *record.telemetry, *idle.telemetry])
     limit = limits.of_copy(on_gpus(box(H100, 1), both), both)
     assert limit is not None
@@ -282,7 +291,7 @@ def test_a_link_counts_as_it_was_under_load_and_not_at_rest(on_gpus: OnGpus) -> 
 def test_a_slower_link_than_the_card_can_do_has_its_advice(
     on_gpus: OnGpus, generation: int, width: int, told: str
 ) -> None:
-    record = copied("host to device", 10**9, 0.04, (generation, width))
+    record = copied(("host", 0), 10**9, 0.04, (generation, width))
     limit = limits.of_copy(on_gpus(box(H100, 1), record), record)
     assert limit is not None
     assert limit.advice == told

@@ -17,9 +17,9 @@ def test_every_timed_case_has_its_proof_and_its_counts(make_result: Callable[...
             Check(name="sum", dtype="float32", difference=0, tolerance=0),
         ],
         work=[
-            Count(name="FLOPs", counted=7.98e9, expected=7.98e9),
-            Count(name="all-reduced bytes", counted=2**20, expected=2**20),
-            Count(name="received by the busiest device", counted=2048, expected=2048),
+            Count(name="FLOPs", counted=7.98e9, expected=7.98e9, unit="FLOP"),
+            Count(name="all-reduced bytes", counted=2**20, expected=2**20, unit="B"),
+            Count(name="received by the busiest device", counted=2048, expected=2048, unit="B"),
             Count(name="all-reduces", counted=2, expected=2),
         ],
     )

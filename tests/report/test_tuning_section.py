@@ -1,9 +1,10 @@
 """The section on tuning against numbers worked out by hand: gains, what helps, what compiling costs, and efficiency."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from scalecard.records.axes import combination
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import rungs
@@ -18,12 +19,16 @@ SPEC = {
 SCATTER = (0.998, 0.999, 1.0, 1.0, 1.001, 1.002, 1.0)
 
 
-def step(rung: str, on: str, seconds: float, *, devices: int = 1, times: int = 1) -> Record:
+def placed(rungs: Sequence[str]) -> Case:
+    return {rung: place for place, rung in enumerate(rungs, 1)}
+
+
+def step(*rungs: str, seconds: float, devices: int = 1, times: int = 1) -> Record:
     """64 samples on each device, or as many times more."""
-    size = 64 * devices * times
+    size, own = 64 * devices * times, placed(rungs) | ({"batch_factor": times} if times > 1 else {})
     case: Case = {"workload": "mine", "devices": devices, "strategy": "DDP" if devices > 1 else "single device"}
     return Record(
-        case={**case, "rung": rung, "on": on, "batch_size": size, "unit": "samples", "units": size},
+        case={**case, **own, "batch_size": size, "unit": "samples", "units": size},
         metric="step_time",
         unit="s",
         samples=[[seconds * scatter for scatter in SCATTER]],
@@ -35,19 +40,19 @@ def step(rung: str, on: str, seconds: float, *, devices: int = 1, times: int = 1
 @pytest.fixture
 def result(make_result: Callable[..., Result]) -> Result:
     """bf16 halves the step and compile takes a fifth of it; both together leave 40 %; fused costs a tenth more."""
-    compiled = step("compile", "", 0.08)
+    compiled = step("compile", seconds=0.08)
     records = [
-        step("float32", "", 0.1),
-        step("bf16", "", 0.05),
+        step(seconds=0.1),
+        step("bf16", seconds=0.05),
         compiled,
-        step("compile", "bf16", 0.04),
-        step("fused", "", 0.11),
-        step("graphs", "", 0.1),
-        step("batch x2", "bf16 + compile", 0.06, times=2),
+        step("bf16", "compile", seconds=0.04),
+        step("fused", seconds=0.11),
+        step("graphs", seconds=0.1),
+        step("bf16", "compile", seconds=0.06, times=2),
         replace(compiled, metric="compile_time", samples=[[30.0]], telemetry=[], work=[]),
-        step("float32", "", 0.125, devices=4),
-        step("bf16", "", 0.08, devices=4),
-        step("compile", "bf16", 0.08, devices=4),
+        step(seconds=0.125, devices=4),
+        step("bf16", seconds=0.08, devices=4),
+        step("bf16", "compile", seconds=0.08, devices=4),
     ]
     return replace(make_result(records, experiment="tuning"), spec=SPEC)
 
@@ -77,14 +82,14 @@ def test_what_is_found(result: Result) -> None:
 def test_a_ladder_tells_apart_what_stands_alone_and_on_others(result: Result) -> None:
     single, several = rungs.ladders(result)
     assert (single.devices, several.devices) == (1, 4)
-    assert [record.case["rung"] for record in single.alone] == ["bf16", "compile", "fused", "graphs"]
-    assert [rungs.label(record) for record in single.cumulative] == ["bf16", "bf16 + compile"]
+    assert [combination(record.case) for record in single.alone] == ["bf16", "compile", "fused", "graphs"]
+    assert [combination(record.case) for record in single.cumulative] == ["bf16", "bf16 + compile"]
     assert [rungs.dtype_of(record) for record in single.cumulative] == ["bfloat16", "bfloat16"]
     assert single.gain(single.larger[0]).value == pytest.approx(2 * 0.1 / 0.06)
 
 
 def test_if_nothing_helps_that_is_said(result: Result) -> None:
-    plain = [record for record in result.records if record.case["rung"] in ("float32", "fused")]
+    plain = [record for record in result.records if combination(record.case) in ("float32", "fused")]
     first, *_ = tuning.findings(replace(result, records=plain))
     assert first.text == "mine: no combination of rungs is faster than the plain float32 step (tried: 1)."
     assert first.headline == "mine: no gain"
@@ -95,8 +100,8 @@ def test_if_nothing_helps_that_is_said(result: Result) -> None:
 def test_epochs_and_what_they_do_to_the_accuracy(result: Result) -> None:
     """Twice the standard error of 10,000 images at 0.91 and 0.92: 2 (0.0819 / 10^4 + 0.0736 / 10^4)^0.5 = 0.008."""
     epochs = []
-    for rung, on, seconds, accuracy in (("float32", "", 4.0, 0.92), ("compile", "bf16", 0.8, 0.91)):
-        case: Case = {"workload": "resnet18", "devices": 1, "rung": rung, "on": on, "batch_size": 256, "lr": 0.1}
+    for on, seconds, accuracy in (((), 4.0, 0.92), (("bf16", "compile"), 0.8, 0.91)):
+        case: Case = {"workload": "resnet18", "devices": 1, **placed(on), "batch_size": 256, "lr": 0.1}
         epochs += [
             Record(case=case, metric="epoch_time", unit="s", samples=[[seconds] * 10]),
             Record(case=case, metric="accuracy", unit="fraction", samples=[[0.5, accuracy]]),

@@ -7,6 +7,7 @@ import torch
 from lone_rank import LoneRank
 from scalecard.measuring import rounds
 from scalecard.measuring.rule import Rule
+from scalecard.records.axes import RUNGS, combination
 from scalecard.records.record import Reason, Record
 from scalecard.strategies import ladder as ladders
 from scalecard.strategies.examine import examined
@@ -27,9 +28,9 @@ def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Re
     return list(made.records())
 
 
-def timed(records: list[Record]) -> dict[tuple[str, str], Record]:
-    """By the rung that was added last, and what it was added to."""
-    return {(str(r.case["rung"]), str(r.case["on"])): r for r in records if r.status == "ok"}
+def timed(records: list[Record]) -> dict[str, Record]:
+    """By the combination."""
+    return {combination(record.case): record for record in records if record.status == "ok"}
 
 
 @pytest.fixture(autouse=True)
@@ -48,26 +49,25 @@ def test_each_rung_is_timed_alone_and_on_those_before_it_in_the_same_rounds(shor
     records = run(short, "tf32", "bf16", "fused", counts=(2,), factors=(3,))
     found = timed(records)
     assert list(found) == [
-        ("float32", ""),
-        ("bf16", ""),
-        ("fused", ""),
-        ("fused", "bf16"),
-        ("accumulate 2", ""),
-        ("batch x3", ""),
-        ("accumulate 2", "bf16 + fused"),
-        ("batch x3", "bf16 + fused"),
+        "float32",
+        "bf16",
+        "fused",
+        "bf16 + fused",
+        "accumulate 2",
+        "batch x3",
+        "bf16 + fused + accumulate 2",
+        "bf16 + fused + batch x3",
     ]
     assert len({record.telemetry[0].rounds_id for record in found.values()}) == 1
-    sizes = {rung: (record.case["batch_size"], record.case["units"]) for (rung, _), record in found.items()}
-    assert sizes == {
-        **dict.fromkeys(("float32", "bf16", "fused"), (4, 4)),
-        "accumulate 2": (8, 8),
-        "batch x3": (12, 12),
-    }
-    skipped = {record.case["rung"]: record.note for record in records if record.status == "skipped"}
+    sizes = [(record.case["batch_size"], record.case["units"]) for record in found.values()]
+    assert sizes == [(4, 4)] * 4 + [(8, 8), (12, 12)] * 2
+    axes = {"accumulate", "batch_factor", *RUNGS}
+    last = found["bf16 + fused + batch x3"].case
+    assert {axis: last[axis] for axis in axes if axis in last} == {"bf16": 1, "fused": 2, "batch_factor": 3}
+    skipped = {combination(record.case): record.note for record in records if record.status == "skipped"}
     assert skipped["tf32"] == "TF32 exists on GPUs only"
     assert skipped["compile"] == ladders.LEFT_OUT
-    assert {*skipped, "bf16", "fused"} == set(tuned.RUNGS)
+    assert {*skipped, "bf16", "fused"} == set(RUNGS)
 
 
 @pytest.mark.usefixtures("bfloat16")
@@ -75,7 +75,7 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
     short: Rule,
 ) -> None:
     found = timed(run(short, "bf16", "fused"))
-    plain, rounded = found["fused", ""], found["fused", "bf16"]
+    plain, rounded = found["fused"], found["bf16 + fused"]
     assert [check.dtype for check in plain.checks] == ["float64", "float32"]
     assert [check.dtype for check in rounded.checks] == ["float64", "bfloat16", "bfloat16"]
     loss, void = rounded.checks[1:]
@@ -86,7 +86,7 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
 
 def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:
     found = timed(run(short, "channels_last", "fused", workload="lenet"))
-    assert list(found) == [("float32", ""), ("channels_last", ""), ("fused", ""), ("fused", "channels_last")]
+    assert list(found) == ["float32", "channels_last", "fused", "channels_last + fused"]
 
 
 @pytest.mark.usefixtures("bfloat16")
@@ -107,7 +107,7 @@ def test_a_step_with_half_of_its_gradients_is_not_timed(
 
     monkeypatch.setattr(TunedStep, "_step", halved)
     (failed,) = [record for record in run(short, rung) if record.status == "failed"]
-    assert (failed.case["rung"], failed.reason) == (rung, Reason.NOT_PROVEN)
+    assert (combination(failed.case), failed.reason) == (rung, Reason.NOT_PROVEN)
     assert ("loss" if rung == "bf16" else "change in") in failed.note
 
 
@@ -127,8 +127,8 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
     monkeypatch.setattr(tuned, "no_compiler", lambda device: "")
     records = run(short, "compile", "fused")
     (failed,) = [record for record in records if record.status == "failed"]
-    assert (failed.case["rung"], failed.note) == ("compile", "RuntimeError: InductorError: the compiler crashed")
-    assert list(timed(records)) == [("float32", ""), ("fused", "")]
+    assert (combination(failed.case), failed.note) == ("compile", "RuntimeError: InductorError: the compiler crashed")
+    assert list(timed(records)) == ["float32", "fused"]
 
 
 def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     monkeypatch.setattr(tuned, "no_compiler", lambda device: "")
     records = run(short, "compile")
     (compiling,) = [record for record in records if record.metric == "compile_time"]
-    (stepping,) = [r for r in records if r.metric == "step_time" and r.case["rung"] == "compile" and r.samples]
+    (stepping,) = [r for r in records if r.metric == "step_time" and "compile" in r.case and r.samples]
     assert compiling.case == stepping.case
     assert compiling.median >= 0.3
     assert stepping.median < 0.3

@@ -10,6 +10,7 @@ from lone_rank import LoneRank
 from made_up_gpu import GPU, Gpu, Rank, Timed
 from scalecard.measuring.rule import Rule
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.axes import combination, rungs_of
 from scalecard.records.record import Record
 from scalecard.strategies import fitting
 from scalecard.strategies import ladder as ladders
@@ -52,11 +53,11 @@ class Tried:
         return [Timed(variant) for variant in given]
 
     def with_factors(self, *factors: int, wanted: tuple[str, ...] = ()) -> dict[str, Record]:
-        """The step times by their rung."""
+        """The step times without rungs, by what makes their batch larger."""
         rank: Any = Rank()
         made = Ladder(rank, PlainlyRounded(GPU, 2), LOAD, {"workload": "toy"}, self.rule, wanted, (), factors)
         records = [record for record in made.records() if record.metric == "step_time"]
-        return {str(record.case["rung"]): record for record in records if record.case["on"] == ""}
+        return {combination(record.case): record for record in records if not rungs_of(record.case)}
 
 
 def test_batches_are_tried_until_one_does_not_fit(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:

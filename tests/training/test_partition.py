@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from scalecard.training.partition import balanced, described, stages
+from scalecard.training.partition import balanced, stages
 
 
 def slowest(times: list[float], cuts: tuple[int, ...]) -> float:
@@ -28,8 +28,6 @@ def test_a_cut_worked_out_by_hand() -> None:
     assert balanced([5, 1, 2, 6, 3, 1], 2) == (3,)
     assert balanced([1, 1, 1, 9, 1, 1], 3) == (3, 4)
     assert [list(stage) for stage in stages(6, (3,))] == [[0, 1, 2], [3, 4, 5]]
-    assert described(18, (8,)) == "0-7 | 8-17"
-    assert described(4, (1, 3)) == "0 | 1-2 | 3"
 
 
 @pytest.mark.parametrize("num_stages", [0, 4])

@@ -60,7 +60,9 @@ def test_the_parquet_file_has_every_sample_as_it_was_measured() -> None:
     taken = [value for result in results() for record in result.records for own in record.samples for value in own]
     found = samples()
     assert list(found.value) == taken
-    medians = found[found.experiment == "copy_cost"].groupby(["bytes", "direction", "memory", "call", "metric"]).value
+    medians = (
+        found[found.experiment == "copy_cost"].groupby(["bytes", "source", "target", "memory", "call", "metric"]).value
+    )
     assert medians.count().eq(14).all()
 
 

@@ -93,16 +93,16 @@ def healthy_copies(box: Box) -> list[Record]:
     state = gpu_state(pcie_gen=box.slot(0)[0], pcie_width=box.slot(0)[1])
     link = {"part": "host link", "device": 0, "at_once": False, "memory": "pinned", "bytes": GIB}
     seconds = {
-        "within device 0": box.seconds({"part": "memory", "device": 0, "access": "copy", "bytes": GIB}),
-        "host to device": box.seconds({**link, "direction": "to device"}),
-        "device 0 to 1": box.seconds({"part": "device link", "source": 0, "target": 1, "at_once": False, "bytes": GIB}),
+        (0, 0): box.seconds({"part": "memory", "device": 0, "access": "copy", "bytes": GIB}),
+        ("host", 0): box.seconds({**link, "direction": "to device"}),
+        (0, 1): box.seconds({"part": "device link", "source": 0, "target": 1, "at_once": False, "bytes": GIB}),
     }
     watched = Telemetry(rounds_id="r", state=hardware_state(*[state] * box.count))
     about = {"part": "matrix", "memory": "pinned", "call": "non_blocking", "bytes": GIB}
     return [
-        replace(timed([time] * 12, **about, direction=direction), telemetry=[watched])
-        for direction, time in seconds.items()
-        if box.count > 1 or direction != "device 0 to 1"
+        replace(timed([time] * 12, **about, source=source, target=target), telemetry=[watched])
+        for (source, target), time in seconds.items()
+        if box.count > 1 or target != 1
     ]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from typing import Annotated, Literal
 
 import torch
@@ -31,7 +32,7 @@ from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts import copies
 from scalecard.records.record import Case, Check, Record
 
-Direction = tuple[str, Device | None, Device | None]  # name, source, target; None is the host
+Ends = tuple[Device | None, Device | None]  # source and target of a copy; None is the host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +48,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The textbook's three steps, then the matrix."""
     with open_devices(machine) as devices:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
-        for direction, note in _absent(machine):
-            yield Record.skipped({"part": "matrix", "direction": direction}, note)
-        wanted = [(ends, size) for ends in _directions(machine, devices) for size in _sizes(spec, ends)]
-        for ends, size in progress.cases(wanted, label=lambda c: f"{c[0][0]}, {c[1]} bytes"):
-            yield from guarded(_matrix_point(spec, ends, size), {"part": "matrix", "direction": ends[0], "bytes": size})
+        yield from _absent(machine)
+        wanted = [(_case(ends, size), ends) for ends in _ends(machine, devices) for size in _sizes(spec, ends)]
+        for case, ends in progress.cases(
+            wanted, label=lambda one: "{source} to {target}, {bytes} bytes".format(**one[0])
+        ):
+            yield from guarded(_matrix_point(spec, case, ends, devices[0]), case)
 
 
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -128,38 +130,40 @@ def _to_host(results: Tensor | list[Tensor], non_blocking: bool) -> list[Tensor]
     return [keep_until_copied(t).to("cpu", non_blocking=non_blocking, copy=True) for t in tensors]
 
 
-def _directions(machine: Machine, devices: list[Device]) -> Iterator[Direction]:
+def _ends(machine: Machine, devices: list[Device]) -> Iterator[Ends]:
+    """Of every copy: between the host and the first device, within that, and between any two devices."""
     if machine.emulated:
-        yield "host to host", devices[0], devices[0]
+        yield None, None
         return
-    yield "host to device", None, devices[0]
-    yield "device to host", devices[0], None
-    yield f"within device {devices[0].index}", devices[0], devices[0]
-    for source in devices:
-        for target in devices:
-            if source is not target:
-                yield f"device {source.index} to {target.index}", source, target
+    first = devices[0]
+    yield from ((None, first), (first, None), (first, first))
+    yield from permutations(devices, 2)
 
 
-def _sizes(spec: Spec, ends: Direction) -> Sequence[int]:
+def _case(ends: Ends, size: int) -> Case:
+    source, target = ("host" if end is None else end.index for end in ends)
+    return {"part": "matrix", "source": source, "target": target, "bytes": size}
+
+
+def _sizes(spec: Spec, ends: Ends) -> Sequence[int]:
     """All sizes; for the many pairs without the first GPU, only the largest, which reveals a bad link."""
-    _, source, target = ends
+    source, target = ends
     other_pair = source is not None and target is not None and 0 not in (source.index, target.index)
     return [max(spec.bytes)] if other_pair else spec.bytes
 
 
-def _absent(machine: Machine) -> Iterator[tuple[str, str]]:
+def _absent(machine: Machine) -> Iterator[Record]:
     if machine.emulated:
-        yield "host to device", "no GPU here: copies within host memory are measured instead, pageable only"
+        why = "no GPU here: copies within host memory are measured instead, pageable only"
+        yield Record.skipped({"part": "matrix", "source": "host", "target": 0}, why)
     if machine.emulated or machine.num_devices == 1:
-        yield "device to device", "needs 2 GPUs"
+        yield Record.skipped({"part": "matrix", "source": 0, "target": 1}, "needs 2 GPUs")
 
 
-def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
-    """One direction and size: memory x call, interleaved."""
-    direction, source, target = ends
-    device = target or source
-    assert device is not None
+def _matrix_point(spec: Spec, case: Case, ends: Ends, first: Device) -> Iterator[Record]:
+    """One source, target and size: memory x call, interleaved. What has the host at both ends, `first` copies."""
+    source, target = ends
+    device, size = target or source or first, int(case["bytes"] or 0)
     host_side = source is None or target is None
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
     variants = list[Variant]()
@@ -167,9 +171,9 @@ def _matrix_point(spec: Spec, ends: Direction, size: int) -> Iterator[Record]:
         for memory in _memories(spec, device, host_side):
             ends_of_copy = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
             for call in calls:
-                case: Case = {"part": "matrix", "direction": direction, "memory": memory, "call": call, "bytes": size}
+                own: Case = {**case, "memory": memory, "call": call}
                 build = partial(_copying, device, *ends_of_copy, call == "blocking")
-                variants.append(Variant(name=f"{memory} {call}", case=case, build=build))
+                variants.append(Variant(name=f"{memory} {call}", case=own, build=build))
         timings = time_rounds(variants, devices=[device], rule=spec.measure)
     for timing in timings:
         yield timing.enqueue_record()

@@ -30,7 +30,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.records.record import Case, Count, Reason, Record, Scalar
+from scalecard.records.record import Case, Reason, Record, Scalar
 from scalecard.strategies.examine import examined
 from scalecard.strategies.fed import COPIES, Feeding, FromDataset, Pass, samples_of
 from scalecard.strategies.load import Load
@@ -106,7 +106,7 @@ class _Timed:
         return replace(
             made,
             samples=[[seconds / many for seconds in samples] for samples in made.samples],
-            work=[Count(name=c.name, counted=c.counted / many, expected=c.expected / many) for c in made.work],
+            work=[replace(c, counted=c.counted / many, expected=c.expected / many) for c in made.work],
             telemetry=[replace(entry, iterations=entry.iterations * many, enqueue=None) for entry in made.telemetry],
         )
 

@@ -30,7 +30,7 @@ from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts.cuts import chosen_cuts, not_cut, noted, time_blocks
+from scalecard.parts.cuts import chosen_cuts, not_cut, time_blocks, with_blocks
 from scalecard.parts.plain_steps import Plainly
 from scalecard.parts.stages import gradients
 from scalecard.records.record import Case, Record
@@ -117,7 +117,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
-        yield noted(timing.record(), timing.variant.timed_at) if "cut" in timing.variant.case else timing.record()
+        yield with_blocks(timing.record(), timing.variant.timed_at) if "cut" in timing.variant.case else timing.record()
     yield from not_cut(blocks, counts, {**case, "strategy": "model parallel"})
     yield from peak_memory(timings, model="resnet50")
 
@@ -133,10 +133,9 @@ def _cut(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, case:
     """Model parallelism over these devices, and each of its stages alone."""
     yield _variant(spec, used, plainly, load, {**case, "strategy": "model parallel"})
     for stage, device in enumerate(used):
-        name = f"stage {stage} alone"
         yield Variant(
-            name=f"{name}, {case['devices']}, {case['cut']}",
-            case={**case, "strategy": name},
+            name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
+            case={**case, "strategy": "stage alone", "stage": stage},
             build=partial(gradients, stage, device, batches=spec.batches),
             proven_at=[Workload.of_check(spec).cut(load.cuts)],
             timed_at=load,
@@ -149,7 +148,7 @@ def _subject(spec: Spec, used: list[Device], plainly: Plainly, load: Workload) -
     model = ModelParallel(load.stages(), used, lr=load.lr)
     inputs = one_hot_images(load, used[0].torch, used[-1].torch)
     return training(
-        f"ResNet-50 in blocks {load.blocks}",
+        f"ResNet-50, cut before blocks {load.cuts}",
         partial(_train, model, *inputs, batches),
         model.state,
         plainly.of(load, [load.batch_size]),

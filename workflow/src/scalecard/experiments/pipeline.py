@@ -31,7 +31,7 @@ from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 from scalecard.parts import library_pipelines, pipelines, played_pipelines
-from scalecard.parts.cuts import TEXTBOOK, chosen_cuts, not_cut, noted, time_blocks
+from scalecard.parts.cuts import TEXTBOOK, chosen_cuts, not_cut, time_blocks, with_blocks
 from scalecard.parts.library_pipelines import library_case, unsuited
 from scalecard.parts.plain_steps import Plainly
 from scalecard.parts.played_pipelines import STAGE
@@ -113,7 +113,7 @@ def _on_devices(
     for name, load in cuts:
         records += played_pipelines.records(records, load, spec.balanced_sizes, cases[name])
     for record in records:
-        yield next((noted(record, load) for name, load in cuts if name == record.case.get("cut")), record)
+        yield next((with_blocks(record, load) for name, load in cuts if name == record.case.get("cut")), record)
     yield from peak_memory(timings, model="resnet50")
 
 

@@ -10,7 +10,7 @@ rounds to fewer digits must, after some steps, have a loss as close to float32's
 it), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,15 +33,16 @@ from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
+from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
 from scalecard.strategies.examine import examined
-from scalecard.strategies.ladder import BASELINE, Ladder
+from scalecard.strategies.ladder import Ladder
 from scalecard.strategies.load import Load
 from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.tuned import Combination, PlainlyRounded
 from scalecard.training import classifiers, datasets, reference
 from scalecard.training.compiled import empty_cache_of_code
-from scalecard.training.tuned import RUNGS, TunedTrainer
+from scalecard.training.tuned import TunedTrainer
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
@@ -118,8 +119,8 @@ def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | 
             records.append(record)
             yield record
         if dataset:
-            best = decisions.decided("fastest-rungs", partial(_fastest, records))
-            epochs = _epochs(ctx, spec, dataset, [[], best] if best else [[]])
+            best = Combination(tuple(decisions.decided("fastest-rungs", partial(_fastest, records))))
+            epochs = _epochs(ctx, spec, dataset, [*dict.fromkeys([Combination(), best])])
             yield from guarded(epochs, case, metric="epoch_time")
 
 
@@ -143,18 +144,17 @@ def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Re
 
 def _fastest(records: list[Record]) -> list[str]:
     """The rungs of the fastest step over one batch of the usual size; none if the plain one is the fastest."""
-    kinds = (BASELINE, *RUNGS)
-    timed = [r for r in records if r.metric == "step_time" and r.status == "ok" and r.case["rung"] in kinds]
-    if not timed:
-        return []
-    case = min(timed, key=lambda record: record.median).case
-    return [name for name in (*str(case["on"]).split(" + "), str(case["rung"])) if name not in ("", BASELINE)]
+    usual = [r for r in records if r.metric == "step_time" and r.matches(accumulate=None, batch_factor=None)]
+    timed = [record for record in usual if record.status == "ok"]
+    return list(rungs_of(min(timed, key=lambda record: record.median).case)) if timed else []
 
 
-def _epochs(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinations: list[list[str]]) -> Iterator[Record]:
+def _epochs(
+    ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinations: Sequence[Combination]
+) -> Iterator[Record]:
     """Of float32 and of the fastest rungs. On a GPU, whatever a library says of those, float32 is measured."""
     images = dataset.to(ctx.device)
-    variants = [_variant(ctx, spec, images, rungs) for rungs in combinations]
+    variants = [_variant(ctx, spec, images, combination) for combination in combinations]
     try:
         yield from _timed(ctx, spec, variants)
     except Exception as error:  # before anything was timed
@@ -171,14 +171,13 @@ def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Re
         yield timing.accuracy_record()
 
 
-def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: list[str]) -> Variant:
-    *on, rung = rungs or [BASELINE]
-    case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": "single device", "rung": rung}
-    case |= {"on": " + ".join(on), "data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
+def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination) -> Variant:
+    case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": "single device", **combination.case}
+    case |= {"data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
     small = Epoch(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True)
-    build = partial(_epoch, ctx, spec, dataset, tuple(rungs))
+    build = partial(_epoch, ctx, spec, dataset, combination)
     return Variant(
-        name=" + ".join(rungs) or BASELINE,
+        name=str(combination),
         case=case,
         build=build,
         proven_at=[small],
@@ -186,11 +185,12 @@ def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: lis
     )
 
 
-def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple[str, ...], at: Epoch) -> Subject:
+def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
     """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
     images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
     module = classifiers.network(name, seed=spec.seed, device=ctx.device, exact=at.exact)
-    trainer = TunedTrainer(module, images, at.batch_size, spec.lr, spec.seed, frozen=at.exact, rungs=rungs)
+    make = partial(TunedTrainer, frozen=at.exact, rungs=combination.rungs)
+    trainer = make(module, images, at.batch_size, spec.lr, spec.seed)
     steps = len(reference.batches(len(images.train), at.batch_size))
 
     def wanted() -> Trained:
@@ -200,9 +200,8 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, rungs: tuple
         return expected(name, lambda exactly: plain(parts, exactly=exactly), exact=True)  # type: ignore[return-value]
 
     forward, whole = map(flops, classifiers.without_data(name))
-    combination = Combination(rungs)
     subject = training(
-        f"{name}, an epoch with {' + '.join(rungs) or BASELINE}",
+        f"{name}, an epoch with {combination}",
         trainer.epoch,
         lambda: [*module.parameters(), *module.buffers()],
         wanted,

@@ -35,6 +35,12 @@ from scalecard.hardware import observing
 from scalecard.measuring.variant import Subject, version
 from scalecard.records.record import Count
 
+OPERATIONS = ("FLOPs", "test FLOPs")
+BYTES = (
+    *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
+    *("received bytes", "received by the busiest device", "parameter bytes"),
+)
+UNITS = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}  # the others are counted one by one
 COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
 SENDS = ("c10d.send.",)
@@ -154,4 +160,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
         with counting() as scoring:
             subject.test()
         seen["test FLOPs"] = scoring.sums().get("FLOPs", 0.0)
-    return [Count(name=name, counted=seen.get(name, 0.0), expected=value) for name, value in subject.expected.items()]
+    return [
+        Count(name=name, counted=seen.get(name, 0.0), expected=value, unit=UNITS.get(name, ""))
+        for name, value in subject.expected.items()
+    ]

@@ -16,7 +16,7 @@ from scalecard.parts.stages import given, gradients
 from scalecard.records.record import Case, Record
 from scalecard.records.statistics import FEWEST
 from scalecard.training.models import AFTER_LAYER2, NUM_BLOCKS
-from scalecard.training.partition import Cuts, balanced
+from scalecard.training.partition import Cuts, balanced, stages
 from scalecard.training.resnet50 import Workload
 
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
@@ -76,6 +76,6 @@ def not_cut(blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iter
             yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages")
 
 
-def noted(record: Record, load: Workload) -> Record:
-    """A record of a cut model, with the blocks of each stage."""
-    return replace(record, note=f"blocks {load.blocks}") if record.status == "ok" else record
+def with_blocks(record: Record, load: Workload) -> Record:
+    """A record of a cut model, with the number of blocks of each stage."""
+    return replace(record, blocks=[len(span) for span in stages(NUM_BLOCKS, load.cuts)])

@@ -47,8 +47,8 @@ def ours(
 
 def library_case(spec: Any, schedule: str, split_size: int) -> Case:
     """Of one of the library's schedules at a split size."""
-    case: Case = {"implementation": f"torch {schedule}", "split_size": split_size, "batch_size": spec.batch_size}
-    return {**case, "image_size": spec.image_size}
+    case: Case = {"implementation": f"torch {schedule}", "library": True, "split_size": split_size}
+    return {**case, "batch_size": spec.batch_size, "image_size": spec.image_size}
 
 
 def _subject(ctx: RankContext, schedule: str, plainly: Plainly, shared: nn.Module, setting: Setting) -> Subject:

@@ -54,11 +54,15 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """What one call of the timed work was seen to do, and the closed form of what it must do."""
+    """What one call of the timed work was seen to do, and the closed form of what it must do.
+
+    Both are in `unit`: 'FLOP', 'B', or '' for what is counted one by one.
+    """
 
     name: str
     counted: float
     expected: float
+    unit: str = ""
 
     @property
     def passed(self) -> bool:
@@ -72,7 +76,8 @@ class Record:
 
     `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
     list if something was timed, and is empty otherwise. `work` is what one call does. What has no samples has a
-    `reason`, and a `note` with the details. An empty case stands for the whole experiment, which ended early.
+    `reason`, and a `note` with the details. An empty case stands for the whole experiment, which ended early. Of a
+    model that is cut, `blocks` says how many each stage has.
     """
 
     case: Case
@@ -84,6 +89,7 @@ class Record:
     note: str = ""
     checks: list[Check] = field(default_factory=list)
     work: list[Count] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
 
     @classmethod

@@ -20,6 +20,7 @@ class Division:
     curves: list[list[Record]]
     together: list[Record]
     alone: Record
+    emulated: bool
     predicted: float
     predicted_time: float
 
@@ -64,8 +65,17 @@ def _division(result: Result, predicted: Record) -> Division | None:
         return None
     curves = [sorted((r for r in alone if r.case["place"] == name), key=share_of) for name in names]
     first, second = names
-    slowed = predicted.integer("slowed")
-    return Division((first, second), whole, slowed, curves, together, base, predicted.median, seconds.median)
+    return Division(
+        names=(first, second),
+        batch_size=whole,
+        slowed=predicted.integer("slowed"),
+        curves=curves,
+        together=together,
+        alone=base,
+        emulated=result.emulated,
+        predicted=predicted.median,
+        predicted_time=seconds.median,
+    )
 
 
 def over_in_rounds(new: Record, old: Record) -> Ratio:

@@ -6,6 +6,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import words
 
+ONE = {"samples": "sample", "tokens": "token"}  # of a unit
 AXES = ("prefetch", "persistent", "memory", "batch_size")  # of a loader alone, besides its workers
 
 
@@ -45,7 +46,7 @@ class Fed:
         """How many devices the fastest loader feeds: a step's time on resident data over that of loading its batch."""
         resident = self.resident()
         assert resident, "workloads without one are left out"
-        return words.inverse(self.fastest.over(resident))
+        return words.speedup(self.fastest, resident)
 
     @property
     def enough(self) -> int | None:

@@ -25,6 +25,7 @@ class Limit:
     least: float
     advice: str = ""
     most: float = 1.0
+    is_nvlink: bool = False
 
     @property
     def normal(self) -> str:
@@ -34,10 +35,6 @@ class Limit:
     def is_exceeded_by(self, rate: float) -> bool:
         """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
         return rate > BEYOND * self.most * self.rate
-
-    @property
-    def is_nvlink(self) -> bool:
-        return self.name.startswith("NVLink")
 
 
 # Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
@@ -54,14 +51,14 @@ THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root c
 
 def of_copy(result: Result, record: Record) -> Limit | None:
     """The limit of one copy, or None if it is not known."""
-    direction = str(record.case["direction"])
-    if not result.environment["gpus"] or direction == "host to host":
+    ends = [record.case["source"], record.case["target"]]
+    if not result.environment["gpus"] or ends == ["host", "host"]:
         return None
-    if direction.startswith("within"):
+    if is_within(record):
         return of_memory(result)
-    if not is_pair(direction):
+    if not is_pair(record):
         return of_host_copy(result, record)  # copies from and to the host use GPU 0
-    return of_pair(result, record, *[int(word) for word in direction.split() if word.isdigit()])
+    return of_pair(result, record, record.integer("source"), record.integer("target"))
 
 
 def of_memory(result: Result, device: int = 0) -> Limit | None:
@@ -90,14 +87,19 @@ def of_pair(result: Result, record: Record, a: int, b: int) -> Limit | None:
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
-def is_pair(direction: str) -> bool:
-    """Whether a copy goes from one GPU to another: 'device 0 to 1'."""
-    return direction.startswith("device ") and "host" not in direction
+def is_within(record: Record) -> bool:
+    """Whether a copy stays in one device's memory."""
+    return record.case["source"] == record.case["target"] != "host"
+
+
+def is_pair(record: Record) -> bool:
+    """Whether a copy goes from one device to another."""
+    return "host" not in (record.case["source"], record.case["target"]) and not is_within(record)
 
 
 def copy_rate(record: Record) -> float:
     """Effective GB/s. Within a device every byte counts twice, because it is read and written."""
-    passes = 2 if str(record.case["direction"]).startswith("within") else 1
+    passes = 2 if is_within(record) else 1
     return passes * float(record.case["bytes"] or 0) / record.median / 1e9
 
 
@@ -149,7 +151,7 @@ def _nvlink(result: Result, device: int, count: int) -> Limit | None:
     if not (spec and spec.one_nvlink_gbs):
         return None
     part = "" if count == spec.nvlinks else f" over {count} of {spec.nvlinks} links"
-    return Limit(count * spec.one_nvlink_gbs, f"NVLink's line rate{part}", NVLINK)
+    return Limit(count * spec.one_nvlink_gbs, f"NVLink's line rate{part}", NVLINK, is_nvlink=True)
 
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:

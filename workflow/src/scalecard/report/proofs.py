@@ -19,11 +19,7 @@ COUNTED = {
     "updates": "updates of every parameter",
     "test FLOPs": "arithmetic of scoring the test images",
 }
-FLOPS = ("FLOPs", "test FLOPs")
-BYTES = (
-    *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
-    *("received bytes", "received by the busiest device", "parameter bytes"),
-)
+SHOW = {"FLOP": units.count_flops, "B": units.count_bytes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +55,4 @@ def _counted(count: Count) -> str:
 
 
 def _amount(count: Count) -> str:
-    if count.name in FLOPS:
-        return units.count_flops(count.counted)
-    return units.count_bytes(count.counted) if count.name in BYTES else f"{count.counted:,.10g}"
+    return SHOW.get(count.unit, "{:,.10g}".format)(count.counted)

@@ -7,34 +7,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from scalecard.records.axes import BASELINE, RUNGS, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import words
 
-BASELINE = "float32"
-LARGER = ("accumulate ", "batch x")  # these train more samples in a step
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
-
-
-def rungs_of(record: Record) -> tuple[str, ...]:
-    """All rungs of a record's step, in the order in which they were added; none of the plain step."""
-    named = (*str(record.case["on"]).split(" + "), str(record.case["rung"]))
-    return tuple(name for name in named if name not in ("", BASELINE))
-
-
-def label(record: Record) -> str:
-    """'bf16 + fused', or 'float32'."""
-    return " + ".join(rungs_of(record)) or BASELINE
 
 
 def is_larger(record: Record) -> bool:
     """Whether its step trains more samples than the plain one."""
-    return str(record.case["rung"]).startswith(LARGER)
+    return not record.matches(accumulate=None, batch_factor=None)
 
 
 def dtype_of(record: Record) -> str:
     """In which products and convolutions are computed."""
-    return next((DTYPES[rung] for rung in ("bf16", "tf32") if rung in rungs_of(record)), BASELINE)
+    return next((dtype for rung, dtype in DTYPES.items() if rung in record.case), BASELINE)
 
 
 def units_of(record: Record) -> float:
@@ -58,22 +46,23 @@ class Ladder:
 
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
-        return words.scaled(words.inverse(record.over(self.base)), units_of(record) / units_of(self.base))
+        return words.scaled(words.speedup(record, self.base), units_of(record) / units_of(self.base))
 
     def find(self, rungs: tuple[str, ...]) -> Record | None:
-        """The step with exactly these rungs."""
-        return next((record for record in (self.base, *self.records) if rungs_of(record) == rungs), None)
+        """The step with exactly these rungs, at the plain step's batch."""
+        usual = (record for record in (self.base, *self.records) if not is_larger(record))
+        return next((record for record in usual if rungs_of(record.case) == rungs), None)
 
     @cached_property
     def alone(self) -> list[Record]:
         """The steps with one rung, at the plain step's batch."""
-        return [r for r in self.records if len(rungs_of(r)) == 1 and not is_larger(r)]
+        return [r for r in self.records if len(rungs_of(r.case)) == 1 and not is_larger(r)]
 
     @cached_property
     def cumulative(self) -> list[Record]:
         """The first rung that worked, then each on those before it."""
-        above = [r for r in self.records if len(rungs_of(r)) > 1 and not is_larger(r)]
-        first = self.find(rungs_of(above[0])[:1]) if above else None
+        above = [r for r in self.records if len(rungs_of(r.case)) > 1 and not is_larger(r)]
+        first = self.find(rungs_of(above[0].case)[:1]) if above else None
         return [*([first] if first else self.alone[:1]), *above]
 
     @cached_property
@@ -88,7 +77,7 @@ class Ladder:
 
 def ladders(result: Result) -> Iterator[Ladder]:
     """One of each workload and number of devices whose plain step was measured."""
-    for base in result.select("step_time", rung=BASELINE):
+    for base in result.select("step_time", accumulate=None, batch_factor=None, **dict.fromkeys(RUNGS)):
         place = {"workload": base.case["workload"], "devices": base.case["devices"]}
-        others = tuple(r for r in result.select("step_time", **place) if r is not base and "rung" in r.case)
+        others = tuple(r for r in result.select("step_time", **place) if r is not base)
         yield Ladder(str(place["workload"]), base.integer("devices"), base, others)

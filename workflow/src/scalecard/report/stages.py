@@ -6,6 +6,7 @@ launching, handing over, waiting for one another, and memory that devices share.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.report import points, units, words
@@ -23,7 +24,9 @@ def cut_name(record: Record) -> str:
 
 def blocks(record: Record) -> str:
     """' (blocks 0-7 | 8-17)', or '' if they are not known."""
-    return f" ({record.note})" if record.note.startswith("blocks ") else ""
+    spans = [range(end - count, end) for end, count in zip(accumulate(record.blocks), record.blocks, strict=True)]
+    named = " | ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else f"{span[0]}" for span in spans)
+    return f" (blocks {named})" if named else ""
 
 
 def balance(cut: Record, alone: Sequence[Record], single: Record) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from scalecard.records import axes
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.report import hardware_state, units, words
@@ -106,7 +107,7 @@ Column = tuple[str, Callable[[Row], Shown]]
 def _axes(rows: Sequence[Row]) -> Iterator[Column]:
     """The values of the case."""
     for axis in dict.fromkeys(axis for row in rows for cell in row if cell for axis in cell.case):
-        yield axis.replace("_", " "), partial(_on_axis, axis)
+        yield axes.label(axis) or axis, partial(_on_axis, axis)
     yield "metric", lambda row: Shown(_known(row).metric.replace("_", " "))
 
 
@@ -115,7 +116,7 @@ def _on_axis(axis: str, row: Row) -> Shown:
     if axis not in case:
         return Shown("")
     value = case[axis]
-    return Shown(units.on_axis(axis, value), value if axis.endswith("bytes") and isinstance(value, int) else None)
+    return Shown(units.on_axis(axis, value), value if axis in axes.IN_BYTES and isinstance(value, int) else None)
 
 
 def _known(row: Row) -> Cell:

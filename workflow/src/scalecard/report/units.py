@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from scalecard.records.axes import IN_BYTES
+
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
@@ -31,7 +33,7 @@ def number(value: float) -> str:
 
 def on_axis(axis: str, value: object) -> str:
     """A value of a case's axis or a setting: sizes in binary units, the others as they are."""
-    return count_bytes(value) if axis.endswith("bytes") and isinstance(value, int | float) else str(value)
+    return count_bytes(value) if axis in IN_BYTES and isinstance(value, int | float) else str(value)
 
 
 def spaced(key: str) -> str:

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
+from scalecard.records import axes
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import units
@@ -10,8 +11,15 @@ from scalecard.report import units
 
 def case(record: Case) -> str:
     """'algorithm ring, devices 2, 4 KiB': the values on all axes."""
-    named = ((axis, units.on_axis(axis, value)) for axis, value in record.items())
-    return ", ".join(value if axis == "bytes" else f"{axis.replace('_', ' ')} {value}" for axis, value in named)
+    return ", ".join(f"{axes.label(axis)} {units.on_axis(axis, value)}".strip() for axis, value in record.items())
+
+
+def direction(record: Record) -> str:
+    """Where a copy goes: 'host to device', 'within device 0' or 'device 0 to 1'."""
+    source, target = record.case["source"], record.case["target"]
+    if "host" in (source, target):
+        return " to ".join("host" if end == "host" else "device" for end in (source, target))
+    return f"within device {source}" if source == target else f"device {source} to {target}"
 
 
 def final(record: Record) -> float:
@@ -38,9 +46,9 @@ def rate(record: Record, amount: float) -> str:
     return f"{text} ({units.number(amount / record.interval.high)} to {units.number(amount / record.interval.low)})"
 
 
-def speedup(new: Record, old: Record) -> str:
-    """How many times as fast `new` is: '1.54x (1.50 to 1.58)'."""
-    return factor(inverse(new.over(old)))
+def speedup(new: Record, old: Record) -> Ratio:
+    """How many times as fast `new` is."""
+    return inverse(new.over(old))
 
 
 def inverse(ratio: Ratio) -> Ratio:

@@ -8,6 +8,7 @@ from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import budget
 from scalecard.measuring.rule import Rule
+from scalecard.records.axes import RUNGS
 from scalecard.records.record import Case, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE
 from scalecard.records.strategies import Strategy as Kind
@@ -17,27 +18,12 @@ from scalecard.strategies.plainly import CHECKED_EACH, Setting
 from scalecard.strategies.strategy import Strategy
 from scalecard.strategies.trial import Trial, Trials
 from scalecard.strategies.tuned import Combination, PlainlyRounded, plain_loops, subject
-from scalecard.training.tuned import RUNGS, cannot
+from scalecard.training.tuned import cannot
 
-BASELINE = "float32"
 LEFT_OUT = "left out of `rungs` in config.yaml"
 MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
 UNPROVEN = "every plain loop that it would be compared with"
-
-
-@dataclass(frozen=True)
-class Step:
-    """A combination, which of its rungs was added last, and to what."""
-
-    rung: str
-    on: str
-    combination: Combination
-
-    @property
-    def name(self) -> str:
-        """For the terminal."""
-        return f"{self.rung} on {self.on}" if self.on else self.rung
 
 
 @dataclass(frozen=True)
@@ -68,13 +54,13 @@ class Ladder:
     def records(self) -> Iterator[Record]:
         """Step times of every combination, or why there is none; compile times; of GPUs also each one's memory."""
         self.trials.warm_up()
-        fitting = dict[Step, Fitting]()
-        yield from self._tried(Step(BASELINE, "", Combination()), fitting)
+        fitting = dict[Combination, Fitting]()
+        yield from self._tried(Combination(), fitting)
         if not fitting:
             return
         on = tuple[str, ...]()
         for rung, reason in self._reasons().items():
-            alone, top = Step(rung, "", Combination((rung,))), Step(rung, " + ".join(on), Combination((*on, rung)))
+            alone, top = Combination((rung,)), Combination((*on, rung))
             if reason:
                 yield Record.skipped(self._case(alone), reason, metric="step_time")
                 continue
@@ -94,27 +80,23 @@ class Ladder:
         wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
         return {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
 
-    def _larger(self, rungs: tuple[str, ...], fitting: dict[Step, Fitting]) -> Iterator[Record]:
+    def _larger(self, rungs: tuple[str, ...], fitting: dict[Combination, Fitting]) -> Iterator[Record]:
         """More batches per update, and batches that are larger and larger until one cannot be trained, on rungs."""
-        on, failed = " + ".join(rungs), ""
+        failed = ""
         for count in self.counts:
-            yield from self._tried(Step(f"accumulate {count}", on, Combination(rungs, count=count)), fitting)
+            yield from self._tried(Combination(rungs, count=count), fitting)
         for factor in self.factors:
-            step = Step(f"batch x{factor}", on, Combination(rungs, factor=factor))
+            larger = Combination(rungs, factor=factor)
             if failed:
-                yield Record.skipped(self._case(step), failed, metric="step_time")
+                yield Record.skipped(self._case(larger), failed, metric="step_time")
                 continue
-            for record in self._tried(step, fitting):
-                failed = f"{step.rung} failed: {record.why}" if record.status == "failed" else ""
+            for record in self._tried(larger, fitting):
+                failed = f"batch x{factor} failed: {record.why}" if record.status == "failed" else ""
                 yield record
 
-    def _case(self, step: Step) -> Case:
-        size = self._setting(step.combination).load.batch_size
-        own: Case = {
-            "strategy": self._kind.name,
-            "rung": step.rung,
-            "on": step.on,
-        }
+    def _case(self, combination: Combination) -> Case:
+        size = self._setting(combination).load.batch_size
+        own: Case = {"strategy": self._kind.name, **combination.case}
         return {**self.case, **own, "batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
 
     def _setting(self, combination: Combination, *, exact: bool = False) -> Setting:
@@ -125,32 +107,31 @@ class Ladder:
         load = replace(self.load, batch_size=whole, exact=exact, device_only=larger)
         return Setting(load, self.ctx.world_size)
 
-    def _tried(self, step: Step, fitting: dict[Step, Fitting]) -> Iterator[Record]:
+    def _tried(self, combination: Combination, fitting: dict[Combination, Fitting]) -> Iterator[Record]:
         """What can be timed is added; else the record says why not. Of compiled code, its first step is timed."""
-        progress.detail(f"trying {step.name}")
-        case = self._case(step)
+        progress.detail(f"trying {combination}")
+        case = self._case(combination)
         if budget.over(self.ctx):
             yield Record.skipped(case, budget.LEFT_OUT, reason=Reason.NO_TIME, metric="step_time")
             return
-        found = self._fitting(step, case)
+        found = self._fitting(combination, case)
         if isinstance(found, Trial):
             reason = Reason.OUT_OF_MEMORY if found.out_of_memory else Reason.ERROR
             yield Record.failed(case, found.refused, reason=reason, metric="step_time")
             return
-        if step.rung == "compile" and not step.on:  # the others find some of their code in its cache
+        if combination == Combination(("compile",)):  # the others find some of their code in its cache
             yield Record(case=case, metric="compile_time", unit="s", samples=[[found.trial.first]])
-        fitting[step] = found
+        fitting[combination] = found
 
-    def _fitting(self, step: Step, case: Case) -> Fitting | Trial:
+    def _fitting(self, combination: Combination, case: Case) -> Fitting | Trial:
         """What can be timed, or why not."""
-        combination = step.combination
         found = tried(
             Strategy(self._kind, partial(subject, combination, self.ctx)),
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
             plainly=self.plainly,
-            name=step.name,
+            name=str(combination),
             case=case,
         )
         if isinstance(found, Trial) or combination.factor == 1:

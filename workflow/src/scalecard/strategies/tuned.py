@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.proof import same_losses
 from scalecard.measuring.variant import Subject
-from scalecard.records.record import Check
+from scalecard.records.axes import combination
+from scalecard.records.record import Case, Check
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.strategy import in_train_mode, trained
@@ -35,6 +36,16 @@ class Combination:
     rungs: tuple[str, ...] = ()
     count: int = 1
     factor: int = 1
+
+    def __str__(self) -> str:
+        return combination(self.case)
+
+    @property
+    def case(self) -> Case:
+        """The axes that tell it from others: each rung's place, and what makes its batch larger."""
+        larger = {"accumulate": self.count, "batch_factor": self.factor}
+        places = {rung: place for place, rung in enumerate(self.rungs, 1)}
+        return {**places, **{axis: times for axis, times in larger.items() if times > 1}}
 
     @property
     def rounding(self) -> str:

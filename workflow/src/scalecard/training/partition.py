@@ -36,9 +36,3 @@ def balanced(times: Sequence[float], num_stages: int) -> Cuts:
 def stages(num_blocks: int, cuts: Cuts) -> list[range]:
     """The blocks of each stage."""
     return [range(start, end) for start, end in itertools.pairwise((0, *cuts, num_blocks))]
-
-
-def described(num_blocks: int, cuts: Cuts) -> str:
-    """The blocks of each stage in words: '0-7 | 8-17'."""
-    spans = stages(num_blocks, cuts)
-    return " | ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else f"{span[0]}" for span in spans)

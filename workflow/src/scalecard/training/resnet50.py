@@ -13,8 +13,8 @@ from torch.nn import functional
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.training import reference
 from scalecard.training.model_parallel import Given
-from scalecard.training.models import AFTER_LAYER2, NUM_BLOCKS, freeze_batch_norm, resnet50_stages
-from scalecard.training.partition import Cuts, described
+from scalecard.training.models import AFTER_LAYER2, freeze_batch_norm, resnet50_stages
+from scalecard.training.partition import Cuts
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,6 @@ class Workload:
     def num_stages(self) -> int:
         """How many devices it takes."""
         return len(self.cuts) + 1
-
-    @property
-    def blocks(self) -> str:
-        """Those of each stage: '0-7 | 8-17'."""
-        return described(NUM_BLOCKS, self.cuts)
 
     def cut(self, cuts: Cuts) -> "Workload":
         """The same, cut elsewhere."""

@@ -30,7 +30,6 @@ from scalecard.training.reference import trainable
 from scalecard.training.trainer import Trainer
 from scalecard.training.trees import Tree, leaves, mapped
 
-RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
 WARM_UP = 3  # steps before CUDA records a graph, as its documentation has it
 GPUS_ONLY = {

@@ -11,22 +11,94 @@ linked, and `overview(result)`, one table of everything. No torch here.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum, auto
 from types import ModuleType
 
 from scalecard.records.record import Record
 from scalecard.report import modules
 
 
+class Kind(IntEnum):
+    """What a finding is about, in the order in which findings lead: on the page, and in each section."""
+
+    ALERT = auto()
+    ADVICE = auto()
+    DDP_SCALING = auto()
+    DDP_OVER_NODES = auto()
+    BEST_PIPELINE = auto()
+    FROM_SCRATCH = auto()
+    DATA_PARALLEL = auto()
+    BEST_STRATEGY = auto()
+    HEALTHY = auto()
+    PRODUCT_RATE = auto()
+    HYBRID = auto()
+    TUNED_EPOCHS = auto()
+    MODEL_PARALLEL = auto()
+    TUNED_STEP = auto()
+    ALL_REDUCE = auto()
+    DIVIDED_LAYERS = auto()
+    LARGEST_TERM = auto()
+    CONCURRENCY = auto()
+    ALL_REDUCE_OVER_NODES = auto()
+    OTHER_DIVIDED_LAYERS = auto()
+    UNEQUAL_DEVICES = auto()
+    COPY_RATE = auto()
+    LOADER_RATE = auto()
+    ENQUEUE_SHARE = auto()
+    ONE_DEVICE = auto()
+    OTHER_CUTS = auto()
+    HIDDEN_COMMUNICATION = auto()
+    COPY_OVERLAP = auto()
+    BEST_OPTION = auto()
+    LEAST_MEMORY = auto()
+    SLOWER_STRATEGIES = auto()
+    STAGE_BALANCE = auto()
+    FED_STEPS = auto()
+    EACH_RUNG = auto()
+    LARGER_BATCH = auto()
+    FORECAST = auto()
+    BALANCED_CUT = auto()
+    TUNED_SCALING = auto()
+    TO_AVOID = auto()
+    OTHER_PRODUCTS = auto()
+    DEFAULTS = auto()
+    UNSURE_TERM = auto()
+    OTHER_DDP_SCALING = auto()
+    LIBRARY_PIPELINE = auto()
+    PLAYED_PIPELINE = auto()
+    PARTITIONS = auto()
+    TEXTBOOK_PIPELINE = auto()
+    HYBRID_AVERAGING = auto()
+    OTHER_COPIES = auto()
+    MISSING_TERMS = auto()
+    EXCHANGED_BYTES = auto()
+    STAGE_MEMORY = auto()
+    FED_COPIES = auto()
+    IDEAL_PIPELINE = auto()
+    LOADER_SETTINGS = auto()
+    ALL_REDUCE_LATENCY = auto()
+    PREDICTED_SHARE = auto()
+    RING = auto()
+    COMPILING = auto()
+    ACCURACY_BY_BATCH = auto()
+    ALL_REDUCE_OF_HEALTH = auto()
+    LARGER_BATCHES = auto()
+    PRODUCTS_OF_HEALTH = auto()
+    ACCURACY = auto()
+    UNDER_LOAD = auto()
+    NO_VENDOR_FIGURE = auto()
+    PARTLY_MEASURED = auto()
+    NOT_MEASURED = auto()
+    EMULATED = auto()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A sentence computed from records. The report leads with the smallest `priority`.
-
-    `headline` is the number in a few characters, for the matrix of experiments and platforms.
-    """
+    """A sentence computed from records. `headline` is its number in a few characters, for the matrix of platforms."""
 
     text: str
+    kind: Kind
     headline: str = ""
-    priority: int = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +116,7 @@ class Number:
 
 def by_priority(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those to act on first."""
-    return sorted(findings, key=lambda finding: finding.priority)
+    return sorted(findings, key=lambda finding: finding.kind)
 
 
 def headline(findings: Sequence[Finding]) -> str:

@@ -13,7 +13,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, limits, points, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.limits import Limit
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 SMALL = 2**20  # bytes up to which latency is drawn
 
@@ -75,7 +75,11 @@ def findings(result: Result) -> list[Finding]:
     """The best bus bandwidth with its share of the link, ring against naive, and the latency."""
     everything = result.select("time", textbook=None)
     if not everything:
-        return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
+        return [
+            Finding(
+                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", kind=Kind.NOT_MEASURED
+            )
+        ]
     found = []
     for nodes in words.spans(everything):
         records = words.largest(result.select("time", textbook=None, nodes=nodes), "devices")
@@ -117,7 +121,8 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> list[Find
         f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
         f"{share}."
     )
-    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", priority=15 if nodes else 14)]
+    kind = Kind.ALL_REDUCE_OVER_NODES if nodes else Kind.ALL_REDUCE
+    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", kind=kind)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:
@@ -128,7 +133,7 @@ def _ring(records: list[Record]) -> list[Finding]:
     text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
     bound = [f"the {name}" for name in ("ring", "naive") if top[name].launch_bound]
     doubt = f" But {' and '.join(bound)} waited for the thread that launches it: no verdict on the algorithms."
-    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", priority=40)]
+    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", kind=Kind.RING)]
 
 
 def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
@@ -137,7 +142,7 @@ def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
         return []
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
     text = f"torch.distributed ({least.case['backend']}){words.over_nodes(nodes)} needs {words.time(least)} even for"
-    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", priority=38)]
+    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", kind=Kind.ALL_REDUCE_LATENCY)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

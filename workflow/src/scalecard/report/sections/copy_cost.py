@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Record, Result, Scalar
 from scalecard.report import charts, limits, points, units, words
 from scalecard.report.heat_map import Cell, Cells, heat_map
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
-HOST = ("host to device", "device to host")
-HOST_KINDS = [(direction, memory) for memory in ("pinned", "pageable") for direction in HOST]
+TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
+HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
 MAP = 190.0  # points: the width of a map's cells in all
 
 
@@ -46,7 +46,7 @@ def plot(results: Sequence[Result]) -> Figure:
 def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
     """GB/s over bytes, beside the link's rate."""
     charts.curves(shown, axes, unit="GB/s", x_unit="B")
-    best = [limits.of_copy(here, record) for record in here.select("time", part="matrix", direction=HOST[0])]
+    best = [limits.of_copy(here, record) for record in _between(here, *TO_DEVICE)]
     if best and best[-1]:
         charts.limit(axes, best[-1].rate, best[-1].name)
     axes.set(xlabel="size of the copy", ylabel="GB/s", title="between host and device", xscale="log", ylim=(0, None))
@@ -57,9 +57,8 @@ def _links(result: Result) -> Cells:
     """The best rate of the largest copy from each device to each other one."""
     found = dict[tuple[int, int], Cell]()
     for record in words.largest(result.select("time", part="matrix"), "bytes"):
-        ends = [int(word) for word in str(record.case["direction"]).split() if word.isdigit()]
-        if len(ends) == 2:
-            pair, rate = (ends[0], ends[1]), limits.copy_rate(record)
+        if limits.is_pair(record):
+            pair, rate = (record.integer("source"), record.integer("target")), limits.copy_rate(record)
             found[pair] = Cell(max(rate, found[pair].rate if pair in found else 0.0), False)
     return found
 
@@ -69,12 +68,27 @@ def _host_links(results: Sequence[Result]) -> list[Point]:
     several = len({result.platform for result in results}) > 1
     return [
         points.rated(
-            result, record, limits.copy_rate(record) * record.median, series=f"{direction}, {memory}", x=_bytes(record)
+            result,
+            record,
+            limits.copy_rate(record) * record.median,
+            series=f"{words.direction(record)}, {memory}",
+            x=_bytes(record),
         )
         for result in results
-        for direction, memory in (HOST_KINDS[:1] if several else HOST_KINDS)
-        for record in result.select("time", part="matrix", direction=direction, memory=memory, call="blocking")
+        for ends, memory in (HOST_KINDS[:1] if several else HOST_KINDS)
+        for record in _between(result, *ends, memory=memory, call="blocking")
     ]
+
+
+def _between(result: Result, source: Scalar, target: Scalar, **case: Scalar) -> list[Record]:
+    return result.select("time", part="matrix", source=source, target=target, **case)
+
+
+def _by_direction(result: Result) -> list[list[Record]]:
+    """All copies with the same source and target, of every pair of these."""
+    records = result.select("time", part="matrix")
+    every = dict.fromkeys((record.case["source"], record.case["target"]) for record in records)
+    return [_between(result, *ends) for ends in every]
 
 
 def findings(result: Result) -> list[Finding]:
@@ -100,15 +114,13 @@ def judge(result: Result) -> Iterator[Judgement]:
 
     Small copies say nothing of a rate, and a run that ended early may have no others.
     """
-    records = result.select("time", part="matrix")
-    for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
-        mine = [r for r in records if r.case["direction"] == direction]
+    for records in _by_direction(result):
         # Small copies within a device stay in its cache: only the largest size measures its memory.
-        best = max(mine, key=_bytes if direction.startswith("within") else limits.copy_rate)
+        best = max(records, key=_bytes if limits.is_within(records[0]) else limits.copy_rate)
         limit = limits.of_copy(result, best)
         if limit and (_bytes(best) >= limits.LEAST_COPY or limit.advice):
             size, memory = units.count_bytes(best.case["bytes"]), best.case["memory"]
-            what = f"{direction.capitalize()}, {memory} memory, {size}, effective rate one way"
+            what = f"{words.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
             yield rated(what, limits.copy_rate(best), limit, "GB/s")
 
 
@@ -116,28 +128,25 @@ def _bytes(record: Record) -> float:
     return float(record.case["bytes"] or 0)
 
 
-def _worth_showing(records: Sequence[Record]) -> dict[str, str]:
-    """The directions to show, with remarks; of many GPU pairs, only the fastest and the slowest at the largest size."""
-    rates = {}
-    for direction in dict.fromkeys(str(r.case["direction"]) for r in records):
-        mine = [r for r in records if r.case["direction"] == direction]
-        rates[direction] = max(limits.copy_rate(r) for r in words.largest(mine, "bytes"))
-    pairs = sorted((d for d in rates if limits.is_pair(d)), key=lambda d: rates[d])
-    if len(pairs) <= 2:
-        return dict.fromkeys(rates, "")
-    remarks = {
-        pairs[-1]: f" It is the fastest of {len(pairs)} pairs.",
-        pairs[0]: f" It is the slowest of {len(pairs)}.",
-    }
-    return {d: remarks.get(d, "") for d in rates if d in remarks or d not in pairs}
+def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
+    """The copies to show, with a remark; of many GPU pairs, only the fastest and the slowest at the largest size."""
+    every = _by_direction(result)
+    pairs = [records for records in every if limits.is_pair(records[0])]
+    pairs.sort(key=lambda records: max(map(limits.copy_rate, words.largest(records, "bytes"))))
+    for records in every:
+        if len(pairs) <= 2 or records not in pairs:
+            yield records, ""
+        elif records is pairs[-1]:
+            yield records, f" It is the fastest of {len(pairs)} pairs."
+        elif records is pairs[0]:
+            yield records, f" It is the slowest of {len(pairs)}."
 
 
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
-    records = result.select("time", part="matrix")
-    for direction, remark in _worth_showing(records).items():
-        best = max((r for r in records if r.case["direction"] == direction), key=limits.copy_rate)
-        limit, reached = limits.of_copy(result, best), limits.copy_rate(best)
+    for records, remark in _worth_showing(result):
+        best = max(records, key=limits.copy_rate)
+        limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), words.direction(best)
         share = (
             f", {units.percent(reached / limit.rate)} of {limit.name} ({units.number(limit.rate)} GB/s)"
             if limit
@@ -149,9 +158,8 @@ def _rates(result: Result) -> list[Finding]:
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
-        found.append(
-            Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", priority=18 if not found else 35)
-        )
+        kind = Kind.OTHER_COPIES if found else Kind.COPY_RATE
+        found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", kind=kind))
     return found
 
 
@@ -163,15 +171,19 @@ def _overlap(result: Result) -> list[Finding]:
     text = (
         words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
     )
-    return [Finding(text=text, headline=f"{words.speedup(overlapped, serial).split()[0]} by overlap", priority=25)]
+    return [
+        Finding(
+            text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", kind=Kind.COPY_OVERLAP
+        )
+    ]
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The rate of the largest copy between host and device, in each direction and kind of memory."""
-    for direction in ("host to device", "device to host"):
+    for ends in (TO_DEVICE, TO_HOST):
         for memory in ("pinned", "pageable"):
-            records = result.select("time", part="matrix", direction=direction, memory=memory, call="blocking")
+            records = _between(result, *ends, memory=memory, call="blocking")
             for record in words.largest(records, "bytes"):
-                label = f"{direction}, {memory}, {units.count_bytes(record.case['bytes'])}"
+                label = f"{words.direction(record)}, {memory}, {units.count_bytes(record.case['bytes'])}"
                 amount = limits.copy_rate(record) * record.median
                 yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -15,7 +15,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
@@ -42,12 +42,12 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
             if single:
-                ratio, count = words.inverse(record.over(single)), record.integer("devices")
+                ratio, count = words.speedup(record, single), record.integer("devices")
                 share = words.scaled(ratio, 1 / count) if kind == "strong" else ratio
                 series = kind + words.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = words.inverse(single.over(single))
+            one = words.speedup(single, single)
             found.append(points.compared(result, single, one, series=kind, x=1))
     return found
 
@@ -89,27 +89,28 @@ def findings(result: Result) -> list[Finding]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
     return found or [
-        Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", priority=90)
+        Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", kind=Kind.NOT_MEASURED)
     ]
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
     single = result.find("step_time", model=model, scaling="strong", devices=1)
     found = []
-    for kind in ("strong", "weak"):
-        most = words.largest(result.select("step_time", model=model, scaling=kind, nodes=nodes), "devices")
+    for scaling in ("strong", "weak"):
+        most = words.largest(result.select("step_time", model=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
-        ratio = words.inverse(most[0].over(single))
-        efficiency = ratio.value / count if kind == "strong" else ratio.value
+        ratio = words.speedup(most[0], single)
+        efficiency = ratio.value / count if scaling == "strong" else ratio.value
         share = units.percent(efficiency)
-        per_rank = 1 if kind == "strong" else count
+        per_rank = 1 if scaling == "strong" else count
         speed = f"{words.factor(words.scaled(ratio, per_rank))} the samples/s of one rank"
         where = f"on {count} ranks{words.over_nodes(nodes)}"
-        text = f"DDP's {kind} scaling of {model} {where} is {share} efficient: {speed}."
-        priority = (9 if nodes else 8) if model == result.spec["models"][-1] else 32
-        found.append(Finding(text=text, headline=f"{share} {kind} scaling, {count} ranks", priority=priority))
+        text = f"DDP's {scaling} scaling of {model} {where} is {share} efficient: {speed}."
+        kind = Kind.DDP_OVER_NODES if nodes else Kind.DDP_SCALING
+        kind = kind if model == result.spec["models"][-1] else Kind.OTHER_DDP_SCALING
+        found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", kind=kind))
     return found
 
 
@@ -125,7 +126,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     ratio = sync.over(alone)
     if ratio.verdict == "unclear":
         text = f"{model}'s step with and without communication{words.over_nodes(nodes)} cannot be told apart here"
-        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", priority=24)]
+        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", kind=Kind.HIDDEN_COMMUNICATION)]
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
@@ -133,12 +134,12 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
         f" {units.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
     )
     text += f"{units.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
-    return [Finding(text=text, priority=24)]
+    return [Finding(text=text, kind=Kind.HIDDEN_COMMUNICATION)]
 
 
 def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
     options = options_of(result, model, nodes)
-    choices = {n: r for n, r in options.items() if n not in APART and not n.startswith("accumulate")}
+    choices = {n: r for n, r in options.items() if n not in APART and r.case["steps"] == 1}
     if not choices or "default" not in options:
         return []
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
@@ -150,7 +151,7 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
         )
         + "."
     )
-    return [Finding(text=text, priority=26)]
+    return [Finding(text=text, kind=Kind.BEST_OPTION)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Case, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -49,12 +49,16 @@ def findings(result: Result) -> list[Finding]:
     base = result.select("epoch_time", devices=1)
     if not base:
         return [
-            Finding(text=f"Not measured: {words.reason(result, 'epoch_time')}.", headline="not measured", priority=90)
+            Finding(
+                text=f"Not measured: {words.reason(result, 'epoch_time')}.",
+                headline="not measured",
+                kind=Kind.NOT_MEASURED,
+            )
         ]
     found = _speed(result)
     skipped = words.reason(result, "epoch_time")
     if skipped:
-        found.append(Finding(text=f"More than one device was not measured: {skipped}.", priority=60))
+        found.append(Finding(text=f"More than one device was not measured: {skipped}.", kind=Kind.PARTLY_MEASURED))
     return [*found, *_accuracy(result)]
 
 
@@ -67,10 +71,12 @@ def _speed(result: Result) -> list[Finding]:
     if most is single:
         images = result.spec["train_images"] or 60_000
         text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} per epoch."
-        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", priority=22)]
+        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", kind=Kind.ONE_DEVICE)]
     gain, count = words.speedup(most, single), most.case["devices"]
-    text = f"nn.DataParallel trains ResNet-18 {gain} as fast on {count} devices as on one, at batch {batch}."
-    return [Finding(text=text, headline=f"{gain.split()[0]} on {count} devices", priority=11)]
+    text = (
+        f"nn.DataParallel trains ResNet-18 {words.factor(gain)} as fast on {count} devices as on one, at batch {batch}."
+    )
+    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", kind=Kind.DATA_PARALLEL)]
 
 
 def _accuracy(result: Result) -> list[Finding]:
@@ -89,7 +95,7 @@ def _accuracy(result: Result) -> list[Finding]:
     )
     clear = abs(after - before) > error
     text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
-    return [Finding(text=text, priority=42)]
+    return [Finding(text=text, kind=Kind.ACCURACY_BY_BATCH)]
 
 
 def published(result: Result) -> dict[str, float]:

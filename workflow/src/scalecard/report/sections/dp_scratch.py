@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -35,7 +35,7 @@ def plot(results: Sequence[Result]) -> Figure:
 def _speedups(result: Result) -> list[Point]:
     single = result.find("epoch_time", devices=1)
     return [
-        points.compared(result, record, words.inverse(record.over(single)), series="measured", x=_devices(record))
+        points.compared(result, record, words.speedup(record, single), series="measured", x=_devices(record))
         for record in result.select("epoch_time")
         if single
     ]
@@ -59,16 +59,20 @@ def findings(result: Result) -> list[Finding]:
     most = words.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
         return [
-            Finding(text=f"Not compared: {words.reason(result, 'epoch_time')}.", headline="one device", priority=90)
+            Finding(
+                text=f"Not compared: {words.reason(result, 'epoch_time')}.",
+                headline="one device",
+                kind=Kind.NOT_MEASURED,
+            )
         ]
     count = most[0].case["devices"]
     gain = words.speedup(most[0], single)
     found = [
         Finding(
-            text=f"Data parallelism from scratch trains LeNet {gain} as fast on {count} devices as on one:"
-            f" {words.time(most[0])} per epoch instead of {words.time(single)}.",
-            headline=f"{gain.split()[0]} on {count} devices",
-            priority=10,
+            text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on"
+            f" one: {words.time(most[0])} per epoch instead of {words.time(single)}.",
+            headline=f"{gain.value:.2f}x on {count} devices",
+            kind=Kind.FROM_SCRATCH,
         )
     ]
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
@@ -77,7 +81,7 @@ def findings(result: Result) -> list[Finding]:
             f"Test accuracy after {len(one.samples[0])} epochs is {words.final(one):.3f} on one device and"
             f" {words.final(many):.3f} on {count}, on {one.case['data']} images."
         )
-        found.append(Finding(text=text, priority=45))
+        found.append(Finding(text=text, kind=Kind.ACCURACY))
     return found
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Result
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -58,7 +58,11 @@ def findings(result: Result) -> list[Finding]:
     """What the slower device brings, and how good the prediction is."""
     found = divisions(result)
     if not found:
-        return [Finding(text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", priority=90)]
+        return [
+            Finding(
+                text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", kind=Kind.NOT_MEASURED
+            )
+        ]
     return [finding for division in found for finding in (_gain(division), _prediction(division))]
 
 
@@ -78,14 +82,14 @@ def _gain(division: Division) -> Finding:
     elif not helps:
         text += f". {slower} does not help"
     headline = f"{words.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
-    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, priority=17)
+    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, kind=Kind.UNEQUAL_DEVICES)
 
 
 def _stands_for(division: Division) -> str:
     """What the devices are, where nothing but CPU workers was there."""
     if division.slowed > 1:
         return f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
-    if not any(name.startswith("GPU") for name in division.names):
+    if division.emulated:
         return " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
     return ""
 
@@ -104,7 +108,7 @@ def _prediction(division: Division) -> Finding:
     else:
         against = words.versus("this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}")
         text += f"; {against}"
-    return Finding(text=f"{text}.{_drift(division)}", priority=38)
+    return Finding(text=f"{text}.{_drift(division)}", kind=Kind.PREDICTED_SHARE)
 
 
 def _drift(division: Division) -> str:

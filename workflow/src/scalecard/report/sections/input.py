@@ -14,7 +14,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, feeding, points, units, words
 from scalecard.report.feeding import Fed, per_unit, workers
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
 FAR = 20  # times the smallest rate
@@ -63,7 +63,11 @@ def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
     found = feeding.fed(result)
     if not found:
-        return [Finding(text=f"Not loaded: {words.reason(result, 'load_time')}.", headline="not loaded", priority=90)]
+        return [
+            Finding(
+                text=f"Not loaded: {words.reason(result, 'load_time')}.", headline="not loaded", kind=Kind.NOT_MEASURED
+            )
+        ]
     return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
 
 
@@ -77,7 +81,9 @@ def _feeds(one: Fed) -> Finding:
     text += f": as much as {number} devices of this model train on."
     text += _enough(one)
     emulated = EMULATED if one.result.emulated else ""
-    return Finding(text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", priority=19)
+    return Finding(
+        text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", kind=Kind.LOADER_RATE
+    )
 
 
 def _devices(number: float) -> str:
@@ -120,7 +126,7 @@ def _steps(one: Fed) -> Iterator[Finding]:
             ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
             text = words.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
             behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
-            yield Finding(text=f"{text}{BEHIND if behind else ''}.", priority=28)
+            yield Finding(text=f"{text}{BEHIND if behind else ''}.", kind=Kind.FED_STEPS)
 
 
 def _copies(one: Fed) -> Iterator[Finding]:
@@ -136,7 +142,7 @@ def _copies(one: Fed) -> Iterator[Finding]:
             for copy, said in names.items()
             if copy in copied
         ]
-        yield Finding(text=f"{one.name}: {'; '.join(told)}.", priority=36)
+        yield Finding(text=f"{one.name}: {'; '.join(told)}.", kind=Kind.FED_COPIES)
 
 
 def _settings(one: Fed) -> Iterator[Finding]:
@@ -148,7 +154,7 @@ def _settings(one: Fed) -> Iterator[Finding]:
     matter = [_setting(record, usual, ratio) for record, ratio in ratios if ratio.verdict in ("faster", "slower")]
     rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
     told = [*matter, *([f"what is loaded {' or '.join(rest)} cannot be told from the usual"] if rest else [])]
-    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", priority=37)
+    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", kind=Kind.LOADER_SETTINGS)
 
 
 def _named(record: Record, usual: Record) -> str:
@@ -164,7 +170,7 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
     if feeding.changed(record, usual) == "persistent" and ratio.value > 1:
         more = units.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = str(record.case["unit"]).removesuffix("s")
+    one = feeding.ONE[str(record.case["unit"])]
     return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 

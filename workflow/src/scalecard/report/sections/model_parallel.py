@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -33,7 +33,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _times(result: Result, model: str) -> list[Point]:
     """One device, and every cut; each stage alone is in the other panel."""
-    records = [r for r in result.select("time", model=model) if "alone" not in str(r.case["strategy"])]
+    records = result.select("time", model=model, stage=None)
     return [points.timed(result, record, series="", x=_label(record)) for record in records]
 
 
@@ -73,18 +73,23 @@ def findings(result: Result) -> list[Finding]:
     single = _strategy(result, "single device")
     cuts = result.select("time", model="resnet50", strategy="model parallel")
     if not (single and cuts):
-        return [Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", priority=90)]
-    found = []
-    for number, cut in enumerate(cuts):
+        return [
+            Finding(
+                text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", kind=Kind.NOT_MEASURED
+            )
+        ]
+    found = list[Finding]()
+    for cut in cuts:
         text = words.versus(f"Plain model parallelism, cut {stages.cut_name(cut)},", cut.over(single), "one device")
         alone = _stages(result, cut)
         if alone:
             shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
             text += f"; the devices idle {shares} of the time"
         headline = f"{cut.over(single).value:.2f}x one device's time"
-        found.append(Finding(text=f"{text}.", headline=headline, priority=13 + 10 * bool(number)))
+        kind = Kind.OTHER_CUTS if found else Kind.MODEL_PARALLEL
+        found.append(Finding(text=f"{text}.", headline=headline, kind=kind))
         if alone:
-            found.append(Finding(text=stages.balance(cut, alone, single), priority=28 + bool(number)))
+            found.append(Finding(text=stages.balance(cut, alone, single), kind=Kind.STAGE_BALANCE))
     return [*found, *_memory(result)]
 
 
@@ -95,8 +100,8 @@ def _strategy(result: Result, name: str) -> Record | None:
 def _stages(result: Result, cut: Record) -> list[Record]:
     """Each stage alone; none if one of them is missing."""
     where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
-    count = cut.integer("devices", 2)
-    found = [result.find("time", model="resnet50", strategy=f"stage {index} alone", **where) for index in range(count)]
+    stages = range(cut.integer("devices", 2))
+    found = [result.find("time", model="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages]
     return [record for record in found if record] if all(found) else []
 
 
@@ -108,7 +113,7 @@ def _memory(result: Result) -> list[Finding]:
     peaks = " and ".join(units.count_bytes(record.median) for record in cut)
     whole = units.count_bytes(single.median)
     text = f"On top of parameters and inputs a step needs at most {peaks} on the two devices, against {whole} on one."
-    return [Finding(text=text, priority=36)]
+    return [Finding(text=text, kind=Kind.STAGE_MEMORY)]
 
 
 def published(result: Result) -> dict[str, float]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
@@ -44,10 +44,10 @@ def _speedups(result: Result) -> list[Point]:
     """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
     single = result.find("time", implementation=LINES[0])
     runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES and not _balanced(r)]
-    library = [record for record in runs if str(record.case["implementation"]).startswith("torch")]
+    library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
     return [
-        points.compared(result, r, words.inverse(r.over(single)), series=str(r.case["implementation"]), x=_count(r))
+        points.compared(result, r, words.speedup(r, single), series=str(r.case["implementation"]), x=_count(r))
         for r in runs
         if single and (r not in library or r.case["implementation"] in fastest)
     ]
@@ -102,19 +102,23 @@ def findings(result: Result) -> list[Finding]:
     single, plain = (result.find("time", implementation=name) for name in LINES)
     runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES]
     if not (single and plain and runs):
-        return [Finding(text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", priority=90)]
+        return [
+            Finding(
+                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", kind=Kind.NOT_MEASURED
+            )
+        ]
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
     where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""
-    gain = words.speedup(best, single)
+    gain, over_plain = words.speedup(best, single), words.speedup(best, plain)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {gain} as fast as one device and"
-        f" {words.speedup(best, plain)} as fast as plain model parallelism: {words.time(best)} per batch."
+        f"The best pipeline, {name} with split size {size}{where or ','} is {words.factor(gain)} as fast as one device"
+        f" and {words.factor(over_plain)} as fast as plain model parallelism: {words.time(best)} per batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
-    found = [Finding(text=text, headline=f"{gain.split()[0]} at split size {size}", priority=9)]
+    found = [Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", kind=Kind.BEST_PIPELINE)]
     more = [*_textbook(result, single, _split(runs)), *_ideal(result), *_balance(result), *_library(result)]
     return [*found, *more, *_played(result)]
 
@@ -131,7 +135,9 @@ def _balance(result: Result) -> list[Finding]:
         textbook = result.find("time", **same, cut="after layer2", beside=None)
         if textbook:
             name = f"{cut.case['implementation']} at split size {cut.case['split_size']}, balanced{stages.blocks(cut)},"
-            found.append(Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", priority=29))
+            found.append(
+                Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", kind=Kind.BALANCED_CUT)
+            )
     return found
 
 
@@ -145,7 +151,7 @@ def _library(result: Result) -> list[Finding]:
             ratio = theirs.over(ours)
             text = f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is {words.factor(ratio)}"
             text += " as fast as torch.distributed.pipelining's on two ranks, in the same rounds."
-            found.append(Finding(text=text, priority=32))
+            found.append(Finding(text=text, kind=Kind.LIBRARY_PIPELINE))
     return found
 
 
@@ -153,7 +159,7 @@ def _played(result: Result) -> list[Finding]:
     """The fastest step of every cut, and what it takes longer than its schedule."""
     played = {id(measured): ideal for measured, ideal in stages.pairs(result)}
     best = stages.fastest([measured for measured, _ in stages.pairs(result)], "devices", "cut")
-    return [Finding(text=stages.rest(result, one, played[id(one)]), priority=33) for one in best]
+    return [Finding(text=stages.rest(result, one, played[id(one)]), kind=Kind.PLAYED_PIPELINE) for one in best]
 
 
 def _split(runs: list[Record]) -> list[Record]:
@@ -174,7 +180,7 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Findin
         if result.emulated
         else ""
     )
-    return [Finding(text=f"{text}{note}.", priority=34)]
+    return [Finding(text=f"{text}{note}.", kind=Kind.TEXTBOOK_PIPELINE)]
 
 
 def _ideal(result: Result) -> list[Finding]:
@@ -188,7 +194,7 @@ def _ideal(result: Result) -> list[Finding]:
         text += f" {fit.best_split:.1f} is best."
     else:
         text += ", too much to predict the best split size."
-    return [Finding(text=text, priority=37)]
+    return [Finding(text=text, kind=Kind.IDEAL_PIPELINE)]
 
 
 def published(result: Result) -> dict[str, float]:

@@ -12,7 +12,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -59,7 +59,13 @@ def findings(result: Result) -> list[Finding]:
     """Of every workload, the fastest strategy against one device, and the runner-up."""
     found = [finding for name in _workloads(result) for finding in _of_workload(result, name)]
     if not found:
-        return [Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one device", priority=90)]
+        return [
+            Finding(
+                text=f"Not compared: {words.reason(result, 'step_time')}.",
+                headline="one device",
+                kind=Kind.NOT_MEASURED,
+            )
+        ]
     return found
 
 
@@ -74,17 +80,17 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     runner_up = "; " + words.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
     if single is None:
         text = f"{name} takes {words.time(best)} for a step; one device alone was not timed{runner_up}."
-        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", priority=11)
+        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", kind=Kind.BEST_STRATEGY)
     else:
         text = words.versus(name, best.over(single), "one device") + runner_up
-        gain = words.speedup(best, single)
-        yield Finding(text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", priority=11)
+        gain = words.factor(words.speedup(best, single))
+        yield Finding(text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", kind=Kind.BEST_STRATEGY)
         slower = [str(r.case["strategy"]) for r in (best, *others) if r.over(single).verdict == "slower"]
         if slower:
             text = (
                 f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
             )
-            yield Finding(text=text, priority=27)
+            yield Finding(text=text, kind=Kind.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
 
 
@@ -98,7 +104,7 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
             f" {units.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
             f" {units.count_bytes(most.median)}."
         )
-        yield Finding(text=text, priority=26)
+        yield Finding(text=text, kind=Kind.LEAST_MEMORY)
 
 
 def overview(result: Result) -> strategy_table.Table:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number
+from scalecard.report.sections import Finding, Kind, Number
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
 HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
@@ -45,16 +45,15 @@ def findings(result: Result) -> list[Finding]:
 
     The last model leads.
     """
-    found = []
-    for place, model in enumerate(reversed(result.spec["models"])):
+    found = list[Finding]()
+    for model in reversed(result.spec["models"]):
         single, divided = _single(result, model), _divided(result, model)
         if single and divided:
-            found += [
-                _against_one(single, divided[0], 14 + place),
-                *_among(divided, 33 + place),
-                *_exchanged(single, divided, 35 + place),
-            ]
-    return found or [Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", priority=90)]
+            kind = Kind.OTHER_DIVIDED_LAYERS if found else Kind.DIVIDED_LAYERS
+            found += [_against_one(single, divided[0], kind), *_among(divided), *_exchanged(single, divided)]
+    return found or [
+        Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", kind=Kind.NOT_MEASURED)
+    ]
 
 
 def _single(result: Result, model: str) -> Record | None:
@@ -67,21 +66,21 @@ def _divided(result: Result, model: str) -> list[Record]:
     return sorted(words.largest(measured, "devices"), key=lambda record: record.median)
 
 
-def _against_one(single: Record, best: Record, priority: int) -> Finding:
+def _against_one(single: Record, best: Record, kind: Kind) -> Finding:
     ratio = best.over(single)
     text = words.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
-    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", priority=priority)
+    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", kind=kind)
 
 
-def _among(divided: Sequence[Record], priority: int) -> list[Finding]:
+def _among(divided: Sequence[Record]) -> list[Finding]:
     if len(divided) < 2:
         return []
     best, second = divided[:2]
     told = words.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
-    return [Finding(text=f"The two fastest partitions: {told}.", priority=priority)]
+    return [Finding(text=f"The two fastest partitions: {told}.", kind=Kind.PARTITIONS)]
 
 
-def _exchanged(single: Record, divided: Sequence[Record], priority: int) -> list[Finding]:
+def _exchanged(single: Record, divided: Sequence[Record]) -> list[Finding]:
     """Beside what the gradients of all parameters would be in an all-reduce."""
     moved = {_how(record): _counted(record, "received bytes") for record in divided}
     parameters, devices = _counted(single, "parameter bytes"), divided[0].case["devices"]
@@ -93,7 +92,7 @@ def _exchanged(single: Record, divided: Sequence[Record], priority: int) -> list
         f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
         f" data parallelism would exchange {instead} of gradients, at any batch."
     )
-    return [Finding(text=text, priority=priority)]
+    return [Finding(text=text, kind=Kind.EXCHANGED_BYTES)]
 
 
 def _counted(record: Record, name: str) -> float | None:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.rungs import Ladder, dtype_of, is_larger, label, ladders, rate, rungs_of, units_of
-from scalecard.report.sections import Finding, Number
+from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
+from scalecard.report.sections import Finding, Kind, Number
 
 HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
 NOTES = {
@@ -23,6 +24,13 @@ NOTES = {
     "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
     "Memory": "of the device that needs the most",
     "Launching": "the share of a step in which work is still submitted",
+}
+
+# What one rung does, and what several do.
+VERBS = {
+    "faster": ("helps", "help"),
+    "slower": ("costs time", "cost time"),
+    "": ("makes no difference that can be told", "make no difference that can be told"),
 }
 
 
@@ -46,11 +54,11 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _gains(result: Result, ladder: Ladder) -> list[Point]:
-    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if len(rungs_of(r)) == 1)]}
-    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if len(rungs_of(r)) > 1)]
+    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if not rungs_of(r.case))]}
+    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case))]
     base = rate(ladder.base)
     return [
-        points.rated(result, record, units_of(record) / base, series=kind, x=str(record.case["rung"]))
+        points.rated(result, record, units_of(record) / base, series=kind, x=parts_of(record.case)[-1])
         for kind, records in kinds.items()
         for record in records
     ]
@@ -66,14 +74,18 @@ def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Ax
 
 
 def _rungs(record: Record) -> str:
-    return "float32" if record.case["rung"] == "float32" else "fastest rungs"
+    return "fastest rungs" if rungs_of(record.case) else BASELINE
 
 
 def findings(result: Result) -> list[Finding]:
     """Of every workload what the rungs gain together and alone, what they cost, and what is left of it under DDP."""
     found = {(ladder.workload, ladder.devices): ladder for ladder in ladders(result)}
     if not found:
-        return [Finding(text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", priority=90)]
+        return [
+            Finding(
+                text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", kind=Kind.NOT_MEASURED
+            )
+        ]
     made = list(_epochs(result))
     for (workload, devices), ladder in found.items():
         if devices == 1:
@@ -85,48 +97,47 @@ def findings(result: Result) -> list[Finding]:
 
 def _together(ladder: Ladder) -> Iterator[Finding]:
     """The best of several combinations owes something to chance."""
-    best, count = ladder.best(), len({label(record) for record in [*ladder.alone, *ladder.cumulative]})
+    best, count = ladder.best(), len({combination(record.case) for record in [*ladder.alone, *ladder.cumulative]})
     if best is ladder.base:
         text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
-        yield Finding(text=text, headline=f"{ladder.workload}: no gain", priority=13)
+        yield Finding(text=text, headline=f"{ladder.workload}: no gain", kind=Kind.TUNED_STEP)
         return
-    text = words.versus(f"{ladder.workload}: {label(best)}", best.over(ladder.base), "the plain float32 step")
+    text = words.versus(
+        f"{ladder.workload}: {combination(best.case)}", best.over(ladder.base), "the plain float32 step"
+    )
     gain = ladder.gain(best)
     text += (
         f", the best of {count} combinations at one batch size: {words.factor(gain)} the {ladder.base.case['unit']}/s."
     )
-    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", priority=13)
+    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", kind=Kind.TUNED_STEP)
 
 
 def _alone(ladder: Ladder) -> Iterator[Finding]:
     """Which rungs help by themselves, which change nothing that can be told, and which cost time."""
-    verdicts = {"faster": "help", "slower": "cost time", "": "make no difference that can be told"}
-    sorted_by: dict[str, list[str]] = {name: [] for name in verdicts}
+    sorted_by: dict[str, list[str]] = {name: [] for name in VERBS}
     for record in ladder.alone:
         verdict, gain = record.over(ladder.base).verdict, ladder.gain(record)
         decided = verdict if verdict in ("faster", "slower") else ""
-        sorted_by[decided].append(f"{record.case['rung']} ({gain.value:.2f}x)")
-    parts = [f"{', '.join(names)} {_verb(verdicts[verdict], names)}" for verdict, names in sorted_by.items() if names]
+        sorted_by[decided].append(f"{combination(record.case)} ({gain.value:.2f}x)")
+    parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in sorted_by.items() if names]
     if parts:
-        yield Finding(text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", priority=28)
-
-
-def _verb(plural: str, names: Sequence[str]) -> str:
-    first, _, rest = plural.partition(" ")
-    return plural if len(names) > 1 else f"{first}s {rest}".rstrip()
+        yield Finding(
+            text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", kind=Kind.EACH_RUNG
+        )
 
 
 def _larger(ladder: Ladder) -> Iterator[Finding]:
     """What more samples in a step bring, against the same rungs at the workload's own batch."""
-    batches = [record for record in ladder.larger if str(record.case["rung"]).startswith("batch x")]
+    batches = [record for record in ladder.larger if "batch_factor" in record.case]
     best = max(batches, key=rate, default=None)
-    before = best and ladder.find(rungs_of(best)[:-1])
+    before = best and ladder.find(rungs_of(best.case))
     if best and before:
         text = (
-            f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with {label(before)} are"
-            f" best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of {before.case['batch_size']}."
+            f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with"
+            f" {combination(before.case)} are best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of"
+            f" {before.case['batch_size']}."
         )
-        yield Finding(text=text, priority=44)
+        yield Finding(text=text, kind=Kind.LARGER_BATCHES)
 
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
@@ -137,13 +148,13 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
         saved = ladder.base.median - timed.median if timed else 0.0
         if timed and timed.over(ladder.base).verdict == "faster":
             text += f", repaid after {units.count(record.median / saved)} steps"
-        yield Finding(text=f"{text}. It is not part of any other time.", priority=40)
+        yield Finding(text=f"{text}. It is not part of any other time.", kind=Kind.COMPILING)
 
 
 def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     """A faster device leaves less time to hide the exchange in."""
-    best = single.best(lambda record: not is_larger(record) and several.find(rungs_of(record)) is not None)
-    tuned = several.find(rungs_of(best))
+    best = single.best(lambda record: not is_larger(record) and several.find(rungs_of(record.case)) is not None)
+    tuned = several.find(rungs_of(best.case))
     if best is single.base or tuned is None:
         return
     before, after = (
@@ -152,18 +163,19 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     )
     text = (
         f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
-        f" float32, {after} with {label(best)}; there it is {words.factor(several.gain(tuned))} as fast as float32."
+        f" float32, {after} with {combination(best.case)}; there it is {words.factor(several.gain(tuned))} as fast as"
+        " float32."
     )
-    yield Finding(text=text, priority=29)
+    yield Finding(text=text, kind=Kind.TUNED_SCALING)
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
     """The epochs of float32 and of the fastest rungs, and what they do to the accuracy."""
-    plain = result.find("epoch_time", rung="float32")
+    plain = result.find("epoch_time", **dict.fromkeys(RUNGS))
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
         return
-    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {label(tuned)}"
+    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {combination(tuned.case)}"
     text += f", and {words.time(plain)} in float32"
     ours_scored, theirs_scored = (result.find("accuracy", **record.case) for record in (tuned, plain))
     if ours_scored and theirs_scored:
@@ -174,7 +186,7 @@ def _epochs(result: Result) -> Iterator[Finding]:
             f"; after {after} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f} (give or take {error:.3f})"
         )
     headline = f"{units.seconds(tuned.median)} an epoch"
-    yield Finding(text=f"{text}.", headline=headline, priority=12)
+    yield Finding(text=f"{text}.", headline=headline, kind=Kind.TUNED_EPOCHS)
 
 
 def overview(result: Result) -> strategy_table.Table:
@@ -187,12 +199,12 @@ def overview(result: Result) -> strategy_table.Table:
 
 
 def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, float]]:
-    alone = result.find("step_time", workload=ladder.workload, devices=1, rung="float32")
+    alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
     each, gain = strategy_table.operations_each(alone), ladder.gain(record).value
     return [
         (ladder.workload, 0.0),
         (str(ladder.devices), ladder.devices),
-        (label(record), 0.0),
+        (combination(record.case), 0.0),
         (units.seconds(record.median), record.median),
         (f"{gain:.2f}x" if record is not ladder.base else "", gain),
         (f"{units.count(rate(record))} {record.case['unit']}/s", rate(record)),
@@ -219,6 +231,6 @@ def nightly(result: Result) -> Iterator[Number]:
     """The plain step of each workload and the step with all rungs, on one device."""
     for ladder in ladders(result):
         if ladder.devices == 1:
-            for record in dict.fromkeys(map(label, [ladder.base, *ladder.cumulative[-1:]])):
-                step = ladder.base if record == "float32" else ladder.cumulative[-1]
-                yield Number(label=f"step of {ladder.workload}, {record}", record=step)
+            steps = [ladder.base, *ladder.cumulative[-1:]]
+            for name, step in {combination(step.case): step for step in steps}.items():
+                yield Number(label=f"step of {ladder.workload}, {name}", record=step)
