@@ -170,7 +170,7 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
     """(name, finding) pairs to act on: at most two per section or answer, the first kind first."""
     chosen = [(s.name, finding) for s in current for finding in s.by_priority[:2]]
-    return sorted(chosen, key=lambda item: item[1].kind)[:most]
+    return sorted(chosen, key=lambda item: item[1].topic)[:most]
 
 
 def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from scalecard.report.forecast.draws import band, middle
 from scalecard.report.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.report.forecast.settings import Settings
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind
+from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
 DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables tell
@@ -90,13 +90,13 @@ def findings(measured: Measured) -> list[Finding]:
     found, why = _of(measured), "; ".join(reasons(measured.results, _settings(measured)))
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
-        return [Finding(text=text, headline="no forecast", kind=Kind.NOT_MEASURED)]
+        return [Finding(text=text, headline="no forecast", topic=Topic.NOT_MEASURED)]
     sentences = [told.error(found), *told.of_workloads(found)]
     if why:
         sentences.append((f"DDP is not forecast: {why}.", ""))
     if left := without_a_model(measured.results):
         sentences.append((_not_forecast(left), ""))
-    return [Finding(text=text, headline=headline, kind=Kind.FORECAST) for text, headline in sentences]
+    return [Finding(text=text, headline=headline, topic=Topic.FORECAST) for text, headline in sentences]
 
 
 def _not_forecast(left: Sequence[Strategy]) -> str:

@@ -19,13 +19,13 @@ from scalecard.report.advice.choice import choose
 from scalecard.report.advice.defaults import changes
 from scalecard.report.advice.places import Place, places, timed, workloads
 from scalecard.report.answers import Measured
-from scalecard.report.sections import Finding, Kind
+from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-KINDS = {sentences.USE: Kind.ADVICE, sentences.BATCH: Kind.LARGER_BATCH, sentences.AVOID: Kind.TO_AVOID}
+KINDS = {sentences.USE: Topic.ADVICE, sentences.BATCH: Topic.LARGER_BATCH, sentences.AVOID: Topic.TO_AVOID}
 
 
 def plot(measured: Measured) -> Figure:
@@ -104,14 +104,14 @@ def findings(measured: Measured) -> list[Finding]:
     result = measured.of("strategies")
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
-        return [Finding(text=text, headline="no advice: emulated", kind=Kind.EMULATED)]
+        return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
     found = [finding for name in workloads(result) for finding in _of_workload(result, name)] if result else []
-    found += [Finding(text=text, kind=Kind.DEFAULTS) for text in _of_defaults(measured)]
+    found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
     if found:
         return found
     why = words.reason(result, "step_time") if result else ""
     text = f"Nothing to choose from: {why or 'strategies was not measured'}."
-    return [Finding(text=text, headline="not compared", kind=Kind.NOT_MEASURED)]
+    return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 
 
 def _of_workload(result: Result, workload: str) -> list[Finding]:

@@ -18,7 +18,7 @@ from scalecard.report import breakdown, charts, points, style, units
 from scalecard.report.answers import Measured, not_timed
 from scalecard.report.breakdown import Breakdown, Missing, Term
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind
+from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
 IS = {
@@ -126,7 +126,7 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
         for missing, names in lacking.items()
     ]
     if said:
-        yield Finding(text=f"Terms that are missing, and in the rest: {'; '.join(said)}.", kind=Kind.MISSING_TERMS)
+        yield Finding(text=f"Terms that are missing, and in the rest: {'; '.join(said)}.", topic=Topic.MISSING_TERMS)
 
 
 def _said(found: Breakdown, *, advise: bool) -> Finding:
@@ -136,14 +136,14 @@ def _said(found: Breakdown, *, advise: bool) -> Finding:
     fed = f" ({units.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
     text = f"{name}: a step takes {units.seconds(found.seconds)}{fed}, ideal would be {ideal}."
     if largest.seconds <= 0:
-        return Finding(text=f"{text} No overhead was measured.", kind=Kind.UNSURE_TERM)
+        return Finding(text=f"{text} No overhead was measured.", topic=Topic.UNSURE_TERM)
     sure = largest.error is None or largest.seconds >= largest.error
     if largest.name != breakdown.REST:
         text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
         text += _remedy(largest, advise=advise) if sure else ", but within its error."
     text += _unexplained(found)
     headline = f"{case['workload']}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
-    return Finding(text=text, headline=headline, kind=Kind.LARGEST_TERM if sure else Kind.UNSURE_TERM)
+    return Finding(text=text, headline=headline, topic=Topic.LARGEST_TERM if sure else Topic.UNSURE_TERM)
 
 
 def _remedy(largest: Term, *, advise: bool) -> str:

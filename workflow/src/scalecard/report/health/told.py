@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from scalecard.records.record import Result
-from scalecard.report import sections, units
+from scalecard.report import units
 from scalecard.report.health import measured, of_state, rate_text
 from scalecard.report.health.alerts import alerts, verdicts
 from scalecard.report.health.by_node import views
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.verdict import Kind, Verdict
 from scalecard.report.judgements import Judgement
-from scalecard.report.sections import Finding
+from scalecard.report.sections import Finding, Topic
 
 
 def findings(result: Result) -> list[Finding]:
@@ -50,7 +50,7 @@ def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
     many = f"{len(found)} alert{'s' if len(found) > 1 else ''}"
     for place, alert in enumerate(found):
         text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
-        yield Finding(text=text, headline=many if place == 0 else "", kind=sections.Kind.ALERT)
+        yield Finding(text=text, headline=many if place == 0 else "", topic=Topic.ALERT)
     if not found:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
@@ -58,7 +58,7 @@ def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
         text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
         emulated = " CPU workers stand in for GPUs." if result.emulated else ""
         yield Finding(
-            text=text + emulated, headline="healthy" if judged else "nothing to compare with", kind=sections.Kind.HEALTHY
+            text=text + emulated, headline="healthy" if judged else "nothing to compare with", topic=Topic.HEALTHY
         )
 
 
@@ -69,12 +69,12 @@ def _reached(result: Result) -> Iterator[Finding]:
     if alone:
         values = sorted(alone, key=lambda rate: rate.value)
         text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
-        yield Finding(text=f"{text}{_share(values[-1])}.", kind=sections.Kind.PRODUCTS_OF_HEALTH)
+        yield Finding(text=f"{text}{_share(values[-1])}.", topic=Topic.PRODUCTS_OF_HEALTH)
     reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
     if reduced:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
         text = f"The {rate_text.measured(most)} reaches {most.text} of bus bandwidth{_share(most)}."
-        yield Finding(text=text, kind=sections.Kind.ALL_REDUCE_OF_HEALTH)
+        yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
 
 
 def _span(ordered: Sequence[Rate]) -> str:
@@ -97,9 +97,9 @@ def _under_load(result: Result) -> Iterator[Finding]:
     longest = units.seconds(max(course.seconds for course in courses))
     if fell:
         text = f"Under {longest} of load {len(fell)} of {len(courses)} devices became 5 % slower, the first after"
-        yield Finding(text=f"{text} {units.seconds(min(fell))}.", kind=sections.Kind.UNDER_LOAD)
+        yield Finding(text=f"{text} {units.seconds(min(fell))}.", topic=Topic.UNDER_LOAD)
     else:
-        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", kind=sections.Kind.UNDER_LOAD)
+        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", topic=Topic.UNDER_LOAD)
 
 
 def _without_figures(result: Result) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _without_figures(result: Result) -> Iterator[Finding]:
         several = sum(gpu["name"] == name for gpu in result.environment["gpus"]) > 1
         judged = "they were compared with one another only" if several else "they were not judged"
         text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
-        yield Finding(text=text, kind=sections.Kind.NO_VENDOR_FIGURE)
+        yield Finding(text=text, topic=Topic.NO_VENDOR_FIGURE)
 
 
 def _without_figure(rate: Rate) -> str:

@@ -18,7 +18,7 @@ from scalecard.records.record import Record
 from scalecard.report import modules
 
 
-class Kind(IntEnum):
+class Topic(IntEnum):
     """What a finding is about, in the order in which findings lead: on the page, and in each section."""
 
     ALERT = auto()
@@ -97,7 +97,7 @@ class Finding:
     """A sentence computed from records. `headline` is its number in a few characters, for the matrix of platforms."""
 
     text: str
-    kind: Kind
+    topic: Topic
     headline: str = ""
 
 
@@ -116,7 +116,7 @@ class Number:
 
 def by_priority(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those to act on first."""
-    return sorted(findings, key=lambda finding: finding.kind)
+    return sorted(findings, key=lambda finding: finding.topic)
 
 
 def headline(findings: Sequence[Finding]) -> str:

@@ -13,7 +13,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, limits, points, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.limits import Limit
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 SMALL = 2**20  # bytes up to which latency is drawn
 
@@ -77,7 +77,7 @@ def findings(result: Result) -> list[Finding]:
     if not everything:
         return [
             Finding(
-                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", kind=Kind.NOT_MEASURED
+                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", topic=Topic.NOT_MEASURED
             )
         ]
     found = []
@@ -121,7 +121,7 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> list[Find
         f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
         f"{share}."
     )
-    kind = Kind.ALL_REDUCE_OVER_NODES if nodes else Kind.ALL_REDUCE
+    kind = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
     return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", kind=kind)]
 
 
@@ -133,7 +133,7 @@ def _ring(records: list[Record]) -> list[Finding]:
     text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
     bound = [f"the {name}" for name in ("ring", "naive") if top[name].launch_bound]
     doubt = f" But {' and '.join(bound)} waited for the thread that launches it: no verdict on the algorithms."
-    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", kind=Kind.RING)]
+    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", topic=Topic.RING)]
 
 
 def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
@@ -142,7 +142,7 @@ def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
         return []
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
     text = f"torch.distributed ({least.case['backend']}){words.over_nodes(nodes)} needs {words.time(least)} even for"
-    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", kind=Kind.ALL_REDUCE_LATENCY)]
+    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", topic=Topic.ALL_REDUCE_LATENCY)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -14,7 +14,7 @@ from scalecard.records.record import Case, Record, Result
 from scalecard.report import charts, limits, points, style, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
 MODES = ("serial", "concurrent")
@@ -118,7 +118,7 @@ def _rates(result: Result) -> list[Finding]:
         share = f", {units.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = words.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        kind = Kind.OTHER_PRODUCTS if found else Kind.PRODUCT_RATE
+        kind = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
         found.append(Finding(text=text, headline=f"{units.number(rate)} TFLOP/s {dtype}", kind=kind))
     return found
 
@@ -134,7 +134,7 @@ def _enqueue(result: Result) -> list[Finding]:
         f"A clock stopped without waiting reads {share} of the true time at size {size}:"
         f" {units.seconds(enqueue.median)} instead of {words.time(complete)}."
     )
-    return [Finding(text=text, headline=f"{share} seen without waiting", kind=Kind.ENQUEUE_SHARE)]
+    return [Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)]
 
 
 def _concurrency(result: Result) -> list[Finding]:
@@ -150,7 +150,7 @@ def _concurrency(result: Result) -> list[Finding]:
         f"Enqueued on {count} devices at once, the same work is done {words.factor(gain)} as fast as one by one;"
         f" ideal is {count}x."
     )
-    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", kind=Kind.CONCURRENCY)]
+    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -16,7 +16,7 @@ from scalecard.report import charts, limits, points, units, words
 from scalecard.report.heat_map import Cell, Cells, heat_map
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
@@ -158,7 +158,7 @@ def _rates(result: Result) -> list[Finding]:
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
-        kind = Kind.OTHER_COPIES if found else Kind.COPY_RATE
+        kind = Topic.OTHER_COPIES if found else Topic.COPY_RATE
         found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", kind=kind))
     return found
 
@@ -173,7 +173,7 @@ def _overlap(result: Result) -> list[Finding]:
     )
     return [
         Finding(
-            text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", kind=Kind.COPY_OVERLAP
+            text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", topic=Topic.COPY_OVERLAP
         )
     ]
 

@@ -15,7 +15,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
@@ -89,7 +89,9 @@ def findings(result: Result) -> list[Finding]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
     return found or [
-        Finding(text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", kind=Kind.NOT_MEASURED)
+        Finding(
+            text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", topic=Topic.NOT_MEASURED
+        )
     ]
 
 
@@ -108,8 +110,8 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         speed = f"{words.factor(words.scaled(ratio, per_rank))} the samples/s of one rank"
         where = f"on {count} ranks{words.over_nodes(nodes)}"
         text = f"DDP's {scaling} scaling of {model} {where} is {share} efficient: {speed}."
-        kind = Kind.DDP_OVER_NODES if nodes else Kind.DDP_SCALING
-        kind = kind if model == result.spec["models"][-1] else Kind.OTHER_DDP_SCALING
+        kind = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
+        kind = kind if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
         found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", kind=kind))
     return found
 
@@ -126,7 +128,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     ratio = sync.over(alone)
     if ratio.verdict == "unclear":
         text = f"{model}'s step with and without communication{words.over_nodes(nodes)} cannot be told apart here"
-        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", kind=Kind.HIDDEN_COMMUNICATION)]
+        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", topic=Topic.HIDDEN_COMMUNICATION)]
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
@@ -134,7 +136,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
         f" {units.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
     )
     text += f"{units.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
-    return [Finding(text=text, kind=Kind.HIDDEN_COMMUNICATION)]
+    return [Finding(text=text, topic=Topic.HIDDEN_COMMUNICATION)]
 
 
 def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
@@ -151,7 +153,7 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
         )
         + "."
     )
-    return [Finding(text=text, kind=Kind.BEST_OPTION)]
+    return [Finding(text=text, topic=Topic.BEST_OPTION)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Case, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -52,13 +52,13 @@ def findings(result: Result) -> list[Finding]:
             Finding(
                 text=f"Not measured: {words.reason(result, 'epoch_time')}.",
                 headline="not measured",
-                kind=Kind.NOT_MEASURED,
+                topic=Topic.NOT_MEASURED,
             )
         ]
     found = _speed(result)
     skipped = words.reason(result, "epoch_time")
     if skipped:
-        found.append(Finding(text=f"More than one device was not measured: {skipped}.", kind=Kind.PARTLY_MEASURED))
+        found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
     return [*found, *_accuracy(result)]
 
 
@@ -71,12 +71,12 @@ def _speed(result: Result) -> list[Finding]:
     if most is single:
         images = result.spec["train_images"] or 60_000
         text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} per epoch."
-        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", kind=Kind.ONE_DEVICE)]
+        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", topic=Topic.ONE_DEVICE)]
     gain, count = words.speedup(most, single), most.case["devices"]
     text = (
         f"nn.DataParallel trains ResNet-18 {words.factor(gain)} as fast on {count} devices as on one, at batch {batch}."
     )
-    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", kind=Kind.DATA_PARALLEL)]
+    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)]
 
 
 def _accuracy(result: Result) -> list[Finding]:
@@ -95,7 +95,7 @@ def _accuracy(result: Result) -> list[Finding]:
     )
     clear = abs(after - before) > error
     text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
-    return [Finding(text=text, kind=Kind.ACCURACY_BY_BATCH)]
+    return [Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)]
 
 
 def published(result: Result) -> dict[str, float]:

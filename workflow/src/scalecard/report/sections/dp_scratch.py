@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -62,7 +62,7 @@ def findings(result: Result) -> list[Finding]:
             Finding(
                 text=f"Not compared: {words.reason(result, 'epoch_time')}.",
                 headline="one device",
-                kind=Kind.NOT_MEASURED,
+                topic=Topic.NOT_MEASURED,
             )
         ]
     count = most[0].case["devices"]
@@ -72,7 +72,7 @@ def findings(result: Result) -> list[Finding]:
             text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on"
             f" one: {words.time(most[0])} per epoch instead of {words.time(single)}.",
             headline=f"{gain.value:.2f}x on {count} devices",
-            kind=Kind.FROM_SCRATCH,
+            topic=Topic.FROM_SCRATCH,
         )
     ]
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
@@ -81,7 +81,7 @@ def findings(result: Result) -> list[Finding]:
             f"Test accuracy after {len(one.samples[0])} epochs is {words.final(one):.3f} on one device and"
             f" {words.final(many):.3f} on {count}, on {one.case['data']} images."
         )
-        found.append(Finding(text=text, kind=Kind.ACCURACY))
+        found.append(Finding(text=text, topic=Topic.ACCURACY))
     return found
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Result
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -60,7 +60,7 @@ def findings(result: Result) -> list[Finding]:
     if not found:
         return [
             Finding(
-                text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", kind=Kind.NOT_MEASURED
+                text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", topic=Topic.NOT_MEASURED
             )
         ]
     return [finding for division in found for finding in (_gain(division), _prediction(division))]
@@ -82,7 +82,7 @@ def _gain(division: Division) -> Finding:
     elif not helps:
         text += f". {slower} does not help"
     headline = f"{words.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
-    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, kind=Kind.UNEQUAL_DEVICES)
+    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, topic=Topic.UNEQUAL_DEVICES)
 
 
 def _stands_for(division: Division) -> str:
@@ -108,7 +108,7 @@ def _prediction(division: Division) -> Finding:
     else:
         against = words.versus("this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}")
         text += f"; {against}"
-    return Finding(text=f"{text}.{_drift(division)}", kind=Kind.PREDICTED_SHARE)
+    return Finding(text=f"{text}.{_drift(division)}", topic=Topic.PREDICTED_SHARE)
 
 
 def _drift(division: Division) -> str:

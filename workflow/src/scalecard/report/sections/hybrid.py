@@ -11,7 +11,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -57,7 +57,7 @@ def findings(result: Result) -> list[Finding]:
         (most, *_) = words.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
         found += [*_efficiency(most, single, nodes), *_averaging(result, most, nodes)]
     reason = words.reason(result, "time")
-    return found or [Finding(text=f"Not compared: {reason}.", headline="one rank", kind=Kind.NOT_MEASURED)]
+    return found or [Finding(text=f"Not compared: {reason}.", headline="one rank", topic=Topic.NOT_MEASURED)]
 
 
 def _efficiency(most: Record, single: Record | None, nodes: int | None) -> list[Finding]:
@@ -70,7 +70,7 @@ def _efficiency(most: Record, single: Record | None, nodes: int | None) -> list[
         f"Hybrid parallelism on {most.case['devices']} devices, {most.case['ranks']} ranks{words.over_nodes(nodes)}, is"
         f" {share} efficient{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
     )
-    return [Finding(text=text, headline=f"{share}, {most.case['ranks']} ranks", kind=Kind.HYBRID)]
+    return [Finding(text=text, headline=f"{share}, {most.case['ranks']} ranks", topic=Topic.HYBRID)]
 
 
 def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]:
@@ -78,7 +78,7 @@ def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]
     if without is None:
         return []
     text = words.versus(f"A step with averaging{words.over_nodes(nodes)}", most.over(without), "one without") + "."
-    return [Finding(text=text, kind=Kind.HYBRID_AVERAGING)]
+    return [Finding(text=text, topic=Topic.HYBRID_AVERAGING)]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -14,7 +14,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, feeding, points, units, words
 from scalecard.report.feeding import Fed, per_unit, workers
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
 FAR = 20  # times the smallest rate
@@ -65,7 +65,9 @@ def findings(result: Result) -> list[Finding]:
     if not found:
         return [
             Finding(
-                text=f"Not loaded: {words.reason(result, 'load_time')}.", headline="not loaded", kind=Kind.NOT_MEASURED
+                text=f"Not loaded: {words.reason(result, 'load_time')}.",
+                headline="not loaded",
+                topic=Topic.NOT_MEASURED,
             )
         ]
     return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
@@ -82,7 +84,7 @@ def _feeds(one: Fed) -> Finding:
     text += _enough(one)
     emulated = EMULATED if one.result.emulated else ""
     return Finding(
-        text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", kind=Kind.LOADER_RATE
+        text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", topic=Topic.LOADER_RATE
     )
 
 
@@ -126,7 +128,7 @@ def _steps(one: Fed) -> Iterator[Finding]:
             ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
             text = words.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
             behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
-            yield Finding(text=f"{text}{BEHIND if behind else ''}.", kind=Kind.FED_STEPS)
+            yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
 
 def _copies(one: Fed) -> Iterator[Finding]:
@@ -142,7 +144,7 @@ def _copies(one: Fed) -> Iterator[Finding]:
             for copy, said in names.items()
             if copy in copied
         ]
-        yield Finding(text=f"{one.name}: {'; '.join(told)}.", kind=Kind.FED_COPIES)
+        yield Finding(text=f"{one.name}: {'; '.join(told)}.", topic=Topic.FED_COPIES)
 
 
 def _settings(one: Fed) -> Iterator[Finding]:
@@ -154,7 +156,7 @@ def _settings(one: Fed) -> Iterator[Finding]:
     matter = [_setting(record, usual, ratio) for record, ratio in ratios if ratio.verdict in ("faster", "slower")]
     rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
     told = [*matter, *([f"what is loaded {' or '.join(rest)} cannot be told from the usual"] if rest else [])]
-    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", kind=Kind.LOADER_SETTINGS)
+    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", topic=Topic.LOADER_SETTINGS)
 
 
 def _named(record: Record, usual: Record) -> str:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -75,7 +75,7 @@ def findings(result: Result) -> list[Finding]:
     if not (single and cuts):
         return [
             Finding(
-                text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", kind=Kind.NOT_MEASURED
+                text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", topic=Topic.NOT_MEASURED
             )
         ]
     found = list[Finding]()
@@ -86,10 +86,10 @@ def findings(result: Result) -> list[Finding]:
             shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
             text += f"; the devices idle {shares} of the time"
         headline = f"{cut.over(single).value:.2f}x one device's time"
-        kind = Kind.OTHER_CUTS if found else Kind.MODEL_PARALLEL
+        kind = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
         found.append(Finding(text=f"{text}.", headline=headline, kind=kind))
         if alone:
-            found.append(Finding(text=stages.balance(cut, alone, single), kind=Kind.STAGE_BALANCE))
+            found.append(Finding(text=stages.balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
     return [*found, *_memory(result)]
 
 
@@ -113,7 +113,7 @@ def _memory(result: Result) -> list[Finding]:
     peaks = " and ".join(units.count_bytes(record.median) for record in cut)
     whole = units.count_bytes(single.median)
     text = f"On top of parameters and inputs a step needs at most {peaks} on the two devices, against {whole} on one."
-    return [Finding(text=text, kind=Kind.STAGE_MEMORY)]
+    return [Finding(text=text, topic=Topic.STAGE_MEMORY)]
 
 
 def published(result: Result) -> dict[str, float]:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
@@ -104,7 +104,7 @@ def findings(result: Result) -> list[Finding]:
     if not (single and plain and runs):
         return [
             Finding(
-                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", kind=Kind.NOT_MEASURED
+                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", topic=Topic.NOT_MEASURED
             )
         ]
     best = min(_split(runs) or runs, key=lambda r: r.median)
@@ -118,7 +118,7 @@ def findings(result: Result) -> list[Finding]:
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
-    found = [Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", kind=Kind.BEST_PIPELINE)]
+    found = [Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)]
     more = [*_textbook(result, single, _split(runs)), *_ideal(result), *_balance(result), *_library(result)]
     return [*found, *more, *_played(result)]
 
@@ -136,7 +136,7 @@ def _balance(result: Result) -> list[Finding]:
         if textbook:
             name = f"{cut.case['implementation']} at split size {cut.case['split_size']}, balanced{stages.blocks(cut)},"
             found.append(
-                Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", kind=Kind.BALANCED_CUT)
+                Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", topic=Topic.BALANCED_CUT)
             )
     return found
 
@@ -151,7 +151,7 @@ def _library(result: Result) -> list[Finding]:
             ratio = theirs.over(ours)
             text = f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is {words.factor(ratio)}"
             text += " as fast as torch.distributed.pipelining's on two ranks, in the same rounds."
-            found.append(Finding(text=text, kind=Kind.LIBRARY_PIPELINE))
+            found.append(Finding(text=text, topic=Topic.LIBRARY_PIPELINE))
     return found
 
 
@@ -159,7 +159,7 @@ def _played(result: Result) -> list[Finding]:
     """The fastest step of every cut, and what it takes longer than its schedule."""
     played = {id(measured): ideal for measured, ideal in stages.pairs(result)}
     best = stages.fastest([measured for measured, _ in stages.pairs(result)], "devices", "cut")
-    return [Finding(text=stages.rest(result, one, played[id(one)]), kind=Kind.PLAYED_PIPELINE) for one in best]
+    return [Finding(text=stages.rest(result, one, played[id(one)]), topic=Topic.PLAYED_PIPELINE) for one in best]
 
 
 def _split(runs: list[Record]) -> list[Record]:
@@ -180,7 +180,7 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Findin
         if result.emulated
         else ""
     )
-    return [Finding(text=f"{text}{note}.", kind=Kind.TEXTBOOK_PIPELINE)]
+    return [Finding(text=f"{text}{note}.", topic=Topic.TEXTBOOK_PIPELINE)]
 
 
 def _ideal(result: Result) -> list[Finding]:
@@ -194,7 +194,7 @@ def _ideal(result: Result) -> list[Finding]:
         text += f" {fit.best_split:.1f} is best."
     else:
         text += ", too much to predict the best split size."
-    return [Finding(text=text, kind=Kind.IDEAL_PIPELINE)]
+    return [Finding(text=text, topic=Topic.IDEAL_PIPELINE)]
 
 
 def published(result: Result) -> dict[str, float]:

@@ -12,7 +12,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -63,7 +63,7 @@ def findings(result: Result) -> list[Finding]:
             Finding(
                 text=f"Not compared: {words.reason(result, 'step_time')}.",
                 headline="one device",
-                kind=Kind.NOT_MEASURED,
+                topic=Topic.NOT_MEASURED,
             )
         ]
     return found
@@ -80,17 +80,19 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     runner_up = "; " + words.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
     if single is None:
         text = f"{name} takes {words.time(best)} for a step; one device alone was not timed{runner_up}."
-        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", kind=Kind.BEST_STRATEGY)
+        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", topic=Topic.BEST_STRATEGY)
     else:
         text = words.versus(name, best.over(single), "one device") + runner_up
         gain = words.factor(words.speedup(best, single))
-        yield Finding(text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", kind=Kind.BEST_STRATEGY)
+        yield Finding(
+            text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", topic=Topic.BEST_STRATEGY
+        )
         slower = [str(r.case["strategy"]) for r in (best, *others) if r.over(single).verdict == "slower"]
         if slower:
             text = (
                 f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
             )
-            yield Finding(text=text, kind=Kind.SLOWER_STRATEGIES)
+            yield Finding(text=text, topic=Topic.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
 
 
@@ -104,7 +106,7 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
             f" {units.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
             f" {units.count_bytes(most.median)}."
         )
-        yield Finding(text=text, kind=Kind.LEAST_MEMORY)
+        yield Finding(text=text, topic=Topic.LEAST_MEMORY)
 
 
 def overview(result: Result) -> strategy_table.Table:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
 HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
@@ -49,10 +49,10 @@ def findings(result: Result) -> list[Finding]:
     for model in reversed(result.spec["models"]):
         single, divided = _single(result, model), _divided(result, model)
         if single and divided:
-            kind = Kind.OTHER_DIVIDED_LAYERS if found else Kind.DIVIDED_LAYERS
+            kind = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
             found += [_against_one(single, divided[0], kind), *_among(divided), *_exchanged(single, divided)]
     return found or [
-        Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", kind=Kind.NOT_MEASURED)
+        Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", topic=Topic.NOT_MEASURED)
     ]
 
 
@@ -66,7 +66,7 @@ def _divided(result: Result, model: str) -> list[Record]:
     return sorted(words.largest(measured, "devices"), key=lambda record: record.median)
 
 
-def _against_one(single: Record, best: Record, kind: Kind) -> Finding:
+def _against_one(single: Record, best: Record, kind: Topic) -> Finding:
     ratio = best.over(single)
     text = words.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
     return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", kind=kind)
@@ -77,7 +77,7 @@ def _among(divided: Sequence[Record]) -> list[Finding]:
         return []
     best, second = divided[:2]
     told = words.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
-    return [Finding(text=f"The two fastest partitions: {told}.", kind=Kind.PARTITIONS)]
+    return [Finding(text=f"The two fastest partitions: {told}.", topic=Topic.PARTITIONS)]
 
 
 def _exchanged(single: Record, divided: Sequence[Record]) -> list[Finding]:
@@ -92,7 +92,7 @@ def _exchanged(single: Record, divided: Sequence[Record]) -> list[Finding]:
         f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
         f" data parallelism would exchange {instead} of gradients, at any batch."
     )
-    return [Finding(text=text, kind=Kind.EXCHANGED_BYTES)]
+    return [Finding(text=text, topic=Topic.EXCHANGED_BYTES)]
 
 
 def _counted(record: Record, name: str) -> float | None:

@@ -16,7 +16,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
-from scalecard.report.sections import Finding, Kind, Number
+from scalecard.report.sections import Finding, Number, Topic
 
 HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
 NOTES = {
@@ -83,7 +83,7 @@ def findings(result: Result) -> list[Finding]:
     if not found:
         return [
             Finding(
-                text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", kind=Kind.NOT_MEASURED
+                text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", topic=Topic.NOT_MEASURED
             )
         ]
     made = list(_epochs(result))
@@ -100,7 +100,7 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
     best, count = ladder.best(), len({combination(record.case) for record in [*ladder.alone, *ladder.cumulative]})
     if best is ladder.base:
         text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
-        yield Finding(text=text, headline=f"{ladder.workload}: no gain", kind=Kind.TUNED_STEP)
+        yield Finding(text=text, headline=f"{ladder.workload}: no gain", topic=Topic.TUNED_STEP)
         return
     text = words.versus(
         f"{ladder.workload}: {combination(best.case)}", best.over(ladder.base), "the plain float32 step"
@@ -109,7 +109,7 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
     text += (
         f", the best of {count} combinations at one batch size: {words.factor(gain)} the {ladder.base.case['unit']}/s."
     )
-    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", kind=Kind.TUNED_STEP)
+    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
 
 
 def _alone(ladder: Ladder) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _alone(ladder: Ladder) -> Iterator[Finding]:
     parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in sorted_by.items() if names]
     if parts:
         yield Finding(
-            text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", kind=Kind.EACH_RUNG
+            text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", topic=Topic.EACH_RUNG
         )
 
 
@@ -137,7 +137,7 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
             f" {combination(before.case)} are best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of"
             f" {before.case['batch_size']}."
         )
-        yield Finding(text=text, kind=Kind.LARGER_BATCHES)
+        yield Finding(text=text, topic=Topic.LARGER_BATCHES)
 
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
@@ -148,7 +148,7 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
         saved = ladder.base.median - timed.median if timed else 0.0
         if timed and timed.over(ladder.base).verdict == "faster":
             text += f", repaid after {units.count(record.median / saved)} steps"
-        yield Finding(text=f"{text}. It is not part of any other time.", kind=Kind.COMPILING)
+        yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
 
 
 def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
         f" float32, {after} with {combination(best.case)}; there it is {words.factor(several.gain(tuned))} as fast as"
         " float32."
     )
-    yield Finding(text=text, kind=Kind.TUNED_SCALING)
+    yield Finding(text=text, topic=Topic.TUNED_SCALING)
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
@@ -186,7 +186,7 @@ def _epochs(result: Result) -> Iterator[Finding]:
             f"; after {after} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f} (give or take {error:.3f})"
         )
     headline = f"{units.seconds(tuned.median)} an epoch"
-    yield Finding(text=f"{text}.", headline=headline, kind=Kind.TUNED_EPOCHS)
+    yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
 
 
 def overview(result: Result) -> strategy_table.Table:
