@@ -116,7 +116,7 @@ def findings(measured: Measured) -> list[Finding]:
 
 def _of_workload(result: Result, workload: str) -> list[Finding]:
     return [
-        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", kind=KINDS[one.about])
+        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=KINDS[one.about])
         for one in sentences.sentences(result, workload)
     ]
 

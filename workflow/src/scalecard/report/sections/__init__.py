@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from types import ModuleType
 
-from scalecard.records.record import Record
-from scalecard.report import modules
+from scalecard.records.record import Record, Result
+from scalecard.report import modules, words
 
 
 class Topic(IntEnum):
@@ -99,6 +99,11 @@ class Finding:
     text: str
     topic: Topic
     headline: str = ""
+
+
+def not_measured(result: Result, metric: str, what: str, headline: str) -> Finding:
+    """Why no record of a metric was measured; `what` was not done, e.g. 'Not compared'."""
+    return Finding(text=f"{what}: {words.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)

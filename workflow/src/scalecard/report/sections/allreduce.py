@@ -13,7 +13,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, limits, points, units, words
 from scalecard.report.judgements import Judgement, rated
 from scalecard.report.limits import Limit
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 SMALL = 2**20  # bytes up to which latency is drawn
 
@@ -75,11 +75,7 @@ def findings(result: Result) -> list[Finding]:
     """The best bus bandwidth with its share of the link, ring against naive, and the latency."""
     everything = result.select("time", textbook=None)
     if not everything:
-        return [
-            Finding(
-                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", topic=Topic.NOT_MEASURED
-            )
-        ]
+        return [not_measured(result, "time", "Not measured", "not measured")]
     found = []
     for nodes in words.spans(everything):
         records = words.largest(result.select("time", textbook=None, nodes=nodes), "devices")
@@ -121,8 +117,8 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> list[Find
         f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
         f"{share}."
     )
-    kind = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
-    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", kind=kind)]
+    topic = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
+    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", topic=topic)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:

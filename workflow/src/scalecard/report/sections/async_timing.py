@@ -118,8 +118,8 @@ def _rates(result: Result) -> list[Finding]:
         share = f", {units.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = words.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        kind = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
-        found.append(Finding(text=text, headline=f"{units.number(rate)} TFLOP/s {dtype}", kind=kind))
+        topic = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
+        found.append(Finding(text=text, headline=f"{units.number(rate)} TFLOP/s {dtype}", topic=topic))
     return found
 
 

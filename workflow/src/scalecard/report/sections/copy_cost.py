@@ -158,8 +158,8 @@ def _rates(result: Result) -> list[Finding]:
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
-        kind = Topic.OTHER_COPIES if found else Topic.COPY_RATE
-        found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", kind=kind))
+        topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
+        found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", topic=topic))
     return found
 
 

@@ -15,7 +15,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
@@ -88,11 +88,7 @@ def findings(result: Result) -> list[Finding]:
         for model in result.spec["models"]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
-    return found or [
-        Finding(
-            text=f"Not compared: {words.reason(result, 'step_time')}.", headline="one rank", topic=Topic.NOT_MEASURED
-        )
-    ]
+    return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
@@ -110,9 +106,9 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         speed = f"{words.factor(words.scaled(ratio, per_rank))} the samples/s of one rank"
         where = f"on {count} ranks{words.over_nodes(nodes)}"
         text = f"DDP's {scaling} scaling of {model} {where} is {share} efficient: {speed}."
-        kind = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
-        kind = kind if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
-        found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", kind=kind))
+        topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
+        topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
+        found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic))
     return found
 
 

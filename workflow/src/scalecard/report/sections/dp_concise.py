@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Case, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -48,13 +48,7 @@ def findings(result: Result) -> list[Finding]:
     """The speed-up of the textbook's pair and of strong scaling; what batch and rate do to the accuracy."""
     base = result.select("epoch_time", devices=1)
     if not base:
-        return [
-            Finding(
-                text=f"Not measured: {words.reason(result, 'epoch_time')}.",
-                headline="not measured",
-                topic=Topic.NOT_MEASURED,
-            )
-        ]
+        return [not_measured(result, "epoch_time", "Not measured", "not measured")]
     found = _speed(result)
     skipped = words.reason(result, "epoch_time")
     if skipped:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -58,13 +58,7 @@ def findings(result: Result) -> list[Finding]:
     single = result.find("epoch_time", devices=1)
     most = words.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
-        return [
-            Finding(
-                text=f"Not compared: {words.reason(result, 'epoch_time')}.",
-                headline="one device",
-                topic=Topic.NOT_MEASURED,
-            )
-        ]
+        return [not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
     gain = words.speedup(most[0], single)
     found = [

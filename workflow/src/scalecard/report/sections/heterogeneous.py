@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Result
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -58,11 +58,7 @@ def findings(result: Result) -> list[Finding]:
     """What the slower device brings, and how good the prediction is."""
     found = divisions(result)
     if not found:
-        return [
-            Finding(
-                text=f"Not divided: {words.reason(result, 'time')}.", headline="not divided", topic=Topic.NOT_MEASURED
-            )
-        ]
+        return [not_measured(result, "time", "Not divided", "not divided")]
     return [finding for division in found for finding in (_gain(division), _prediction(division))]
 
 

@@ -14,7 +14,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import charts, feeding, points, units, words
 from scalecard.report.feeding import Fed, per_unit, workers
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
 FAR = 20  # times the smallest rate
@@ -63,13 +63,7 @@ def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
     found = feeding.fed(result)
     if not found:
-        return [
-            Finding(
-                text=f"Not loaded: {words.reason(result, 'load_time')}.",
-                headline="not loaded",
-                topic=Topic.NOT_MEASURED,
-            )
-        ]
+        return [not_measured(result, "load_time", "Not loaded", "not loaded")]
     return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
 
 

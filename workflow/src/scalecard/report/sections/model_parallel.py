@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -73,11 +73,7 @@ def findings(result: Result) -> list[Finding]:
     single = _strategy(result, "single device")
     cuts = result.select("time", model="resnet50", strategy="model parallel")
     if not (single and cuts):
-        return [
-            Finding(
-                text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", topic=Topic.NOT_MEASURED
-            )
-        ]
+        return [not_measured(result, "time", "Not compared", "one device")]
     found = list[Finding]()
     for cut in cuts:
         text = words.versus(f"Plain model parallelism, cut {stages.cut_name(cut)},", cut.over(single), "one device")
@@ -86,8 +82,8 @@ def findings(result: Result) -> list[Finding]:
             shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
             text += f"; the devices idle {shares} of the time"
         headline = f"{cut.over(single).value:.2f}x one device's time"
-        kind = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
-        found.append(Finding(text=f"{text}.", headline=headline, kind=kind))
+        topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
+        found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
             found.append(Finding(text=stages.balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
     return [*found, *_memory(result)]

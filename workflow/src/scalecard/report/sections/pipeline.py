@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 LINES = ("single device", "model parallel")
 FITTED, STAGES = "gpipe", 2
@@ -102,11 +102,7 @@ def findings(result: Result) -> list[Finding]:
     single, plain = (result.find("time", implementation=name) for name in LINES)
     runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES]
     if not (single and plain and runs):
-        return [
-            Finding(
-                text=f"Not measured: {words.reason(result, 'time')}.", headline="not measured", topic=Topic.NOT_MEASURED
-            )
-        ]
+        return [not_measured(result, "time", "Not measured", "not measured")]
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
     where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""

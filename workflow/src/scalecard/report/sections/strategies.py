@@ -12,7 +12,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -59,13 +59,7 @@ def findings(result: Result) -> list[Finding]:
     """Of every workload, the fastest strategy against one device, and the runner-up."""
     found = [finding for name in _workloads(result) for finding in _of_workload(result, name)]
     if not found:
-        return [
-            Finding(
-                text=f"Not compared: {words.reason(result, 'step_time')}.",
-                headline="one device",
-                topic=Topic.NOT_MEASURED,
-            )
-        ]
+        return [not_measured(result, "step_time", "Not compared", "one device")]
     return found
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, units, words
 from scalecard.report.points import Point
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
 HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
@@ -49,11 +49,9 @@ def findings(result: Result) -> list[Finding]:
     for model in reversed(result.spec["models"]):
         single, divided = _single(result, model), _divided(result, model)
         if single and divided:
-            kind = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
-            found += [_against_one(single, divided[0], kind), *_among(divided), *_exchanged(single, divided)]
-    return found or [
-        Finding(text=f"Not compared: {words.reason(result, 'time')}.", headline="one device", topic=Topic.NOT_MEASURED)
-    ]
+            topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
+            found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
+    return found or [not_measured(result, "time", "Not compared", "one device")]
 
 
 def _single(result: Result, model: str) -> Record | None:
@@ -66,10 +64,10 @@ def _divided(result: Result, model: str) -> list[Record]:
     return sorted(words.largest(measured, "devices"), key=lambda record: record.median)
 
 
-def _against_one(single: Record, best: Record, kind: Topic) -> Finding:
+def _against_one(single: Record, best: Record, topic: Topic) -> Finding:
     ratio = best.over(single)
     text = words.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
-    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", kind=kind)
+    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
 
 
 def _among(divided: Sequence[Record]) -> list[Finding]:

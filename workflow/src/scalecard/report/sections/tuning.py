@@ -16,7 +16,7 @@ from scalecard.records.record import Record, Result
 from scalecard.report import charts, points, strategy_table, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
 NOTES = {
@@ -81,11 +81,7 @@ def findings(result: Result) -> list[Finding]:
     """Of every workload what the rungs gain together and alone, what they cost, and what is left of it under DDP."""
     found = {(ladder.workload, ladder.devices): ladder for ladder in ladders(result)}
     if not found:
-        return [
-            Finding(
-                text=f"Not tuned: {words.reason(result, 'step_time')}.", headline="not tuned", topic=Topic.NOT_MEASURED
-            )
-        ]
+        return [not_measured(result, "step_time", "Not tuned", "not tuned")]
     made = list(_epochs(result))
     for (workload, devices), ladder in found.items():
         if devices == 1:
