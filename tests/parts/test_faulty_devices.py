@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from blocks import block
+from blocks import SHORTEST, block
 from scalecard import experiments
 from scalecard.hardware import devices as vocabulary
 from scalecard.hardware.devices import CpuDevice, Device
@@ -18,7 +18,7 @@ from scalecard.records.record import Reason, Record
 
 SMALL: dict[str, Any] = {
     **{"size": 16, "dtypes": ["float32"], "memory_bytes": 4096, "link_bytes": [4096], "collective_bytes": [4096]},
-    **{"rounds": 2, "load_seconds": 0.01},
+    **{"rounds": 2, "load_seconds": 0.01, "measure": SHORTEST},
 }
 FAULT = "CUDA error: uncorrectable ECC error encountered"
 

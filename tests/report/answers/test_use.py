@@ -38,7 +38,7 @@ def column(table: Table, name: str) -> list[str]:
 def test_of_real_devices_each_workload_has_at_most_three_sentences(real: Measured) -> None:
     found = use.findings(real)
     assert sum(finding.text.startswith("gpt:") for finding in found) == 3
-    assert min(found, key=lambda finding: finding.kind).headline == "gpt: DDP on 8 devices"
+    assert min(found, key=lambda finding: finding.topic).headline == "gpt: DDP on 8 devices"
     assert any(finding.text.startswith("resnet18 by DDP on 8 devices: bucket 50 MiB") for finding in found)
     assert not any(table.trial for table in use.tables(real))
 
@@ -82,7 +82,7 @@ def test_what_does_not_fit_stays_in_the_table_with_its_reason(make_result: Make)
     summary, everything = use.tables(measured(make_result, strategies=[too_large("single device", 1)]))
     assert column(summary, "One device") == ["does not fit"]
     assert column(summary, "Fewest devices") == ["none"]
-    assert column(everything, "Fits")[0].startswith("does not fit: OutOfMemoryError")
+    assert column(everything, "Fits")[0].startswith("does not fit: CUDA out of memory")
 
 
 def test_without_strategies_it_says_so(make_result: Make) -> None:

@@ -88,14 +88,14 @@ class Bench:
         """
         self.synchronize(place)
         self.ranks.barrier()
-        devices = OwnTime(self._able(), self.clock) if compared else None
-        start = self.clock()
         with self.naming_faults(place):
+            devices = OwnTime([place] if place else self._able(), self.clock) if compared else None
+            start = self.clock()
             for _ in range(iterations):
                 kept = work()  # keeps the last result alive until it is complete
-        enqueued = self.clock()
-        if devices:
-            devices.work_submitted()
+            enqueued = self.clock()
+            if devices:
+                devices.work_submitted()
         self.synchronize(place)
         end = self.clock()
         del kept

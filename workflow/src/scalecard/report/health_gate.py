@@ -85,8 +85,8 @@ class Health:
 
 def fails(alert: Verdict, level: str) -> bool:
     """Whether a level of --fail-on includes this alert."""
-    words = LEVELS[level]
-    return alert.verdict in words or (alert.low and "low" in words)
+    included = LEVELS[level]
+    return alert.verdict in included or (alert.low and "low" in included)
 
 
 def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:

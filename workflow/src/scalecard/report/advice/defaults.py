@@ -11,11 +11,10 @@ from scalecard.report.answers import Measured
 from scalecard.report.sections import ddp
 
 TUTORIALS_SPLIT = 20  # samples, what PyTorch's tutorial on model parallelism gives its pipeline
-FAMILIES = {  # how an option of DDP is called, whether several of its kind were tried, and what else it changes
-    "bucket": ("bucket size", ""),
-    "accumulate": ("accumulation", "fewer updates, each of a larger batch"),
-    "fp16": ("hook", "gradients are rounded to float16"),
-    "bf16": ("hook", "gradients are rounded to bfloat16"),
+BUCKET_SIZE, ACCUMULATION = ("bucket size", ""), ("accumulation", "fewer updates, each of a larger batch")
+FAMILIES = {  # of the other options of DDP: of which kind each is, and what else it changes
+    "fp16 hook": ("hook", "gradients are rounded to float16"),
+    "bf16 hook": ("hook", "gradients are rounded to bfloat16"),
     "gradient_as_bucket_view": ("gradient_as_bucket_view", ""),
     "static_graph": ("static_graph", "the graph must be the same in every step"),
 }
@@ -67,7 +66,8 @@ def _of_ddp(result: Result) -> Iterator[Change]:
             default = options.get("default")
             for name, record in options.items() if default else ():
                 if default and name not in ddp.APART:
-                    family, but = FAMILIES.get(name.split()[0], (name, ""))
+                    accumulated = record.integer("steps", 1) > 1
+                    family, but = FAMILIES.get(name, ACCUMULATION if accumulated else BUCKET_SIZE)
                     what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
                     yield Change(what, family, name, "DDP's default", ddp.per_batch(record, default), but)
 

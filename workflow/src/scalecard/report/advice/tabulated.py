@@ -6,7 +6,7 @@ from scalecard.report import strategy_table, units, words
 from scalecard.report.advice.choice import Choice, avoid, choose
 from scalecard.report.advice.collapse import Point, batches
 from scalecard.report.advice.defaults import Change
-from scalecard.report.advice.places import Place, fewest, places, workloads
+from scalecard.report.advice.places import TOO_LARGE, Place, fewest, places, workloads
 from scalecard.report.strategy_table import Table
 
 Cell = tuple[str, float]
@@ -87,7 +87,7 @@ def _decisions(found: list[Place]) -> dict[int, str]:
 
 def _row(result: Result, place: Place, decision: str) -> list[Cell]:
     rate = (f"{units.count(place.rate)} {place.unit}/s", place.rate) if place.fits else ("", 0.0)
-    why = "" if place.fits else f": {place.step.why}"
+    why = "" if place.fits else f": {place.step.note if place.status == TOO_LARGE else place.step.why}"
     return [
         (place.workload, 0.0),
         (place.strategy, 0.0),

@@ -20,6 +20,7 @@ from scalecard.report.sections import Finding, Number, Topic
 
 TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
+CALLS = {"blocking": "blocking", "non_blocking": "non-blocking"}
 MAP = 190.0  # points: the width of a map's cells in all
 
 
@@ -153,7 +154,7 @@ def _rates(result: Result) -> list[Finding]:
             else ""
         )
         rate = words.rate(best, reached * best.median)
-        call = str(best.case["call"]).replace("_", "-")
+        call = CALLS[best.text("call")]
         text = (
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
             f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
