@@ -120,9 +120,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
     several = len({result.platform for result in results}) > 1
     shown = [
-        points.rated(
-            result, record, _bus_bytes(record), series=each.replace("_", "-"), x=record.integer("devices")
-        )
+        points.rated(result, record, _bus_bytes(record), series=each.replace("_", "-"), x=record.integer("devices"))
         for result in results
         for each in (COLLECTIVES[:1] if several else COLLECTIVES)
         for record in words.largest(result.select("time", part="collective", collective=each), "bytes")
