@@ -80,11 +80,12 @@ def of_device(record: Record, index: int) -> bool:
 
 
 @pytest.mark.parametrize("at", [1, 3, 8, 20, 40])
+@pytest.mark.parametrize("kind", [Faulty, Noticed])
 def test_a_fault_costs_the_records_of_its_device_alone(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, kind: Callable[[int, int], Device], at: int
 ) -> None:
-    """Whether it is proven, warmed up, timed in turn, or timed beside the others."""
-    records = node(machine, monkeypatch, CpuDevice(0, 1), Faulty(1, at), CpuDevice(2, 1))
+    """Whether it is proven, warmed up, timed in turn, or timed beside the others, and whoever notices it first."""
+    records = node(machine, monkeypatch, CpuDevice(0, 1), kind(1, at), CpuDevice(2, 1))
     failed = [record for record in records if record.status == "failed"]
     assert {record.reason for record in failed} == {Reason.DEVICE_FAULT}
     assert all(of_device(record, 1) and FAULT in record.note for record in failed)
@@ -93,18 +94,6 @@ def test_a_fault_costs_the_records_of_its_device_alone(
     assert {record.status for record in others} == {"ok"}
     for part in ("compute", "memory", "device link", "load", "host memory", "storage"):
         assert any(record.case["part"] == part for record in others), part
-
-
-@pytest.mark.parametrize("at", [3, 8, 20, 40, 60])
-def test_a_fault_that_a_library_notices_first_is_the_devices_all_the_same(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    records = node(machine, monkeypatch, CpuDevice(0, 1), Noticed(1, at), CpuDevice(2, 1))
-    failed = [record for record in records if record.status == "failed"]
-    assert {record.reason for record in failed} == {Reason.DEVICE_FAULT}
-    assert all(of_device(record, 1) and FAULT in record.note for record in failed)
-    others = [record for record in records if not of_device(record, 1) and record.status != "skipped"]
-    assert {record.status for record in others} == {"ok"}
 
 
 def test_a_device_that_computes_wrongly_is_named_and_the_others_are_timed(
