@@ -47,7 +47,7 @@ def test_the_last_model_leads(make_result: Callable[..., Result]) -> None:
         for seconds, partition, devices in ((times[0], "none", 1), (times[1], "row", 2))
     ]
     found = section.findings(make_result(records, experiment="tensor_parallel", spec=SPEC))
-    leads = sorted(found, key=lambda finding: finding.kind)
+    leads = sorted(found, key=lambda finding: finding.topic)
     assert [finding.headline for finding in leads[:2]] == ["0.50x one device's time", "2.00x one device's time"]
 
 

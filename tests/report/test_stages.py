@@ -100,7 +100,7 @@ def test_ours_stands_beside_the_librarys_of_the_same_rounds(make_result: Callabl
     theirs = steady(0.25, implementation="torch gpipe", library=True, split_size=2, batch_size=4)
     result = make_result([*of_pipeline(measured=0.4), ours, theirs], experiment="pipeline", spec=SPEC)
     assert "Our gpipe at split size 2 is 1.25x (1.25 to 1.25) as fast as torch.distributed" in texts(pipeline, result)
-    best = max(pipeline.findings(result), key=lambda finding: -finding.kind)
+    best = max(pipeline.findings(result), key=lambda finding: -finding.topic)
     assert best.text.startswith("The best pipeline, torch gpipe"), "ours beside it is timed elsewhere"
 
 
