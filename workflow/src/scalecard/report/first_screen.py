@@ -103,7 +103,7 @@ def _by_reason(result: Result) -> Iterator[str]:
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:
-    """Of each workload, the strategy that is the fastest on the most devices with one device's batch."""
+    """Of each workload, the strategy that is the fastest on the most devices at a fixed total batch."""
     for workload in workloads(result):
         found = places(result, workload)
         several = [place for place in timed(found, "strong") if place.devices > 1]
@@ -126,4 +126,4 @@ def _line(result: Result, workload: str, best: Place, several: Sequence[Place]) 
 def _use(result: Result) -> list[str]:
     """The gist of the advice; its reasons are in the section."""
     every = [(workload, one) for workload in workloads(result) for one in sentences.sentences(result, workload)]
-    return [f"{workload}: {one.gist}, with one device's batch" for workload, one in every if one.about == sentences.USE]
+    return [f"{workload}: {one.gist}, at a fixed total batch" for workload, one in every if one.about == sentences.USE]
