@@ -1,5 +1,6 @@
 """Kills in the middle of a measurement: nothing half-made is left, and measurements still never overlap."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,16 +19,22 @@ pytestmark = pytest.mark.workflow
 HERE = probe().slug
 
 
-def measuring(name: str) -> list[int]:
-    """Processes of the command line that measure this experiment."""
+def measuring(folder: Path, name: str) -> list[int]:
+    """Processes of the command line that measure this experiment in a copy; other tests measure in theirs meanwhile."""
     found = subprocess.run(["pgrep", "-f", f"^python -m scalecard run {name} "], capture_output=True, text=True)
-    return [int(pid) for pid in found.stdout.split()]
+    return [int(pid) for pid in found.stdout.split() if _works_in(folder, pid)]
 
 
-def wait_until_measuring(name: str) -> int:
+def _works_in(folder: Path, pid: str) -> bool:
+    with contextlib.suppress(OSError):  # it has ended
+        return Path(f"/proc/{pid}/cwd").samefile(folder)
+    return False
+
+
+def wait_until_measuring(folder: Path, name: str) -> int:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        pids = measuring(name)
+        pids = measuring(folder, name)
         if pids:
             time.sleep(3)  # past the imports
             return pids[0]
@@ -40,7 +47,7 @@ def start_measuring(folder: Path, name: str) -> tuple["subprocess.Popen[bytes]",
     target = Path("results", HERE, f"{name}.json")
     (folder / target).unlink()
     running = snakemake_in_background(folder, Path(os.devnull), str(target), *SMOKE)
-    return running, wait_until_measuring(name)
+    return running, wait_until_measuring(folder, name)
 
 
 def test_a_killed_rule_leaves_nothing_and_the_next_run_completes(own_copy: Path) -> None:
@@ -59,7 +66,7 @@ def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_co
     running, orphan = start_measuring(own_copy, "strategies")
     running.kill()
     running.wait(30)
-    assert measuring("strategies") == [orphan], "it lives on"
+    assert measuring(own_copy, "strategies") == [orphan], "it lives on"
     told = completed(own_copy, *SMOKE)
     assert "its lock is removed" in told, "without --unlock by hand"
     assert f"process {orphan}" in told, "which the second run waits for"
