@@ -72,6 +72,13 @@ def timed(*processes: Sequence[float], rounds_id: str = "rounds", metric: str = 
     )
 
 
+def copy_case(ends: tuple[str | int, str | int], size: int) -> Case:
+    """Of `copy_cost`: pinned memory, without blocking, from the first end to the second."""
+    source, target = ends
+    own: Case = {"source": source, "target": target, "bytes": size}
+    return {"part": "matrix", **own, "memory": "pinned", "call": "non_blocking"}
+
+
 def repeated(seconds: float, *, processes: int = 3, spread: float = 0.002, **case: Any) -> Record:
     """Processes of 30 samples about a time, each in rounds of its own: `spread` between them, 0.002 within."""
     draw = random.Random(str([seconds, processes, spread, case]))

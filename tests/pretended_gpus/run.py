@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="not the whole card")
     parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
-    parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; half an hour")
+    parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; takes long")
     args = parser.parse_args()
     if args.keep and args.keep.exists() and any(args.keep.iterdir()):
         parser.error(f"--keep {args.keep}: must be empty, or the results in it would not be measured")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import gpu_state, hardware_state, timed
+from builders import copy_case, gpu_state, hardware_state, timed
 from fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
@@ -38,16 +38,8 @@ def on_gpus(
 
 def copied(ends: tuple[str | int, str | int], gbs: float, **seen: Any) -> Record:
     """A copy of a GiB at a rate, while the first GPU's link was `seen` so."""
-    case = {
-        "part": "matrix",
-        "source": ends[0],
-        "target": ends[1],
-        "memory": "pinned",
-        "call": "non_blocking",
-        "bytes": GIB,
-    }
     watched = Telemetry(rounds_id="r", state=hardware_state(gpu_state(**seen)))
-    return replace(timed([GIB / (gbs * 1e9)] * 12, **case), telemetry=[watched])
+    return replace(timed([GIB / (gbs * 1e9)] * 12, **copy_case(ends, GIB)), telemetry=[watched])
 
 
 def test_small_copies_alone_say_nothing_of_a_rate(on_gpus: Callable[..., Result]) -> None:

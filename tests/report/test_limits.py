@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import gpu_state, hardware_state, timed
+from builders import copy_case, gpu_state, hardware_state, timed
 from fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
@@ -34,17 +34,9 @@ def all_reduce(devices: int, size: int, seconds: float, **case: Any) -> Record:
 
 def copied(ends: tuple[str | int, str | int], size: int, seconds: float, *links: tuple[int, int]) -> Record:
     """A copy, while the GPUs' links had these generations and widths."""
-    case = {
-        "part": "matrix",
-        "source": ends[0],
-        "target": ends[1],
-        "memory": "pinned",
-        "call": "non_blocking",
-        "bytes": size,
-    }
     states = [gpu_state(pcie_gen=generation, pcie_width=width) for generation, width in links]
     watched = Telemetry(rounds_id="r", state=hardware_state(*states))
-    return replace(timed([seconds] * 6, **case), telemetry=[watched])
+    return replace(timed([seconds] * 6, **copy_case(ends, size)), telemetry=[watched])
 
 
 # nccl-tests, doc/PERFORMANCE.md: busbw = S/t x 2 (n - 1)/n.

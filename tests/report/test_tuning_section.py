@@ -8,7 +8,7 @@ from scalecard.records.axes import combination
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import rungs
-from scalecard.report.sections import by_priority, tuning
+from scalecard.report.sections import by_topic, tuning
 
 SPEC = {
     "epochs_of": "resnet18",
@@ -59,7 +59,7 @@ def result(make_result: Callable[..., Result]) -> Result:
 
 def test_what_is_found(result: Result) -> None:
     """After 30 / (0.1 - 0.08) steps compiling is repaid. Of 4 devices, 0.1 / 0.125 are used in float32."""
-    texts = [finding.text for finding in by_priority(tuning.findings(result))]
+    texts = [finding.text for finding in by_topic(tuning.findings(result))]
     assert texts[0].startswith("mine: bf16 + compile takes 60 % (60 % to 60 %) less time than the plain float32 step")
     assert "the best of 5 combinations at one batch size: 2.50x (2.50 to 2.50) the samples/s." in texts[0]
     assert texts[1] == (
@@ -107,7 +107,7 @@ def test_epochs_and_what_they_do_to_the_accuracy(result: Result) -> None:
             Record(case=case, metric="accuracy", unit="fraction", samples=[[0.5, accuracy]]),
         ]
     made = replace(result, records=[*result.records, *epochs])
-    first = by_priority(tuning.findings(made))[0].text
+    first = by_topic(tuning.findings(made))[0].text
     assert "An epoch of resnet18 takes 800 ms (800 ms to 800 ms) with bf16 + compile, and 4 s" in first
     assert first.endswith("after 2 epochs the test accuracy is 0.910 instead of 0.920 (give or take 0.008).")
     assert tuning.published(made) == {"sec_per_epoch@1": 0.8, "test_accuracy@1": 0.91}

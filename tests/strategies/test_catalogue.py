@@ -8,12 +8,12 @@ from scalecard.distributed.layout import Layout
 from scalecard.records import strategies
 from scalecard.records.strategies import ALL, HYBRID, Collective, Family
 from scalecard.strategies import in_process, on_ranks
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 from scalecard.training.library_pipeline import SCHEDULES as OF_TORCH
 from scalecard.training.schedules import SCHEDULES as OURS
 
 
-def offered(*, ranks: bool) -> list[Strategy]:
+def offered(*, ranks: bool) -> list[StrategyBuilder]:
     """On one device and on four; on ranks, these are on two nodes."""
     if ranks:
         ctx: Any = SimpleNamespace(world_size=4, spans_nodes=True, layout=Layout(4, 2))

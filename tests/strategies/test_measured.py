@@ -14,7 +14,7 @@ from scalecard.records.strategies import DDP, FSDP_GRADIENTS, MODEL_PARALLEL, OU
 from scalecard.strategies import fitting, measured
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import UNSYNCHRONISED, CannotBe, Strategy
+from scalecard.strategies.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
 
 LOAD = Load("toy", "", "{}", 4, seed=0)
 
@@ -30,13 +30,13 @@ def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
 ) -> None:
     """900 samples would fit, but 256 are the most that is looked for: 64 times 4."""
     gpu = Gpu(monkeypatch)
-    (record,) = group(rule).largest_batches([Strategy(SINGLE, gpu.build)])
+    (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
     assert (record.metric, record.unit, record.samples) == ("largest_batch", "samples", [[256.0]])
     assert record.case == {"workload": "toy", "strategy": "single device"}
     assert record.note == measured.MORE
     monkeypatch.setattr(measured, "MOST", 1000)
     gpu.tried.clear()
-    (record,) = group(rule).largest_batches([Strategy(SINGLE, gpu.build)])
+    (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
     assert 850 <= record.median <= 900
     assert record.note == ""
     assert max(gpu.tried) <= 900
@@ -44,7 +44,7 @@ def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
 
 def test_a_pipelines_largest_batch_has_whole_micro_batches(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "MOST", 1000)
-    (record,) = group(rule, most_micro=7).largest_batches([Strategy(OUR_1F1B, Gpu(monkeypatch).build)])
+    (record,) = group(rule, most_micro=7).largest_batches([StrategyBuilder(OUR_1F1B, Gpu(monkeypatch).build)])
     assert record.median % 7 == 0
 
 
@@ -55,7 +55,7 @@ def test_a_strategy_that_cannot_have_one_devices_batch_has_no_largest_one(
         raise CannotBe("it has no plan")
 
     Gpu(monkeypatch)
-    assert not list(group(rule).largest_batches([Strategy(SINGLE, build)]))
+    assert not list(group(rule).largest_batches([StrategyBuilder(SINGLE, build)]))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_proof_that_does_not_fit_is_left_out_and_the_record_says_so(
         return [Timed(variant) for variant in given]
 
     monkeypatch.setattr(fitting, "time_rounds", time_rounds)
-    time, memory = group(rule).times([Strategy(SINGLE, Gpu(monkeypatch, in_float64=in_float64).build)])
+    time, memory = group(rule).times([StrategyBuilder(SINGLE, Gpu(monkeypatch, in_float64=in_float64).build)])
     assert [len(variant.proven_at) for variant in variants] == [proofs]
     assert (time.status, time.note) == ("ok", note)
     assert (memory.metric, memory.samples) == ("peak_memory", [[104 * MIB]])
@@ -89,12 +89,12 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
     build, update = Gpu(monkeypatch).build, {"stage": 0, "part": "update"}
     forward, other = ({"stage": stage, "part": "forward"} for stage in range(2))
     strategies = [
-        Strategy(OUR_GPIPE, refused),
-        Strategy(MODEL_PARALLEL, build),
-        Strategy(OUR_GPIPE, build, metric="stage_time", axes=other),
-        Strategy(MODEL_PARALLEL, build, metric="stage_time", axes=forward),
+        StrategyBuilder(OUR_GPIPE, refused),
+        StrategyBuilder(MODEL_PARALLEL, build),
+        StrategyBuilder(OUR_GPIPE, build, metric="stage_time", axes=other),
+        StrategyBuilder(MODEL_PARALLEL, build, metric="stage_time", axes=forward),
         *(
-            Strategy(kind, build, metric="stage_time", axes=update, of_batch=False)
+            StrategyBuilder(kind, build, metric="stage_time", axes=update, of_batch=False)
             for kind in (OUR_GPIPE, MODEL_PARALLEL, MODEL_PARALLEL)
         ),
     ]
@@ -129,7 +129,7 @@ def test_what_each_rank_takes_by_itself_is_a_record_of_its_own(rule: Rule, monke
     rank: Any = OfTwo()
     made = replace(group(rule), ctx=rank, devices=[rank])
     build = Gpu(monkeypatch).build
-    records = list(made.times(Strategy(kind, build, metric=UNSYNCHRONISED) for kind in (DDP, FSDP_GRADIENTS)))
+    records = list(made.times(StrategyBuilder(kind, build, metric=UNSYNCHRONISED) for kind in (DDP, FSDP_GRADIENTS)))
     found = [record for record in records if record.metric == "rank_time"]
     assert [(record.case["strategy"], record.case["rank"]) for record in found] == [("DDP", 0), ("DDP", 1)]
     assert [record.samples for record in found] == [[[1.0, 3.0]], [[2.0, 6.0]]]

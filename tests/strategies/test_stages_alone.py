@@ -17,7 +17,7 @@ from scalecard.strategies import load as loads
 from scalecard.strategies import stages_alone
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 from scalecard.training import model_parallel
 from scalecard.training.model_parallel import StageAlone
 
@@ -67,7 +67,7 @@ def written(folder: Path, text: str) -> Load:
 class Built:
     """One part of a stage, and what is seen of it."""
 
-    strategy: Strategy
+    strategy: StrategyBuilder
     subject: Subject
     devices: list[Device]
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from scalecard.measuring.variant import Subject
-from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE
-from scalecard.records.strategies import Strategy as Kind
+from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
 from scalecard.strategies import trial
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import CannotBe, Strategy
+from scalecard.strategies.strategy import CannotBe, StrategyBuilder
 from scalecard.strategies.trial import USABLE, Trial, Trials
 
 AT = Setting(Load("toy", "", "{}", 6, seed=0), devices=2)
@@ -69,7 +68,7 @@ def trials(rank: Rank) -> Trials:
 
 
 def test_what_stays_and_what_the_second_step_takes_is_measured_over_what_was_there(allocator: Allocator) -> None:
-    assert trials(Rank()).of(Strategy(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=7 * GIB)
+    assert trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=7 * GIB)
 
 
 def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allocator: Allocator) -> None:
@@ -82,18 +81,18 @@ def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allo
     def build(plainly: Plainly, at: Setting) -> Subject:
         return replace(allocator.build(plainly, at), work=step)
 
-    assert trials(Rank()).of(Strategy(SINGLE, build), AT) == Trial(resident=9 * GIB, peak=9 * GIB)
+    assert trials(Rank()).of(StrategyBuilder(SINGLE, build), AT) == Trial(resident=9 * GIB, peak=9 * GIB)
 
 
 def test_the_first_step_of_the_slowest_rank_is_timed(allocator: Allocator) -> None:
     rank = Rank(other=(0.0, "", 0.0, 0.0, 90.0))
-    assert trials(rank).of(Strategy(SINGLE, allocator.build), AT).first == 90
-    assert 0 < trials(Rank()).of(Strategy(SINGLE, allocator.build), AT).first < 1
+    assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT).first == 90
+    assert 0 < trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT).first < 1
 
 
 def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
     rank = Rank(other=(0.0, "", 1 * GIB, 9 * GIB, 0.0))
-    assert trials(rank).of(Strategy(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
+    assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
 
 
 def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
@@ -119,7 +118,7 @@ def raising(error: Exception) -> Callable[[Plainly, Setting], Subject]:
 def test_a_strategy_that_cannot_be_used_says_why(
     error: Exception, refused: str, too_large: bool, allocator: Allocator
 ) -> None:
-    found = trials(Rank()).of(Strategy(SINGLE, raising(error)), AT)
+    found = trials(Rank()).of(StrategyBuilder(SINGLE, raising(error)), AT)
     assert (found.refused, found.out_of_memory) == (refused, too_large)
     record = found.record({"strategy": "mine"})
     assert record
@@ -128,7 +127,7 @@ def test_a_strategy_that_cannot_be_used_says_why(
 
 def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
     rank = Rank(other=(2.0, "CUDA out of memory.", 0.0, 0.0, 0.0))
-    found = trials(rank).of(Strategy(SINGLE, allocator.build), AT)
+    found = trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT)
     assert (found.refused, found.out_of_memory) == ("CUDA out of memory.", True)
 
 
@@ -142,7 +141,7 @@ def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> Non
     ],
 )
 def test_only_what_divides_the_batch_needs_equal_shares(
-    batch: int, kind: Kind, options: dict[str, Any], refused: str, allocator: Allocator
+    batch: int, kind: Strategy, options: dict[str, Any], refused: str, allocator: Allocator
 ) -> None:
     at = Setting(Load("toy", "", "{}", batch, seed=0), devices=2)
-    assert trials(Rank()).of(Strategy(kind, allocator.build, **options), at).refused == refused
+    assert trials(Rank()).of(StrategyBuilder(kind, allocator.build, **options), at).refused == refused

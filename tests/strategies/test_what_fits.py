@@ -7,7 +7,7 @@ from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.strategies import SINGLE
 from scalecard.strategies.fitting import Fitting, side_by_side
 from scalecard.strategies.largest import largest
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 from scalecard.strategies.trial import Trial
 
 GPU, HOST = torch.device("cuda"), torch.device("cpu")
@@ -75,7 +75,9 @@ def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fittin
         raise AssertionError("nothing is built")
 
     variant = Variant(name=name, case={}, build=build)
-    return Fitting(Strategy(SINGLE, lambda plainly, at: build(at)), variant, Trial(resident, peak), Trial(peak=proof))
+    return Fitting(
+        StrategyBuilder(SINGLE, lambda plainly, at: build(at)), variant, Trial(resident, peak), Trial(peak=proof)
+    )
 
 
 def groups(*all_of_them: Fitting, memory: float) -> list[list[str]]:

@@ -10,11 +10,7 @@ if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
 
 rule container:
     input:
-        dockerfile="docker/Dockerfile",
-        definition="docker/scalecard.def",
-        distribution="docker/distribution.sh",
-        install="docker/install.sh",
-        lock="docker/requirements.lock",
+        image=inputs.of_image(),
         packages=packages.inputs(SETTINGS.container),
     output:
         marker=MARKER,

@@ -242,7 +242,7 @@ def test_without_a_single_device_or_its_parts_only_the_rest_is_left(measured: Ca
     tensor = steady(40, metric="step_time", **WHERE, strategy="tensor parallel")
     assert terms(measured([single, tensor])) == {"compute": 25, "the rest": 15}
     (bare,) = breakdown.of_strategies(measured([single, others[-1]]))
-    assert [one.untimed for one in bare.missing] == [Untimed.RANKS]
+    assert bare.untimed == (Untimed.RANKS,)
     assert why.findings(Measured({})) == []
 
 
@@ -257,7 +257,7 @@ def test_the_bubble_of_an_interleaved_schedule_is_that_of_equal_stages(measured:
         "bubble": pytest.approx(27 / 8 * 3 / 2, abs=0.01),
         "the rest": pytest.approx(10 - 27 / 8 * 3 / 2, abs=0.01),
     }
-    assert [(one.terms, one.untimed) for one in found.missing] == [(("uneven cut",), Untimed.STAGE_PAIRS)]
+    assert found.untimed == (Untimed.STAGE_PAIRS,)
 
 
 def of_two_stages(strategy: str) -> list[Record]:
@@ -278,7 +278,7 @@ def test_a_replicas_pipeline_is_told_where_it_was_timed_with_such_a_batch(measur
     of_strong = measured([*alone, steady(50, metric="step_time", **strong)])
     for made, untimed in ((of_weak, [Untimed.REPLICAS]), (of_strong, [Untimed.STAGES, Untimed.REPLICAS])):
         (found,) = breakdown.of_strategies(made)
-        assert [one.untimed for one in found.missing] == untimed
+        assert list(found.untimed) == untimed
 
 
 def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Callable[..., Measured]) -> None:
@@ -286,7 +286,7 @@ def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Calla
     steps = [steady(40 + place, metric="step_time", **WHERE, strategy=name) for place, name in enumerate(names)]
     *_, finding = why.findings(measured([*of_ddp(), *steps]))
     assert finding.text == (
-        "Terms that are missing, and in the rest:"
+        "Part of the rest, not measured apart:"
         " tensor parallel, data x tensor: communication (divided layers with their all-reduces are not timed alone);"
         " data x tensor: slowest rank, communication (replicas with what they exchange are not timed alone)."
     )
@@ -312,7 +312,10 @@ def test_every_strategy_has_its_terms_or_says_which_are_missing(
     single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
     step = steady(45, metric="step_time", **WHERE, strategy=kind.name)
     (found,) = breakdown.of_strategies(measured([single, *parts, step]))
-    told, missing = {term.name for term in found.terms}, {name for one in found.missing for name in one.terms}
+    told, missing = (
+        {term.name for term in found.terms},
+        {name for one in found.untimed for name in breakdown.TERMS_OF[one]},
+    )
     assert TERMS[kind.family] <= told | missing
     assert not told & missing
     assert bool(missing) == bool(kind.untimed)

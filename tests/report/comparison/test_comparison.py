@@ -11,7 +11,7 @@ from builders import out_of_memory, repeated, timed
 from scalecard.records.record import Record, Result
 from scalecard.report import units
 from scalecard.report.comparison import views
-from scalecard.report.comparison.compare import DRIVER, Change, Comparison, Fact, Of, compare, only
+from scalecard.report.comparison.compare import DRIVER, Change, Comparison, Fact, Scope, compare, only
 
 Make = Callable[..., Result]
 SPEC = {"size": 4000, "sizes": [16, 4000], "measure": {"max_seconds": 1}, "data_dir": "data"}
@@ -59,7 +59,7 @@ def test_another_workload_is_not_compared_and_named(make_result: Make) -> None:
     changed = {**SPEC, "size": 2000, "sizes": [16], "measure": {"max_seconds": 9}}
     (row,) = compare([make_result([repeated(1.0)], spec=SPEC)], [make_result([repeated(2.0)], spec=changed)]).rows
     assert (row.verdict, row.ratio) == ("not compared", None)
-    assert row.differing == [Change(Fact(Of.WORKLOAD, "size"), 4000, 2000)]
+    assert row.differing == [Change(Fact(Scope.WORKLOAD, "size"), 4000, 2000)]
 
 
 def test_the_spread_between_processes_counts(compared: Callable[..., Comparison]) -> None:

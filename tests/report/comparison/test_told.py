@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from builders import repeated, timed
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.compare import Change, Comparison, Fact, Of, compare
+from scalecard.report.comparison.compare import Change, Comparison, Fact, Scope, compare
 from scalecard.report.comparison.told import change, occasion, sentence
 
 GPUS = {"kind": "cuda", "gpus": ["NVIDIA H100 80GB HBM3"] * 8, "num_devices": 8}
 Compare = Callable[..., Comparison]
-ENVIRONMENT, DRIVER = Of.ENVIRONMENT, (Of.MACHINE, "driver", "1", "2")
+ENVIRONMENT, DRIVER = Scope.ENVIRONMENT, (Scope.MACHINE, "driver", "1", "2")
 
 
 @pytest.fixture
@@ -150,26 +150,26 @@ def test_more_names_than_a_sentence_holds_are_not_listed(compared: Compare) -> N
     [
         ([], "In the same environment"),
         ([(ENVIRONMENT, "commit", "a", "b"), DRIVER], "After driver 1 -> 2 and commit a -> b"),
-        ([(Of.MACHINE, "gpu_uuid_hashes", ["a", "b"], ["c", "d"])], "After other boards"),
-        ([(Of.GPU, "ecc", True, False), (Of.MACHINE, "cpu", "a", "b"), (ENVIRONMENT, "os", "1", "2"),
+        ([(Scope.MACHINE, "gpu_uuid_hashes", ["a", "b"], ["c", "d"])], "After other boards"),
+        ([(Scope.GPU, "ecc", True, False), (Scope.MACHINE, "cpu", "a", "b"), (ENVIRONMENT, "os", "1", "2"),
           (ENVIRONMENT, "torch", "1", "2"), (ENVIRONMENT, "cuda", "1", "2")],
          "After torch 1 -> 2, cuda 1 -> 2, os 1 -> 2 and 2 more changes"),
     ],
 )  # fmt: skip
-def test_the_likely_cause_comes_first(changes: list[tuple[Of, str, Any, Any]], told: str) -> None:
+def test_the_likely_cause_comes_first(changes: list[tuple[Scope, str, Any, Any]], told: str) -> None:
     assert occasion([Change(Fact(of, key), old, new) for of, key, old, new in changes]) == told
 
 
 @pytest.mark.parametrize(
     ("fact", "old", "new", "told"),
     [
-        (Fact(Of.MACHINE, "gpus"), (8, "H100"), (0,), "GPUs 8 x H100 -> none"),
-        (Fact(Of.MACHINE, "gpu_uuid_hashes"), ["a"], ["b", "c"], "boards a -> b, c"),
-        (Fact(Of.MACHINE, "driver"), None, "580", "driver not known -> 580"),
-        (Fact(Of.GPU, "power_limit_w"), 700.0, [700.0, 650.5], "GPU power limit w 700 -> 700, 650.5"),
+        (Fact(Scope.MACHINE, "gpus"), (8, "H100"), (0,), "GPUs 8 x H100 -> none"),
+        (Fact(Scope.MACHINE, "gpu_uuid_hashes"), ["a"], ["b", "c"], "boards a -> b, c"),
+        (Fact(Scope.MACHINE, "driver"), None, "580", "driver not known -> 580"),
+        (Fact(Scope.GPU, "power_limit_w"), 700.0, [700.0, 650.5], "GPU power limit w 700 -> 700, 650.5"),
         (Fact(ENVIRONMENT, "commit"), "1" * 40, "2" * 40, f"commit {'1' * 12} -> {'2' * 12}"),
         (Fact(ENVIRONMENT, "cgroup_cpu_max"), None, "max", "cgroup cpu max not known -> max"),
-        (Fact(Of.WORKLOAD, "batch_size"), None, 8, "batch_size all -> 8"),
+        (Fact(Scope.WORKLOAD, "batch_size"), None, 8, "batch_size all -> 8"),
     ],
 )
 def test_a_fact_is_told_with_both_of_its_values(fact: Fact, old: Any, new: Any, told: str) -> None:

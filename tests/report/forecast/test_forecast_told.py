@@ -33,10 +33,10 @@ def test_what_is_not_forecast_is_named_with_the_reason() -> None:
     strategies = replace(results()["strategies"], records=[*results()["strategies"].records, *others])
     *_, last = answer.findings(Measured({**results(), "strategies": strategies}))
     assert last.text == (
-        "No forecast of tensor parallel (divided layers with their all-reduces are not timed alone);"
+        "No forecast for tensor parallel (divided layers with their all-reduces are not timed alone);"
         " data x pipeline (replicas with what they exchange are not timed alone)."
     )
-    assert not any("No forecast of" in finding.text for finding in answer.findings(Measured(results())))
+    assert not any("No forecast for" in finding.text for finding in answer.findings(Measured(results())))
 
 
 def test_the_strategy_that_is_forecast_worst_is_named_if_it_leaves_its_band() -> None:

@@ -160,7 +160,7 @@ def test_of_workers_nothing_is_said_about_this_machine(tmp_path: Path) -> None:
 
 def test_sentences_lead_with_the_faults() -> None:
     section = Section.of(BOXES["eight"].result())
-    first, second = section.by_priority[:2]
+    first, second = section.by_topic[:2]
     assert first.text.startswith("GPU 3")
     assert second.text.startswith("GPU 2 and GPU 5")
     assert section.headline == "2 alerts"

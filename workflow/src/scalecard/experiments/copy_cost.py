@@ -50,9 +50,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
         yield from _absent(machine)
         wanted = [(_case(ends, size), ends) for ends in _ends(machine, devices) for size in _sizes(spec, ends)]
-        for case, ends in progress.cases(
-            wanted, label=lambda one: "{source} to {target}, {bytes} bytes".format(**one[0])
-        ):
+        for case, ends in progress.cases(wanted, label=_label):
             yield from guarded(_matrix_point(spec, case, ends, devices[0]), case)
 
 
@@ -143,6 +141,11 @@ def _ends(machine: Machine, devices: list[Device]) -> Iterator[Ends]:
 def _case(ends: Ends, size: int) -> Case:
     source, target = ("host" if end is None else end.index for end in ends)
     return {"part": "matrix", "source": source, "target": target, "bytes": size}
+
+
+def _label(wanted: tuple[Case, Ends]) -> str:
+    case, ends = wanted
+    return f"{' to '.join(str(end or 'host') for end in ends)}, {case['bytes']} bytes"
 
 
 def _sizes(spec: Spec, ends: Ends) -> Sequence[int]:

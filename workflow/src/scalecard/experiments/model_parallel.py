@@ -34,6 +34,7 @@ from scalecard.parts.cuts import chosen_cuts, not_cut, time_blocks, with_blocks
 from scalecard.parts.plain_steps import Plainly
 from scalecard.parts.stages import gradients
 from scalecard.records.record import Case, Record
+from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.training import reference
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.models import toy_stages
@@ -57,7 +58,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The toy, then ResNet-50: time, stages and blocks alone, peak memory."""
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
-            case: Case = {"model": part, "strategy": "model parallel", "devices": 2}
+            case: Case = {"model": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
             yield Record.skipped(case, "needs 2 devices, this machine has 1")
     with open_devices(machine) as devices:
         yield from _toy(spec, devices[:2])
@@ -110,7 +111,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         yield timing.record("block_time")
     case["batches"] = spec.batches
     plainly = Plainly(devices[0].torch, spec.check_steps, batches=spec.batches)
-    variants = [_variant(spec, [devices[0]] * 2, plainly, load, {**case, "strategy": "single device"})]
+    variants = [_variant(spec, [devices[0]] * 2, plainly, load, {**case, "strategy": SINGLE.name})]
     for name, cuts in chosen_cuts(lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, plainly, load.cut(cuts), {**case, "devices": len(used), "cut": name})
@@ -118,7 +119,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         yield with_blocks(timing.record(), timing.variant.timed_at) if "cut" in timing.variant.case else timing.record()
-    yield from not_cut(blocks, counts, {**case, "strategy": "model parallel"})
+    yield from not_cut(blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, model="resnet50")
 
 
@@ -131,7 +132,7 @@ def _variant(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, c
 
 def _cut(spec: Spec, used: list[Device], plainly: Plainly, load: Workload, case: Case) -> Iterator[Variant]:
     """Model parallelism over these devices, and each of its stages alone."""
-    yield _variant(spec, used, plainly, load, {**case, "strategy": "model parallel"})
+    yield _variant(spec, used, plainly, load, {**case, "strategy": MODEL_PARALLEL.name})
     for stage, device in enumerate(used):
         yield Variant(
             name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
@@ -169,8 +170,8 @@ def _counts(load: Workload) -> dict[str, float]:
 
 
 def _strategies(devices: list[Device]) -> dict[str, list[Device]]:
-    both = {"model parallel": list(devices)} if len(devices) > 1 else {}
-    return {"single device": [devices[0]] * 2, **both}
+    both = {MODEL_PARALLEL.name: list(devices)} if len(devices) > 1 else {}
+    return {SINGLE.name: [devices[0]] * 2, **both}
 
 
 def _train(model: ModelParallel, inputs: Tensor, targets: Tensor, batches: int) -> None:

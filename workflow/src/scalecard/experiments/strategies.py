@@ -36,11 +36,11 @@ from scalecard.strategies.measured import Group
 from scalecard.strategies.of_workloads import OfWorkloads, Workloads
 from scalecard.strategies.plainly import Plainly
 from scalecard.strategies.stages_alone import played
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
-Measure = Callable[[Group, Iterable[Strategy]], Iterator[Record]]  # a method of Group
+Measure = Callable[[Group, Iterable[StrategyBuilder]], Iterator[Record]]  # a method of Group
 
 
 @dataclass(frozen=True, kw_only=True)

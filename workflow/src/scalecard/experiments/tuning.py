@@ -35,6 +35,7 @@ from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
+from scalecard.records.strategies import SINGLE
 from scalecard.strategies.examine import examined
 from scalecard.strategies.ladder import Ladder
 from scalecard.strategies.load import Load
@@ -172,7 +173,7 @@ def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Re
 
 
 def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination) -> Variant:
-    case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": "single device", **combination.case}
+    case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": SINGLE.name, **combination.case}
     case |= {"data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
     small = Epoch(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True)
     build = partial(_epoch, ctx, spec, dataset, combination)

@@ -16,7 +16,7 @@ from typing import Any
 
 from scalecard.hardware import host, numa, nvml
 from scalecard.hardware.machine import ROOT, Machine
-from scalecard.hardware.missing import Missing, of_gpu
+from scalecard.hardware.missing import Missing, gpu_key
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}
@@ -96,8 +96,8 @@ def _gpus(missing: Missing, used: int) -> list[dict[str, Any]]:
     found = nvml.details(missing, used)
     with nvml.session() as gpus:
         for index, (gpu, facts) in enumerate(zip(gpus, found, strict=False)):
-            facts["numa_node"] = missing.ask(of_gpu(index, "numa_node"), numa.node, gpu)
-            cores = missing.ask(of_gpu(index, "cores"), numa.cores, gpu)
+            facts["numa_node"] = missing.ask(gpu_key(index, "numa_node"), numa.node, gpu)
+            cores = missing.ask(gpu_key(index, "cores"), numa.cores, gpu)
             facts["cores"] = cores and _spans(cores)
     return found
 

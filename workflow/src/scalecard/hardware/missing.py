@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 
 
-def of_gpu(index: int, fact: str = "") -> str:
+def gpu_key(index: int, fact: str = "") -> str:
     """The key of a GPU's fact, or of a GPU that does not answer at all: 'gpus.3.clock', 'gpus.3'."""
     return f"gpus.{index}.{fact}" if fact else f"gpus.{index}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from scalecard.hardware import nvlinks
-from scalecard.hardware.missing import Missing, of_gpu
+from scalecard.hardware.missing import Missing, gpu_key
 
 # Clock event reasons that mean the hardware was held back. A power cap is normal, and only reported.
 SLOWDOWNS = {
@@ -82,7 +82,7 @@ def _visible(missing: Missing) -> list[Gpu]:
 def listed(missing: Missing | None = None) -> list[str]:
     """The UUIDs of the cards that answer, whatever CUDA_VISIBLE_DEVICES says, inside a session."""
     ask = (missing or Missing()).ask
-    return [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := ask(of_gpu(i), _uuid, i))]
+    return [uuid for i in range(pynvml.nvmlDeviceGetCount()) if (uuid := ask(gpu_key(i), _uuid, i))]
 
 
 def slices(handle: Any) -> list[str] | None:
@@ -151,7 +151,7 @@ def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:
     """One mapping per visible GPU, or per one of the first `used`: bytes, PCIe link, NVLinks, watts, MHz, ECC."""
     with session(missing) as gpus:
         return [
-            _detail(gpu, lambda key, *args, i=i: missing.ask(of_gpu(i, key), *args))
+            _detail(gpu, lambda key, *args, i=i: missing.ask(gpu_key(i, key), *args))
             for i, gpu in enumerate(gpus[:used])
         ]
 
@@ -200,8 +200,8 @@ def nvlink_pairs(missing: Missing, used: int | None = None) -> list[list[int | N
     """How many NVLinks lead from each of these GPUs to each other one; None on the diagonal, and if it is not known."""
     with session() as visible:
         gpus = visible[:used]
-        ends = [missing.ask(of_gpu(i, "nvlink_pairs"), nvlinks.far_ends, gpu.handle) for i, gpu in enumerate(gpus)]
-        places = [missing.ask(of_gpu(i, "nvlink_pairs"), pci_address, gpu) for i, gpu in enumerate(gpus)]
+        ends = [missing.ask(gpu_key(i, "nvlink_pairs"), nvlinks.far_ends, gpu.handle) for i, gpu in enumerate(gpus)]
+        places = [missing.ask(gpu_key(i, "nvlink_pairs"), pci_address, gpu) for i, gpu in enumerate(gpus)]
     return nvlinks.pairs(ends, places)
 
 

@@ -25,6 +25,12 @@ def of_experiment(name: str) -> list[str]:
     return _files("run", f"experiments.{name}")
 
 
+def of_image() -> list[str]:
+    """What the image is built from, without further packages."""
+    names = ("Dockerfile", "scalecard.def", "distribution.sh", "install.sh", "requirements.lock")
+    return [f"docker/{name}" for name in names]
+
+
 def of_figure(name: str) -> list[str]:
     """What `scalecard plot NAME` executes."""
     return [*_files("report.figures", f"report.sections.{name}"), *_reference()]

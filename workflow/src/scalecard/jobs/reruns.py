@@ -12,9 +12,6 @@ from scalecard.hardware.machine import ROOT
 from scalecard.jobs import inputs
 from scalecard.jobs.source_code import experiment_names
 
-IMAGE = {f"docker/{name}" for name in ("Dockerfile", "scalecard.def", "distribution.sh", "install.sh")}
-LOCK = "docker/requirements.lock"  # another one is another platform, and another image
-
 Files = Mapping[str, set[str]]  # that each job reads, by its name
 
 
@@ -57,7 +54,7 @@ def _readers(path: str, jobs: Files, kind: str) -> list[str]:
 
 
 def _experiments() -> Files:
-    return {name: {*inputs.of_experiment(name), *IMAGE, LOCK} for name in experiment_names()}
+    return {name: {*inputs.of_experiment(name), *inputs.of_image()} for name in experiment_names()}
 
 
 def _figures() -> Files:

@@ -13,6 +13,7 @@ from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Variant
 from scalecard.parts.plain_steps import Plainly
 from scalecard.records.record import Case
+from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.training import trees
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline, TextbookPipeline
@@ -66,8 +67,8 @@ class Implementation:
 
 def whole_batches() -> list[Implementation]:
     """What pipelines are compared with; they ignore the split size, which is the batch's."""
-    single = Implementation("single device", ModelParallel, lambda size: ModelParallel.step, on_one_device=True)
-    return [single, Implementation("model parallel", ModelParallel, lambda size: ModelParallel.step)]
+    single = Implementation(SINGLE.name, ModelParallel, lambda size: ModelParallel.step, on_one_device=True)
+    return [single, Implementation(MODEL_PARALLEL.name, ModelParallel, lambda size: ModelParallel.step)]
 
 
 def textbooks() -> Implementation:

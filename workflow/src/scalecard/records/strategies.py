@@ -1,6 +1,6 @@
 """The catalogue of strategies: how each divides training, what it exchanges, and what of its step nothing times alone.
 
-Breakdown, forecast, advice and figures read it, and the benchmarks build what is in it: nothing else can be measured.
+Breakdown, forecast, advice and figures read it, and `strategies` measures nothing that is not in it.
 """
 
 from dataclasses import dataclass

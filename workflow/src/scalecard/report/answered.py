@@ -38,9 +38,9 @@ class Answer:
         )
 
     @property
-    def by_priority(self) -> list[Finding]:
+    def by_topic(self) -> list[Finding]:
         """The findings, those to act on first."""
-        return sections.by_priority(self.findings)
+        return sections.by_topic(self.findings)
 
 
 def _without_empty_columns(table: Table) -> Table:

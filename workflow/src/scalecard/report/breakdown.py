@@ -36,7 +36,7 @@ COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"
 SHARING, SLOWEST, EXPOSED = "side by side", "slowest rank", "communication"
 UNEVEN, BUBBLE, INPUT, REST = "uneven cut", "bubble", "input", "the rest"
 TERMS = (COMPUTE, SMALLER, LAUNCHING, SHARING, SLOWEST, EXPOSED, UNEVEN, BUBBLE, INPUT, REST)
-LACKS = {  # the terms of which nothing is known without it
+TERMS_OF = {  # of which nothing is known if this was not timed alone
     Untimed.RANKS: (SMALLER, SHARING, SLOWEST, EXPOSED),
     Untimed.THREADS: (SHARING, SLOWEST, EXPOSED),
     Untimed.LAYERS: (EXPOSED,),
@@ -60,20 +60,12 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Terms that a step has and nobody can tell from the rest, because something was not timed alone."""
-
-    terms: tuple[str, ...]
-    untimed: Untimed
-
-
-@dataclass(frozen=True)
 class Breakdown:
-    """A step and its terms: input comes on top, the others add up to it. The rest has what is `missing`."""
+    """A step and its terms: input comes on top, the others add up to it. The rest includes what is `untimed`."""
 
     record: Record
     terms: list[Term]
-    missing: tuple[Missing, ...] = ()
+    untimed: tuple[Untimed, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -112,9 +104,8 @@ def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
     compute = _compute(step, single)
     found, untimed = _terms(kind, step, result, compute)
     terms = [compute, *found]
-    missing = tuple(Missing(LACKS[why], why) for why in (*untimed, *kind.untimed))
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
-    return Breakdown(step, [*terms, *_input(step, measured)], missing)
+    return Breakdown(step, [*terms, *_input(step, measured)], (*untimed, *kind.untimed))
 
 
 def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:

@@ -169,7 +169,7 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
 
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
     """(name, finding) pairs to act on: at most two per section or answer, the first kind first."""
-    chosen = [(s.name, finding) for s in current for finding in s.by_priority[:2]]
+    chosen = [(s.name, finding) for s in current for finding in s.by_topic[:2]]
     return sorted(chosen, key=lambda item: item[1].topic)[:most]
 
 
@@ -224,7 +224,7 @@ def _page(
         "tiles": own[0].tiles,
         "topology": own[0].topology,
         "overview": own[0].overview,
-        "findings": own[0].by_priority,
+        "findings": own[0].by_topic,
         "table": tables.joined({s.platform: s.cells for s in own}),
         "judgements": own[0].judgements,
         "trouble": [judgement for judgement in own[0].judgements if judgement.is_trouble],

@@ -67,9 +67,9 @@ class Section:
         return self.result.platform
 
     @property
-    def by_priority(self) -> list[Finding]:
+    def by_topic(self) -> list[Finding]:
         """The findings, those to act on first."""
-        return sections.by_priority(self.findings)
+        return sections.by_topic(self.findings)
 
     @property
     def headline(self) -> str:

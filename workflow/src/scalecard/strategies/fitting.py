@@ -11,7 +11,7 @@ from scalecard.measuring.timing import Timing
 from scalecard.measuring.variant import Variant
 from scalecard.records.record import Case, Record
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 from scalecard.strategies.trial import Trial, Trials
 
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
@@ -21,7 +21,7 @@ AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too
 class Fitting:
     """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
 
-    strategy: Strategy
+    strategy: StrategyBuilder
     variant: Variant
     trial: Trial
     proof: Trial
@@ -37,7 +37,7 @@ Also = Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]]
 
 
 def tried(
-    strategy: Strategy,
+    strategy: StrategyBuilder,
     at: Setting,
     small: Setting,
     *,

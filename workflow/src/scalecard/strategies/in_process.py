@@ -11,7 +11,7 @@ from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, SINGLE
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import crossing, cut
 from scalecard.strategies.stages_alone import PIPELINES, parts
-from scalecard.strategies.strategy import LOCAL, CannotBe, Strategy, trained
+from scalecard.strategies.strategy import LOCAL, CannotBe, StrategyBuilder, trained
 from scalecard.training.model_parallel import ModelParallel
 from scalecard.training.pipeline import ScheduledPipeline
 from scalecard.training.reference import trainable
@@ -22,16 +22,16 @@ from scalecard.training.trees import leaves
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
-def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[Strategy]:
+def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[StrategyBuilder]:
     """Those that use all of these devices, and their `stages` alone; of one device also steps over smaller batches."""
     if len(devices) == 1:
-        yield Strategy(SINGLE, partial(_whole, devices))
-        yield Strategy(SINGLE, partial(_whole, devices), metric=LOCAL)
+        yield StrategyBuilder(SINGLE, partial(_whole, devices))
+        yield StrategyBuilder(SINGLE, partial(_whole, devices), metric=LOCAL)
         return
-    yield Strategy(DATA_PARALLEL, partial(_data_parallel, devices))
-    yield Strategy(MODEL_PARALLEL, partial(_model_parallel, devices))
+    yield StrategyBuilder(DATA_PARALLEL, partial(_data_parallel, devices))
+    yield StrategyBuilder(MODEL_PARALLEL, partial(_model_parallel, devices))
     for pipeline, schedule in PIPELINES.items():
-        yield Strategy(pipeline, partial(_pipeline, schedule, devices))
+        yield StrategyBuilder(pipeline, partial(_pipeline, schedule, devices))
     yield from parts(devices) if stages else ()
 
 

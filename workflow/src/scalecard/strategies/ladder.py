@@ -10,12 +10,11 @@ from scalecard.measuring import budget
 from scalecard.measuring.rule import Rule
 from scalecard.records.axes import RUNGS
 from scalecard.records.record import Case, Reason, Record
-from scalecard.records.strategies import DDP, SINGLE
-from scalecard.records.strategies import Strategy as Kind
+from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import CHECKED_EACH, Setting
-from scalecard.strategies.strategy import Strategy
+from scalecard.strategies.strategy import StrategyBuilder
 from scalecard.strategies.trial import Trial, Trials
 from scalecard.strategies.tuned import Combination, PlainlyRounded, plain_loops, subject
 from scalecard.training.tuned import cannot
@@ -48,7 +47,7 @@ class Ladder:
         return Trials(self.ctx, [self.ctx], PlainlyRounded(self.plainly.device, self.plainly.steps, counting=False))
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> Strategy:
         return DDP if self.ctx.world_size > 1 else SINGLE
 
     def records(self) -> Iterator[Record]:
@@ -126,7 +125,7 @@ class Ladder:
     def _fitting(self, combination: Combination, case: Case) -> Fitting | Trial:
         """What can be timed, or why not."""
         found = tried(
-            Strategy(self._kind, partial(subject, combination, self.ctx)),
+            StrategyBuilder(self._kind, partial(subject, combination, self.ctx)),
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
@@ -142,7 +141,7 @@ class Ladder:
 
     def _compares(self, combination: Combination) -> bool:
         """Whether the GPU holds what a larger batch is compared with; the host would take too long."""
-        plain = Strategy(SINGLE, lambda _, at: plain_loops(combination, self.plainly, at))
+        plain = StrategyBuilder(SINGLE, lambda _, at: plain_loops(combination, self.plainly, at))
         return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
 
     def _on_few(self, found: Fitting, combination: Combination) -> Fitting | Trial:

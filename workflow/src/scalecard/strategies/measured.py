@@ -12,12 +12,12 @@ from scalecard.measuring.rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.parts.played_pipelines import STAGE
 from scalecard.records.record import Case, Reason, Record
-from scalecard.records.strategies import Strategy as Kind
+from scalecard.records.strategies import Strategy
 from scalecard.strategies.fitting import Fitting, timed, tried
 from scalecard.strategies.largest import largest
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import CHECKED_EACH, Plainly, Setting
-from scalecard.strategies.strategy import LOCAL, UNSYNCHRONISED, Strategy
+from scalecard.strategies.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.strategies.trial import Trial, Trials
 
 MOST = 64  # times the batch that is timed: the largest that is looked for
@@ -52,7 +52,7 @@ class Group:
         """Of the same ranks and devices."""
         return Trials(self.ctx, self.devices, Plainly(self.plainly.device, self.plainly.steps, counting=False))
 
-    def times(self, strategies: Iterable[Strategy]) -> Iterator[Record]:
+    def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
         fitting = list[Fitting]()
         self.trials.warm_up()
@@ -65,9 +65,9 @@ class Group:
         progress.doing(f"{self.load.name}: {variants} on {where}")
         yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
 
-    def _tried(self, strategies: Iterable[Strategy]) -> Iterator[Fitting | Record]:
+    def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:
         """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""
-        refused, alone = list[tuple[Kind, Setting]](), list[Case]()
+        refused, alone = list[tuple[Strategy, Setting]](), list[Case]()
         for strategy in strategies:
             for case, at in self._settings(strategy):
                 if strategy.metric == STAGE and (case in alone or (strategy.kind, at) in refused):
@@ -79,7 +79,7 @@ class Group:
                     refused.append((strategy.kind, at))
                 yield found
 
-    def _settings(self, strategy: Strategy) -> Iterator[tuple[Case, Setting]]:
+    def _settings(self, strategy: StrategyBuilder) -> Iterator[tuple[Case, Setting]]:
         """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
         if strategy.metric == LOCAL:
             for size in halves(self.load.batch_size):
@@ -89,7 +89,7 @@ class Group:
             at = self._setting(self.load.batch_size, scaling, strategy)
             yield {**self.case, **self._axes(strategy, scaling, at)}, at
 
-    def _axes(self, strategy: Strategy, scaling: str, at: Setting) -> Case:
+    def _axes(self, strategy: StrategyBuilder, scaling: str, at: Setting) -> Case:
         batch: Case = {"scaling": scaling, "batch_size": at.load.batch_size}
         if strategy.metric == STAGE:
             return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
@@ -98,7 +98,7 @@ class Group:
     def _counted(self, size: int) -> Case:
         return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
 
-    def _fitting(self, strategy: Strategy, case: Case, at: Setting) -> Fitting | Record:
+    def _fitting(self, strategy: StrategyBuilder, case: Case, at: Setting) -> Fitting | Record:
         progress.detail(f"trying {strategy.kind.name}")
         found = tried(
             strategy,
@@ -115,14 +115,14 @@ class Group:
         assert refused, "or it fits"
         return refused
 
-    def _setting(self, batch: int, scaling: str, strategy: Strategy) -> Setting:
+    def _setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
         whole = batch * (self.num_devices if scaling == "weak" else 1)
         shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
         return Setting(replace(self.load, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1)
 
-    def _small(self, at: Setting, strategy: Strategy) -> Setting:
+    def _small(self, at: Setting, strategy: StrategyBuilder) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
         load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
         return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
@@ -150,7 +150,7 @@ class Group:
             case: Case = {**timing.variant.case, "rank": rank}
             yield Record(case=case, metric="rank_time", unit="s", samples=[samples], telemetry=[timing.telemetry])
 
-    def largest_batches(self, strategies: Iterable[Strategy]) -> Iterator[Record]:
+    def largest_batches(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
         self.trials.warm_up()
         for strategy in (strategy for strategy in strategies if not strategy.is_part):
@@ -164,10 +164,10 @@ class Group:
             if not alone.refused:
                 yield self._largest(strategy, alone, case)
 
-    def _trial_of_each(self, strategy: Strategy, batch: int) -> Trial:
+    def _trial_of_each(self, strategy: StrategyBuilder, batch: int) -> Trial:
         return self.trials.of(strategy, self._setting(batch, "weak", strategy))
 
-    def _largest(self, strategy: Strategy, alone: Trial, case: Case) -> Record:
+    def _largest(self, strategy: StrategyBuilder, alone: Trial, case: Case) -> Record:
         def peak(batch: int) -> float | None:
             trial = self._trial_of_each(strategy, batch)
             return None if trial.refused else trial.peak

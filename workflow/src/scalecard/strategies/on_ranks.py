@@ -22,45 +22,45 @@ from scalecard.records.strategies import (
     TORCH_GPIPE,
     TORCH_INTERLEAVED,
     Collective,
+    Strategy,
 )
-from scalecard.records.strategies import Strategy as Kind
 from scalecard.strategies.library import pipeline, suits
 from scalecard.strategies.load import HOST
 from scalecard.strategies.mesh import mesh
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import blocks_of, calls_each_once
-from scalecard.strategies.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, Strategy, trained
+from scalecard.strategies.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.training import sharded
 from scalecard.training.ddp import wrap
 from scalecard.training.reference import trainable
 from scalecard.training.step import Step, state_of
 
 
-def strategies(ctx: RankContext) -> Iterator[Strategy]:
+def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
     """Those of this many ranks, and what DDP's take to compute, and to exchange gradients.
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
-    yield Strategy(DDP, partial(_ddp, ctx))
-    yield Strategy(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
-    yield Strategy(DDP, partial(_exchange, ctx), metric=EXCHANGE)
+    yield StrategyBuilder(DDP, partial(_ddp, ctx))
+    yield StrategyBuilder(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
+    yield StrategyBuilder(DDP, partial(_exchange, ctx), metric=EXCHANGE)
     for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
-        yield Strategy(kind, partial(_fsdp, kind, ctx))
+        yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
-        yield Strategy(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
-    yield Strategy(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
+        yield StrategyBuilder(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
+    yield StrategyBuilder(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
     for kind in (TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED):
         yield _pipeline(kind, ctx)
     if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
         replicas = ctx.world_size // DATA_X_TENSOR.replica_devices
-        yield Strategy(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        yield StrategyBuilder(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
         yield _pipeline(DATA_X_PIPELINE, ctx, replicas)
 
 
-def _pipeline(kind: Kind, ctx: RankContext, replicas: int = 1) -> Strategy:
+def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
     assert kind.schedule, "a pipeline's"
     build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
-    return Strategy(kind, build, replicas=replicas, suits=fits)
+    return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
 
 
 def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
@@ -92,7 +92,7 @@ def _exchange(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
     return all_reduces.alone(at.load.name, at.load.network(HOST), ctx)
 
 
-def _fsdp(kind: Kind, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+def _fsdp(kind: Strategy, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     model = at.load.network(HOST)
     try:

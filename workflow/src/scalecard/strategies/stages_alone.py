@@ -22,7 +22,7 @@ from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
 from scalecard.strategies.load import HOST, Load
 from scalecard.strategies.plainly import Plainly, Setting
 from scalecard.strategies.staged import cut, handed_over
-from scalecard.strategies.strategy import STEP, Strategy, in_train_mode
+from scalecard.strategies.strategy import STEP, StrategyBuilder, in_train_mode
 from scalecard.training.model_parallel import Given
 from scalecard.training.schedules import gpipe, one_f_one_b
 from scalecard.training.trees import mapped
@@ -106,7 +106,7 @@ def _drawn(load: Load, num_stages: int) -> list[nn.Module]:
     return cut(load, num_stages)[1]
 
 
-def parts(devices: Sequence[Device]) -> Iterator[Strategy]:
+def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
     """Each stage's update and, for micro-batches and for the whole batch, what depends on it.
 
     Of the whole batch, forward and backward are timed together only: nothing comes between them.
@@ -115,7 +115,7 @@ def parts(devices: Sequence[Device]) -> Iterator[Strategy]:
         for stage in range(len(devices)):
             for part in (UPDATE, *of_batches(stage, devices)):
                 if kind.schedule or part != FORWARD:
-                    yield Strategy(
+                    yield StrategyBuilder(
                         kind,
                         partial(_subject, part, stage, devices),
                         metric=STAGE,

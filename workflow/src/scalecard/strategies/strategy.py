@@ -12,8 +12,7 @@ from scalecard.measuring.proof import Change, Trained
 from scalecard.measuring.subjects import training
 from scalecard.measuring.variant import Subject, Work
 from scalecard.records.record import Case, Check
-from scalecard.records.strategies import Family
-from scalecard.records.strategies import Strategy as Kind
+from scalecard.records.strategies import Family, Strategy
 from scalecard.strategies.load import Load
 from scalecard.strategies.plainly import Plainly, Setting
 
@@ -25,7 +24,7 @@ class CannotBe(ValueError):
 
 
 @dataclass(frozen=True)
-class Strategy:
+class StrategyBuilder:
     """An entry of the catalogue, and what builds a subject of it, or raises CannotBe.
 
     `replicas` of the model share the batch. `suits` raises CannotBe for a setting at which it cannot be timed. With
@@ -33,7 +32,7 @@ class Strategy:
     `axes` say which part, and whether it depends on the batch (`of_batch`).
     """
 
-    kind: Kind
+    kind: Strategy
     build: Callable[[Plainly, Setting], Subject]
     replicas: int = 1
     suits: Callable[[Setting], object] = bool

@@ -14,7 +14,7 @@ from scalecard.measuring.bench import Bench, Synchronised
 from scalecard.measuring.variant import Subject
 from scalecard.records.record import Case, Reason, Record
 from scalecard.strategies.plainly import Plainly, Setting
-from scalecard.strategies.strategy import STEP, CannotBe, Strategy
+from scalecard.strategies.strategy import STEP, CannotBe, StrategyBuilder
 
 ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
@@ -49,7 +49,7 @@ class Trials:
     devices: Sequence[Synchronised]
     plainly: Plainly
 
-    def of(self, strategy: Strategy, at: Setting) -> Trial:
+    def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
         reason, refuse, needs = "", ACCEPTED, (0.0, 0.0, 0.0)
         try:

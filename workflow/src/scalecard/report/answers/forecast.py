@@ -105,7 +105,7 @@ def _not_forecast(left: Sequence[Strategy]) -> str:
     for strategy in left:
         by_reason.setdefault(strategy.untimed, []).append(strategy.name)
     said = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
-    return f"No forecast of {'; '.join(said)}."
+    return f"No forecast for {'; '.join(said)}."
 
 
 def tables(measured: Measured) -> list[Table]:

@@ -25,7 +25,7 @@ from scalecard.report.strategy_table import Table
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-KINDS = {sentences.USE: Topic.ADVICE, sentences.BATCH: Topic.LARGER_BATCH, sentences.AVOID: Topic.TO_AVOID}
+TOPICS = {sentences.USE: Topic.ADVICE, sentences.BATCH: Topic.LARGER_BATCH, sentences.AVOID: Topic.TO_AVOID}
 
 
 def plot(measured: Measured) -> Figure:
@@ -116,7 +116,7 @@ def findings(measured: Measured) -> list[Finding]:
 
 def _of_workload(result: Result, workload: str) -> list[Finding]:
     return [
-        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=KINDS[one.about])
+        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=TOPICS[one.about])
         for one in sentences.sentences(result, workload)
     ]
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scalecard.records.statistics import Interval
-from scalecard.records.strategies import DDP
+from scalecard.records.strategies import DDP, Untimed
 from scalecard.report import breakdown, charts, points, style, units
 from scalecard.report.answers import Measured, not_timed
-from scalecard.report.breakdown import Breakdown, Missing, Term
+from scalecard.report.breakdown import Breakdown, Term
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
@@ -116,17 +116,17 @@ def findings(measured: Measured) -> list[Finding]:
 
 
 def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
-    """The terms that nothing tells, by what they are and why."""
-    lacking = dict[Missing, list[str]]()
+    """The terms that are part of the rest, because something was not timed alone."""
+    strategies = dict[Untimed, list[str]]()
     for each in found:
-        for missing in each.missing:
-            lacking.setdefault(missing, []).append(str(each.record.case["strategy"]))
+        for untimed in each.untimed:
+            strategies.setdefault(untimed, []).append(each.record.text("strategy"))
     said = [
-        f"{', '.join(dict.fromkeys(names))}: {', '.join(missing.terms)} ({not_timed(missing.untimed)})"
-        for missing, names in lacking.items()
+        f"{', '.join(dict.fromkeys(names))}: {', '.join(breakdown.TERMS_OF[untimed])} ({not_timed(untimed)})"
+        for untimed, names in strategies.items()
     ]
     if said:
-        yield Finding(text=f"Terms that are missing, and in the rest: {'; '.join(said)}.", topic=Topic.MISSING_TERMS)
+        yield Finding(text=f"Part of the rest, not measured apart: {'; '.join(said)}.", topic=Topic.MISSING_TERMS)
 
 
 def _said(found: Breakdown, *, advise: bool) -> Finding:

@@ -31,7 +31,7 @@ NOT_COMPARED = {"fingerprint", "host", "missing", "machine", "gpus", "topology",
 FACTS_OF_MACHINE = ("driver", "cpu", "cores", "num_devices", "gpu_uuid_hashes")
 
 
-class Of(Enum):
+class Scope(Enum):
     """What a fact is about."""
 
     MACHINE = "machine"
@@ -43,11 +43,11 @@ class Of(Enum):
 class Fact(NamedTuple):
     """A fact by its key in a result."""
 
-    of: Of
+    scope: Scope
     key: str
 
 
-GPUS, BOARDS, DRIVER = (Fact(Of.MACHINE, key) for key in ("gpus", "gpu_uuid_hashes", "driver"))
+GPUS, BOARDS, DRIVER = (Fact(Scope.MACHINE, key) for key in ("gpus", "gpu_uuid_hashes", "driver"))
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
 def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """The values of the block that make equal cases different work. A sweep's point is part of the case."""
     keys = [k for k in {**old, **new} if k not in NOT_WORKLOAD and not isinstance(old.get(k), list | tuple)]
-    return _differences(*({Fact(Of.WORKLOAD, key): block.get(key) for key in keys} for block in (old, new)))
+    return _differences(*({Fact(Scope.WORKLOAD, key): block.get(key) for key in keys} for block in (old, new)))
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
@@ -250,9 +250,9 @@ def _facts(environment: Mapping[str, Any]) -> dict[Fact, Any]:
     kinds = {key for gpu in gpus for key in gpu} - {"name", "uuid_hash"}
     return {
         GPUS: (len(machine["gpus"]), *machine["gpus"][:1]),
-        **{Fact(Of.MACHINE, key): machine[key] for key in FACTS_OF_MACHINE},
-        **{Fact(Of.GPU, key): _of_all([gpu.get(key) for gpu in gpus]) for key in sorted(kinds)},
-        **{Fact(Of.ENVIRONMENT, key): value for key, value in environment.items() if key not in NOT_COMPARED},
+        **{Fact(Scope.MACHINE, key): machine[key] for key in FACTS_OF_MACHINE},
+        **{Fact(Scope.GPU, key): _of_all([gpu.get(key) for gpu in gpus]) for key in sorted(kinds)},
+        **{Fact(Scope.ENVIRONMENT, key): value for key, value in environment.items() if key not in NOT_COMPARED},
     }
 
 

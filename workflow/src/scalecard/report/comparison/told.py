@@ -10,7 +10,7 @@ from typing import Any
 
 from scalecard.progress import counted
 from scalecard.report import contents, units
-from scalecard.report.comparison.compare import BOARDS, GPUS, Change, Comparison, Fact, Of, Row
+from scalecard.report.comparison.compare import BOARDS, GPUS, Change, Comparison, Fact, Row, Scope
 from scalecard.report.comparison.groups import CHANGED, Group, Outcome, grouped, listed, together
 
 # What is likely to be the cause comes first.
@@ -55,19 +55,19 @@ def change(one: Change) -> str:
 
 
 def _name(fact: Fact) -> str:
-    match fact.of:
-        case Of.MACHINE:
+    match fact.scope:
+        case Scope.MACHINE:
             return NAMES.get(fact.key, fact.key)
-        case Of.WORKLOAD:
+        case Scope.WORKLOAD:
             return fact.key
     words = units.spaced(fact.key)
-    return f"GPU {words}" if fact.of is Of.GPU else words
+    return f"GPU {words}" if fact.scope is Scope.GPU else words
 
 
 def _value(fact: Fact, value: Any) -> str:
-    if fact.of is Of.WORKLOAD:
+    if fact.scope is Scope.WORKLOAD:
         return units.setting(fact.key, value, "all")
-    if fact.of is Of.GPU and isinstance(value, list):
+    if fact.scope is Scope.GPU and isinstance(value, list):
         return ", ".join(_value(fact, each) for each in value)
     if fact == GPUS:
         return f"{value[0]} x {value[1]}" if value[0] else "none"

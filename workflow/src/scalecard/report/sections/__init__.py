@@ -119,14 +119,14 @@ class Number:
     unit: str = "s"
 
 
-def by_priority(findings: Sequence[Finding]) -> list[Finding]:
+def by_topic(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those to act on first."""
     return sorted(findings, key=lambda finding: finding.topic)
 
 
 def headline(findings: Sequence[Finding]) -> str:
     """The most important number, in a few characters."""
-    return next((finding.headline for finding in by_priority(findings) if finding.headline), "not measured")
+    return next((finding.headline for finding in by_topic(findings) if finding.headline), "not measured")
 
 
 def names() -> list[str]:

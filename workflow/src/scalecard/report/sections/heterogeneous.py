@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Result
+from scalecard.records.strategies import SINGLE
 from scalecard.report import charts, points, style, units, words
 from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -41,7 +42,7 @@ def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True)
     ]
     charts.curves([*alone, *together], axes, unit="s", named=named)
     charts.mark_at(axes, division.predicted * division.batch_size, "predicted")
-    axes.axhline(division.alone.median, color=style.colour("single device"), linestyle="--")
+    axes.axhline(division.alone.median, color=style.colour(SINGLE.name), linestyle="--")
     axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step")
 
 

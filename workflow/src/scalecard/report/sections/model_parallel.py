@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -19,7 +20,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
-    cuts = [cut for cut in here.select("time", model="resnet50", strategy="model parallel") if _stages(here, cut)]
+    cuts = [cut for cut in here.select("time", model="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)]
     lanes = words.largest(cuts, "devices")[:1]
     bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
@@ -70,8 +71,8 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
 
 def findings(result: Result) -> list[Finding]:
     """One device against several, and the idle share of each."""
-    single = _strategy(result, "single device")
-    cuts = result.select("time", model="resnet50", strategy="model parallel")
+    single = _strategy(result, SINGLE.name)
+    cuts = result.select("time", model="resnet50", strategy=MODEL_PARALLEL.name)
     if not (single and cuts):
         return [not_measured(result, "time", "Not compared", "one device")]
     found = list[Finding]()
@@ -102,8 +103,8 @@ def _stages(result: Result, cut: Record) -> list[Record]:
 
 
 def _memory(result: Result) -> list[Finding]:
-    single = result.find("peak_memory", strategy="single device")
-    cut = result.select("peak_memory", strategy="model parallel", cut="after layer2")
+    single = result.find("peak_memory", strategy=SINGLE.name)
+    cut = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
     if not (single and cut):
         return []
     peaks = " and ".join(units.count_bytes(record.median) for record in cut)
@@ -116,16 +117,16 @@ def published(result: Result) -> dict[str, float]:
     """Our values for the tutorial's workload: 3 batches of 120 images of 128 x 128."""
     if [result.spec[key] for key in ("batch_size", "image_size", "batches")] != [120, 128, 3]:
         return {}
-    ours = {"time_single_gpu": "single device", "time_model_parallel": "model parallel"}
+    ours = {"time_single_gpu": SINGLE.name, "time_model_parallel": MODEL_PARALLEL.name}
     found = {metric: _strategy(result, name) for metric, name in ours.items()}
     return {metric: record.median for metric, record in found.items() if record}
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """ResNet-50 on one device, and cut over two."""
-    for name in ("single device", "model parallel"):
+    for name in (SINGLE.name, MODEL_PARALLEL.name):
         record = _strategy(result, name)
         if record:
             yield Number(label=f"ResNet-50, {name}", record=record)
-    for record in result.select("time", model="resnet50", strategy="model parallel", cut="balanced", devices=2):
+    for record in result.select("time", model="resnet50", strategy=MODEL_PARALLEL.name, cut="balanced", devices=2):
         yield Number(label="ResNet-50, model parallel, balanced", record=record)

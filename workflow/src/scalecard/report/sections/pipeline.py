@@ -13,11 +13,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report import charts, points, stages, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
-LINES = ("single device", "model parallel")
+LINES = (SINGLE.name, MODEL_PARALLEL.name)
 FITTED, STAGES = "gpipe", 2
 TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is trusted
 
