@@ -115,7 +115,7 @@ def judged(box: Box, what: str) -> Any:
 
 
 def test_a_pair_is_judged_by_its_own_links() -> None:
-    """Of 4 x 25 = 100 GB/s 85 are normal, and 42.5 are not, although the median of its like is 85."""
+    """Of 4 x 25 = 100 GB/s 85 are normal, and 42.5 are not, although the median of its peers is 85."""
     links_of = [[4 * (a != b) for b in range(4)] for a in range(4)]
     box = Box(gpu="NVIDIA A100-SXM4-80GB", count=4, links=links_of, pairs={(1, 2): 0.5})
     fine, slow = judged(box, "GPU 0 to 3, 1 GiB, alone"), judged(box, "GPU 1 to 2, 1 GiB, alone")

@@ -49,7 +49,7 @@ def test_a_healthy_box_of_every_card_gets_no_alert(gpu: str, count: int) -> None
     ("gpu", "count"), [*((gpu, count) for gpu in SHEETS for count in (2, 4)), *((gpu, 1) for gpu in CAPPED)]
 )
 def test_a_card_that_computes_30_percent_slower_than_healthy_ones_is_found(gpu: str, count: int) -> None:
-    """Beside its like; a card alone beside what such cards were published to reach."""
+    """Beside its peers; a card alone beside what such cards were published to reach."""
     (alert,) = alerts(built(gpu, count, speed={count - 1: 0.7}).result())
     assert alert.what.startswith(f"GPU {count - 1}: computing")
     assert alert.verdict in ("odd one out", "low")

@@ -101,7 +101,7 @@ def _add_health(health: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=["errors", "low", "odd"],
         help="exit with status 1 for alerts of this kind; errors: counted errors; low: also what is below its limit or"
-        " slowed down; odd: also what is slower than its like",
+        " slowed down; odd: also what is slower than its peers",
     )
     health.add_argument("--max-age", type=float, metavar="HOURS", help="refuse a result that is older (status 2)")
     health.add_argument("--json", action="store_true", help="print JSON instead of lines")

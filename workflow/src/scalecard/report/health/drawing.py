@@ -57,7 +57,7 @@ class Strip:
 
 
 def strips(result: Result) -> list[Strip]:
-    """Of each device its share of the median of its like or, with one device, of the hardware's limit."""
+    """Of each device its share of the median of its peers or, with one device, of the hardware's limit."""
     rates = [rate for rate in measured.rates(result) if rate.part in rate_text.OF_DEVICES]
     groups, found = Groups(rates), dict[str, Strip]()
     for rate in rates:
@@ -93,7 +93,7 @@ def draw_strips(found: Sequence[Strip], axes: Axes, *, alone: bool) -> None:
     # At least a tenth to either side, so that a healthy scatter looks small, and room for the odd ones' numbers.
     low, high = (0.0, 105.0) if alone else (min(85.0, 1.15 * min(shares) - 15), 105.0)
     axes.set(xlim=(low, max(high, 1.02 * max(shares))), ylim=(len(found) - 0.5, -0.5))
-    axes.set_xlabel("% of the hardware's limit" if alone else "% of the median of its like")
+    axes.set_xlabel("% of the hardware's limit" if alone else "% of the median of its peers")
     axes.locator_params(axis="x", nbins=5)
     axes.set_yticks(range(len(found)), [strip.label for strip in found], fontsize="x-small")
     if not alone:

@@ -1,4 +1,4 @@
-"""Verdicts on rates: beside their like in this run, and beside the hardware's limit."""
+"""Verdicts on rates: beside their peers in this run, and beside the hardware's limit."""
 
 from collections.abc import Iterator
 

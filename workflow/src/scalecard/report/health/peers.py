@@ -1,4 +1,4 @@
-"""Odd ones out: a device, pair or node that is slower than its like in the same run, however good the others are."""
+"""Outliers: a device, pair or node that is slower than its peers in this run."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -6,7 +6,7 @@ from statistics import median
 from scalecard.report.health.measured import Rate
 from scalecard.report.health.verdict import Kind
 
-NOTABLE = 0.9  # of the median of its like: what lies below, with its whole interval, is odd
+NOTABLE = 0.9  # of the median of its peers: what lies below, with its whole interval, is odd
 OF_LATENCY = 2 / 3  # half as long again; the thread that starts a small copy makes more difference than a link
 
 
@@ -33,7 +33,7 @@ class Groups:
         return next((peer for peer in apart if peer is not rate), None)
 
     def normal(self, rate: Rate) -> float | None:
-        """What is normal for its like: their median or, of two, the faster one; None without any to compare with."""
+        """What is normal for its peers: their median or, of two, the faster one; None without any to compare with."""
         if self.slowest_other(rate) is None:
             return None
         values = [peer.value for peer in self.peers(rate)]

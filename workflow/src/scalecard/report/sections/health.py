@@ -1,7 +1,7 @@
 """Is every part of this machine as it should be?
 
 The map shows what each device copies to each other one (one pair at a time, GB/s); a frame marks an odd one out. In the
-strips every device is a point, beside the median of its like: what is alone at the left, with its number, is slower
+strips every device is a point, beside the median of its peers: what is alone at the left, with its number, is slower
 than the others. Over several nodes the map is that of the node with the most odd ones, and 3:2 is device 2 of node 3. A
 single device is shown beside the hardware's limit. Collectives: bus bandwidth over the devices that
 take part, as nccl-tests defines it.
