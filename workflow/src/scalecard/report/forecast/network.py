@@ -116,8 +116,8 @@ class Exchange:
     def between_nodes(self, size: float, nodes: int) -> Draws:
         """Draws of its time if every device of a node has a share of `size` bytes, and all of them exchange at once.
 
-        Each exchanges with its peers on the other nodes. Together they send over a node's network what one ring over all
-        devices sends that has as many bytes, but for the parts that nodes keep.
+        Each exchanges with its peers on the other nodes. Together they send over a node's network what one ring over
+        all devices sends that has as many bytes, but for the parts that nodes keep.
         """
         if nodes == 1 or not self.known:
             return np.zeros(NUM)
