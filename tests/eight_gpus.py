@@ -12,7 +12,7 @@ from dataclasses import replace
 from builders import out_of_memory
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.telemetry import Telemetry
-from scalecard.report.answers import Measured
+from scalecard.report.platform_results import Measured
 
 BATCH, DEVICES = 64, (2, 4, 8)
 EXCHANGE = {1: 0.0, 2: 0.003, 4: 0.005, 8: 0.008}

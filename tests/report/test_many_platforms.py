@@ -11,8 +11,8 @@ from builders import repeated
 from every_experiment import every_result, machine_named
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import answers, figures, render, sections, style
-from scalecard.report.drawn import drawn
+from scalecard.report import answers, drawn_platforms, figures, render, sections, style
+from scalecard.report.drawn_platforms import drawn
 
 Make = Callable[..., Result]
 
@@ -71,7 +71,7 @@ def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_
 
 def test_a_platform_looks_the_same_in_every_figure_and_the_current_one_stands_out(make_result: Make) -> None:
     results = of_platforms(make_result, "here", "a", "b", "c")
-    labels = [style.platform_label(result) for result in results]
+    labels = [drawn_platforms.platform_label(result) for result in results]
 
     def looks(*places: int) -> dict[str, tuple[str, str]]:
         style.tell_platforms_apart([results[place] for place in places], ["c", "a"])

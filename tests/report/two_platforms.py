@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scalecard.records.record import Check, Record, Result
 from scalecard.records.telemetry import Telemetry
-from scalecard.report import answers, figures, sections
+from scalecard.report import answers, figures, platform_results, sections
 from scalecard.report.render import render
 
 SAMPLES = [0.10, 0.11, 0.12, 0.11, 0.10, 0.13, 0.11]
@@ -46,7 +46,7 @@ def write_report(results: Sequence[Result], folder: Path) -> Path:
         figure = sections.load(name).plot([r for r in results if r.experiment == name])
         figures.save(figure, folder / "figures" / f"{name}.html")
     for name in answers.names():
-        figures.save(answers.load(name).plot(answers.measured(results)), folder / "figures" / f"{name}.html")
+        figures.save(answers.load(name).plot(platform_results.measured(results)), folder / "figures" / f"{name}.html")
     path = folder / "report.html"
     path.write_text(render(results, folder / "figures"))
     return path

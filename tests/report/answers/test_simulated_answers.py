@@ -5,7 +5,8 @@ import pytest
 from scalecard.report import breakdown
 from scalecard.report.advice.choice import choose
 from scalecard.report.advice.places import places
-from scalecard.report.answers import Measured, use, why
+from scalecard.report.answers import use, why
+from scalecard.report.platform_results import Measured
 from simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
 
 SEEDS = (1, 2, 3)

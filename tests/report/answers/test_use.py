@@ -8,7 +8,8 @@ import pytest
 from eight_gpus import ddp, measured, strategies, too_large
 from scalecard.records.record import Result
 from scalecard.report import charts, pages, style
-from scalecard.report.answers import Measured, use
+from scalecard.report.answers import use
+from scalecard.report.platform_results import Measured
 from scalecard.report.strategy_table import Table
 
 Make = Callable[..., Result]

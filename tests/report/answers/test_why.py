@@ -11,7 +11,8 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import breakdown
-from scalecard.report.answers import Measured, why
+from scalecard.report.answers import why
+from scalecard.report.platform_results import Measured
 
 MS = 1e-3
 WHERE = {"workload": "gpt", "devices": 4, "scaling": "strong", "batch_size": 64, "unit": "samples", "units": 64}

@@ -9,7 +9,7 @@ from builders import gpu_state, hardware_state
 from eight_gpus import measured, step, strategies, too_large
 from exported import results, text
 from scalecard.records.record import Record, Result
-from scalecard.report import answers
+from scalecard.report import platform_results
 from scalecard.report.answers import use
 from scalecard.report.exports import trust
 from scalecard.report.exports.formats import markdown
@@ -83,7 +83,7 @@ def test_scaling_is_that_of_the_fastest_strategy_on_the_most_devices(make_result
 
 def test_what_to_use_is_the_reports_advice(make_result: Make) -> None:
     result = gpt(make_result)
-    said = [f"- {markdown(finding.text)}" for finding in use.findings(answers.measured([result]))]
+    said = [f"- {markdown(finding.text)}" for finding in use.findings(platform_results.measured([result]))]
     assert part(summary([result]), "What to use") == said
     assert "use DDP on 8 devices" in said[0]
 

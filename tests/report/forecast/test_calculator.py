@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 from scalecard.report import pages
-from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import middle
 from scalecard.report.forecast.forecast import forecasts
 from scalecard.report.forecast.settings import Settings
+from scalecard.report.platform_results import Measured
 from simulated_clusters import drawn, simulated
 
 

@@ -10,13 +10,13 @@ from forecast_results import Results, changed, found, results
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import ALL, SINGLE, Collective
-from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast.draws import NUM, band, middle
 from scalecard.report.forecast.forecast import MODELS, accuracy, without_a_model
 from scalecard.report.forecast.measured import Layout, layout_of
 from scalecard.report.forecast.model import DataParallel, Pipeline
 from scalecard.report.forecast.settings import Settings
+from scalecard.report.platform_results import Measured
 from simulated_clusters import WATTS, Cause, drawn, true_step
 from simulated_events import Cluster, buckets, hsdp
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from blocks import CONFIG
 from forecast_results import changed, found, results
-from scalecard.report.answers import Measured
 from scalecard.report.answers import forecast as answer
 from scalecard.report.forecast import told
+from scalecard.report.platform_results import Measured
 
 
 def test_the_sentences_and_tables_of_eight_gpus() -> None:

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from scalecard.records.record import Result
-from scalecard.report import answers, modules, sections
-from scalecard.report.answers import Measured, Settings
+from scalecard.report import answers, modules, platform_results, sections
 from scalecard.report.gather import LeftOut, attempt
+from scalecard.report.platform_results import Measured, Settings
 from scalecard.report.sections import Finding
 from scalecard.report.strategy_table import Table
 
@@ -54,7 +54,7 @@ def every(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]
 
     One that cannot be computed is added to what is left out.
     """
-    measured = answers.measured(results, settings)
+    measured = platform_results.measured(results, settings)
     if measured.of("strategies") is None:
         return []
     tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]

@@ -29,8 +29,8 @@ from statistics import mean
 from scalecard.records import strategies
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
-from scalecard.report import strategy_table
-from scalecard.report.answers import Measured
+from scalecard.report import step_records
+from scalecard.report.platform_results import Measured
 
 COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"
 SHARING, SLOWEST, EXPOSED = "side by side", "slowest rank", "communication"
@@ -97,7 +97,7 @@ def of_strategies(measured: Measured) -> list[Breakdown]:
 
 
 def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
-    single = strategy_table.single(result, str(step.case["workload"]))
+    single = step_records.single(result, str(step.case["workload"]))
     if single is None:
         return None
     kind = strategies.of(step.case["strategy"])
@@ -130,7 +130,7 @@ def _compute(step: Record, single: Record) -> Term:
 
 def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
     """Of what shares its batch as DDP does; nothing if DDP could not be measured."""
-    case: Case = {**strategy_table.place(step), "strategy": DDP.name}
+    case: Case = {**step_records.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     local = _local(result, step)

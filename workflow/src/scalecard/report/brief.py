@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalecard.records.record import Result
-from scalecard.report import sections, style, units
+from scalecard.report import drawn_platforms, sections, units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class Brief:
     def of(cls, result: Result) -> "Brief":
         """What the section's findings say first."""
         return cls(
-            platform=style.platform_label(result),
+            platform=drawn_platforms.platform_label(result),
             experiment=result.experiment,
-            device=style.device_name(result),
+            device=drawn_platforms.device_name(result),
             finished=result.finished,
             headline=sections.headline(sections.load(result.experiment).findings(result)),
         )

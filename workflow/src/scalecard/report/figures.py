@@ -11,11 +11,21 @@ from matplotlib.figure import Figure
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import answers, charts, modules, panels, points, sections, style
-from scalecard.report.answers import NO_SETTINGS, Settings
-from scalecard.report.drawn import drawn
+from scalecard.report import (
+    answers,
+    charts,
+    drawn_platforms,
+    modules,
+    panels,
+    platform_results,
+    points,
+    sections,
+    style,
+)
+from scalecard.report.drawn_platforms import drawn
 from scalecard.report.exports import formats, provenance
 from scalecard.report.gather import UNFIT, LeftOut, attempt, each_fit, gather
+from scalecard.report.platform_results import NO_SETTINGS, Settings
 
 
 def draw(
@@ -64,7 +74,7 @@ def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, byte
 
 def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
     if name in answers.names():
-        answer: Figure = answers.load(name).plot(answers.measured(results, settings))
+        answer: Figure = answers.load(name).plot(platform_results.measured(results, settings))
         return answer
     section: Figure = sections.load(name).plot(results)
     return section
@@ -76,7 +86,7 @@ def _title(name: str) -> str:
 
 def origins(results: Sequence[Result]) -> list[str]:
     """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
-    by_platform = {style.platform_label(result): result for result in results}
+    by_platform = {drawn_platforms.platform_label(result): result for result in results}
     return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
-from scalecard.report import style, units
+from scalecard.report import drawn_platforms, units
 
 MARK = "point-"  # and a number: the ids of marks in an SVG
 X = float | str  # a place on an axis of numbers, or the name of a bar
@@ -49,7 +49,7 @@ def rated(result: Result, record: Record, amount: float, *, series: str, x: X) -
 
 def epochs(result: Result, record: Record, *, series: str) -> list[Point]:
     """A value after each epoch, which has no interval: the median of the processes'."""
-    runs, platform = list(zip(*record.samples, strict=False)), style.platform_label(result)
+    runs, platform = list(zip(*record.samples, strict=False)), drawn_platforms.platform_label(result)
     return [
         Point(series=series, x=number, value=median(run), interval=None, samples=len(run), platform=platform)
         for number, run in enumerate(runs, 1)
@@ -62,7 +62,7 @@ def compared(result: Result, record: Record, ratio: Ratio, *, series: str, x: X)
 
 
 def _point(result: Result, record: Record, value: float, interval: Interval | None, series: str, x: X) -> Point:
-    platform, samples = style.platform_label(result), record.num_samples
+    platform, samples = drawn_platforms.platform_label(result), record.num_samples
     return Point(series=series, x=x, value=value, interval=interval, samples=samples, platform=platform)
 
 

@@ -31,17 +31,16 @@ from scalecard.report import (
     units,
 )
 from scalecard.report.answered import Answer
-from scalecard.report.answers import NO_SETTINGS, Settings
 from scalecard.report.brief import Brief, others_table
 from scalecard.report.comparison import beside, compare
-from scalecard.report.drawn import drawn
-from scalecard.report.exports import MISSING
+from scalecard.report.drawn_platforms import drawn
 from scalecard.report.gather import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.report.history import views as nights
 from scalecard.report.history.trend import of_indices
+from scalecard.report.platform_results import NO_SETTINGS, Settings
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
-from scalecard.report.takes import Take
+from scalecard.report.takes import MISSING, Take
 
 NUM_LEADING = 8
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"

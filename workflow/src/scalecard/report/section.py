@@ -10,7 +10,7 @@ from typing import Any
 from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import hardware_state, judgements, reference, sections, style, tables, units
+from scalecard.report import drawn_platforms, hardware_state, judgements, reference, sections, tables, units
 from scalecard.report.judgements import Judgement
 from scalecard.report.proofs import Proof, proofs
 from scalecard.report.sections import Finding
@@ -124,7 +124,7 @@ class Section:
     @property
     def limit(self) -> dict[str, Any]:
         """What the vendor says about the device."""
-        device = style.device_name(self.result)
+        device = drawn_platforms.device_name(self.result)
         spec = reference.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
 

@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalecard.records.record import Case, Record, Result
-from scalecard.records.strategies import SINGLE
+from scalecard.records.record import Record, Result
 from scalecard.report import limits, units
+from scalecard.report.step_records import operations_each, place, single
 
 HEAD = [
     *("Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "MFU"),
@@ -26,11 +26,6 @@ NOTES = {
     "Largest batch": "samples on each device, right to a sixteenth",
     "Launching": "the share of a step in which work is still submitted",
 }
-
-
-def place(step: Record) -> Case:
-    """The axes of a step, for what was measured beside it; of one node, nothing that was measured on several."""
-    return {"nodes": None, **step.case}
 
 
 @dataclass(frozen=True)
@@ -75,11 +70,6 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
     ]
 
 
-def single(result: Result, workload: str) -> Record | None:
-    """One device alone."""
-    return result.find("step_time", workload=workload, strategy=SINGLE.name)
-
-
 def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:
     alone = single(result, str(record.case["workload"]))
     if alone is None or not alone.samples or alone is record:
@@ -91,12 +81,6 @@ def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:
 def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, float]:
     alone = single(result, str(record.case["workload"]))
     return share_of_peak(result, record, rate, operations_each(alone), "float32")
-
-
-def operations_each(alone: Record | None) -> float:
-    """The operations of one device's plain step per sample or token; 0 if they were not counted."""
-    counted = alone and next((count.counted for count in alone.work if count.name == "FLOPs"), None)
-    return counted / _number(alone, "units") if alone and counted else 0.0
 
 
 def share_of_peak(result: Result, record: Record, rate: float, each: float, dtype: str) -> tuple[str, float]:

@@ -8,9 +8,9 @@ mpl.use("Agg")
 
 import seaborn as sns
 
-from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.records.strategies import ALL
+from scalecard.report.drawn_platforms import device_name, platform_label
 
 WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
 INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
@@ -99,14 +99,6 @@ def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) 
     looks |= {name: (GREYS[place % len(GREYS)], MARKERS[-1 - place]) for place, name in enumerate(rest)}
     _platforms.clear()
     _platforms.update({platform_label(result): looks[result.platform] for result in results})
-
-
-def platform_label(result: Result) -> str:
-    return f"{result.platform} (emulated)" if result.emulated else result.platform
-
-
-def device_name(result: Result) -> str:
-    return from_facts(result.environment["machine"]).device_name
 
 
 def caption(results: Sequence[Result]) -> str:

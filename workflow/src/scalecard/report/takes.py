@@ -7,6 +7,7 @@ from pathlib import Path
 
 LABELS = {"summary.md": "Copy summary", "citation.bib": "Cite", "results.csv": "CSV"}
 COPIED = ("summary.md", "citation.bib")
+MISSING = b"This file could not be written; the log of the exports says why.\n"  # in its place
 
 
 @dataclass(frozen=True)

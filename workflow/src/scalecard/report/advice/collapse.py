@@ -13,7 +13,7 @@ from scalecard.records import strategies
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import Family
-from scalecard.report import strategy_table, words
+from scalecard.report import step_records, words
 from scalecard.report.advice.places import Place, timed
 
 COLLAPSED = 0.5
@@ -75,7 +75,7 @@ def batches(result: Result, workload: str, found: Sequence[Place]) -> Batches:
 
 def _alone(result: Result, workload: str) -> list[Point]:
     """The rate with fewer samples over the rate with all of them, in the same rounds."""
-    whole = strategy_table.single(result, workload)
+    whole = step_records.single(result, workload)
     if whole is None:
         return []
     full = float(whole.case["units"] or 1)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
+from scalecard.report import ddp_options
 from scalecard.report.advice.places import on, places, timed, workloads
-from scalecard.report.answers import Measured
-from scalecard.report.sections import ddp
+from scalecard.report.platform_results import Measured
 
 TUTORIALS_SPLIT = 20  # samples, what PyTorch's tutorial on model parallelism gives its pipeline
 BUCKET_SIZE, ACCUMULATION = ("bucket size", ""), ("accumulation", "fewer updates, each of a larger batch")
@@ -60,16 +60,16 @@ def tried(found: list[Change], one: Change) -> int:
 
 
 def _of_ddp(result: Result) -> Iterator[Change]:
-    for nodes in ddp.spans(result):
+    for nodes in ddp_options.spans(result):
         for model in result.spec["models"]:
-            options = ddp.options_of(result, model, nodes)
+            options = ddp_options.options_of(result, model, nodes)
             default = options.get("default")
             for name, record in options.items() if default else ():
-                if default and name not in ddp.APART:
+                if default and name not in ddp_options.APART:
                     accumulated = record.integer("steps", 1) > 1
                     family, but = FAMILIES.get(name, ACCUMULATION if accumulated else BUCKET_SIZE)
                     what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
-                    yield Change(what, family, name, "DDP's default", ddp.per_batch(record, default), but)
+                    yield Change(what, family, name, "DDP's default", ddp_options.per_batch(record, default), but)
 
 
 def _of_strategies(result: Result) -> Iterator[Change]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import strategy_table, words
+from scalecard.report import step_records, words
 
 FITS, TOO_LARGE, UNABLE, LOST = "fits", "does not fit", "cannot be used", "failed"
 
@@ -116,7 +116,7 @@ def workloads(result: Result) -> list[str]:
 
 def places(result: Result, workload: str) -> list[Place]:
     """Everything that was tried for a workload."""
-    alone = strategy_table.single(result, workload)
+    alone = step_records.single(result, workload)
     own = [r for r in result.records if r.metric == "step_time" and r.case.get("workload") == workload]
     return [Place(record, alone) for record in own]
 

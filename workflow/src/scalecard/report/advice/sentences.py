@@ -10,7 +10,7 @@ from scalecard.report.advice.choice import Choice, avoid, choose
 from scalecard.report.advice.collapse import Batches, batches
 from scalecard.report.advice.defaults import Change, best, tried
 from scalecard.report.advice.places import TOO_LARGE, Place, fewest, on, places, timed
-from scalecard.report.answers import Measured
+from scalecard.report.platform_results import Measured
 
 USE, BATCH, AVOID = "use", "batch", "avoid"
 

@@ -15,12 +15,13 @@ from matplotlib.figure import Figure
 
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Strategy, Untimed
 from scalecard.report import charts, ends, points, style
-from scalecard.report.answers import Measured, not_timed
+from scalecard.report.answers import not_timed
 from scalecard.report.forecast import calculator as numbers
 from scalecard.report.forecast import told
 from scalecard.report.forecast.draws import band, middle
 from scalecard.report.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.report.forecast.settings import Settings
+from scalecard.report.platform_results import Measured
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table

@@ -18,7 +18,7 @@ from scalecard.report.advice import sentences, tabulated
 from scalecard.report.advice.choice import choose
 from scalecard.report.advice.defaults import changes
 from scalecard.report.advice.places import Place, places, timed, workloads
-from scalecard.report.answers import Measured
+from scalecard.report.platform_results import Measured
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 

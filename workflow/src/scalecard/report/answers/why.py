@@ -15,8 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, Untimed
 from scalecard.report import breakdown, charts, points, style, units
-from scalecard.report.answers import Measured, not_timed
+from scalecard.report.answers import not_timed
 from scalecard.report.breakdown import Breakdown, Term
+from scalecard.report.platform_results import Measured
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table

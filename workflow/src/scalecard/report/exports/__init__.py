@@ -7,7 +7,6 @@ SCALING = tuple(f"scaling.{suffix}" for suffix in ("csv", "md", "tex", "pdf"))
 CRATE = "ro-crate-metadata.json"  # which describes the others
 OF_ALL = ("summary.md", "results.csv", "results.parquet", "citation.bib", CRATE)
 RAW = "raw"
-MISSING = b"This file could not be written; the log of the exports says why.\n"  # in its place
 
 
 def linked(names: Iterable[str]) -> list[str]:

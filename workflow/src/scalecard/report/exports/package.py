@@ -9,9 +9,10 @@ from scalecard.hardware.machine import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report.exports import CRATE, MISSING, RAW, beside, cite, crate, linked, scaling, tidy
+from scalecard.report.exports import CRATE, RAW, beside, cite, crate, linked, scaling, tidy
 from scalecard.report.exports.summary_text import summary
 from scalecard.report.gather import LeftOut, attempt, gather
+from scalecard.report.takes import MISSING
 
 SNAKEFILE = ROOT / "Snakefile"
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import answers, units, words
+from scalecard.report import platform_results, units, words
 from scalecard.report.advice.places import Place
 from scalecard.report.answers import use
 from scalecard.report.exports import EXPERIMENTS, scaling, trust
@@ -107,4 +107,4 @@ def _line(row: Place, gain: Ratio | None) -> str:
 def _use(results: Sequence[Result]) -> list[str]:
     if any(result.emulated for result in results):
         return [NO_ADVICE]
-    return [finding.text for finding in use.findings(answers.measured(results))]
+    return [finding.text for finding in use.findings(platform_results.measured(results))]

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE, Collective, Strategy
-from scalecard.report import strategy_table
+from scalecard.report import step_records
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +48,7 @@ class Workload:
 
     def others(self, metric: str, record: Record) -> list[Record]:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
-        return self.strategies.select(metric, **strategy_table.place(record))
+        return self.strategies.select(metric, **step_records.place(record))
 
     @cached_property
     def per_node(self) -> int:

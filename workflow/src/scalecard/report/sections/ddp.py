@@ -11,13 +11,11 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Ratio
+from scalecard.records.record import Result
 from scalecard.report import charts, points, style, units, words
+from scalecard.report.ddp_options import APART, options_of, per_batch, spans
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
-
-APART = ("default", "no_sync", "all-reduce alone")  # these take the step apart; they are not options
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -50,22 +48,6 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
             one = words.speedup(single, single)
             found.append(points.compared(result, single, one, series=kind, x=1))
     return found
-
-
-def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
-    """A step with each option of DDP, by its name, and what takes the step apart."""
-    records = result.select("step_time", model=model, nodes=nodes)
-    return {str(r.case["option"]): r for r in records if "option" in r.case}
-
-
-def per_batch(record: Record, default: Record) -> Ratio:
-    """An option's time over the default's; accumulating ones take a step every so many batches."""
-    return words.scaled(record.over(default), 1 / float(record.case["steps"] or 1))
-
-
-def spans(result: Result) -> list[int | None]:
-    """The numbers of nodes that steps were measured over."""
-    return words.spans(result.select("step_time"))
 
 
 def _relative(result: Result) -> list[Point]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
-from scalecard.report import charts, points, style, units, words
+from scalecard.report import charts, points, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic
 
@@ -22,7 +22,11 @@ def plot(results: Sequence[Result]) -> Figure:
         return Figure()
     figure, (axes,) = charts.panels(1)
     charts.curves(shown, axes, unit="images/s")
-    here = [point for point in shown if point.platform == style.platform_label(results[0]) and point.x == counts[0]]
+    here = [
+        point
+        for point in shown
+        if point.platform == drawn_platforms.platform_label(results[0]) and point.x == counts[0]
+    ]
     if here:
         charts.ideal(axes, counts, [here[0].value * count / counts[0] for count in counts])
     axes.set(xlabel="devices", ylabel="images/s", title="scaling", ylim=(0, None))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import charts, points, stages, style, units, words
+from scalecard.report import charts, drawn_platforms, points, stages, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -34,7 +34,7 @@ def plot(results: Sequence[Result]) -> Figure:
             charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
         axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
-        axes.set_title("2 devices" if len(results) == 1 else style.platform_label(result))
+        axes.set_title("2 devices" if len(results) == 1 else drawn_platforms.platform_label(result))
         charts.ticks(axes, counts)
     charts.bars(stages.points_of(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")

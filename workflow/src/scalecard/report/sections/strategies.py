@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
-from scalecard.report import charts, points, strategy_table, style, units, words
+from scalecard.report import charts, points, step_records, strategy_table, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -22,7 +22,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
     for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
         charts.bars(own, axes, unit="s")
-        single = strategy_table.single(results[0], name)
+        single = step_records.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=name)
@@ -64,7 +64,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
-    single = strategy_table.single(result, workload)
+    single = step_records.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if _devices(r) > 1]
     if not several:
         return

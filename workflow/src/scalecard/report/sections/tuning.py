@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, points, strategy_table, style, units, words
+from scalecard.report import charts, points, step_records, strategy_table, style, units, words
 from scalecard.report.points import Point
 from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -196,7 +196,7 @@ def overview(result: Result) -> strategy_table.Table:
 
 def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, float]]:
     alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
-    each, gain = strategy_table.operations_each(alone), ladder.gain(record).value
+    each, gain = step_records.operations_each(alone), ladder.gain(record).value
     return [
         (ladder.workload, 0.0),
         (str(ladder.devices), ladder.devices),

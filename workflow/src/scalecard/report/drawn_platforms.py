@@ -6,6 +6,7 @@ The others are one row each in a compact table.
 from collections.abc import Sequence
 from datetime import datetime
 
+from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 
 MOST = 4
@@ -24,3 +25,13 @@ def drawn(results: Sequence[Result], show: Sequence[str] | None = None) -> list[
     others = show if show is not None else sorted(latest, key=lambda platform: latest[platform], reverse=True)
     chosen = [platform for platform in dict.fromkeys(others) if platform in latest and platform != here]
     return [here, *chosen][:MOST]
+
+
+def platform_label(result: Result) -> str:
+    """As figures name it."""
+    return f"{result.platform} (emulated)" if result.emulated else result.platform
+
+
+def device_name(result: Result) -> str:
+    """The device that the result was measured on, e.g. 'NVIDIA H200'."""
+    return from_facts(result.environment["machine"]).device_name
