@@ -58,12 +58,7 @@ def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judg
     """Our values compared with strict published figures of the same device, for metrics measured alike."""
     for entry in reference.published(result.experiment):
         value = ours_beside(entry, ours)
-        if (
-            entry.gpu != drawn_platforms.device_name(result)
-            or value is None
-            or not entry.value
-            or entry.unit not in DIRECTION
-        ):
+        if entry.gpu != device_name(result) or value is None or not entry.value or entry.unit not in DIRECTION:
             continue
         worse = (value / entry.value) ** DIRECTION[entry.unit] - 1
         yield Judgement(

@@ -22,11 +22,7 @@ def plot(results: Sequence[Result]) -> Figure:
         return Figure()
     figure, (axes,) = charts.panels(1)
     charts.curves(shown, axes, unit="images/s")
-    here = [
-        point
-        for point in shown
-        if point.platform == drawn_platforms.platform_label(results[0]) and point.x == counts[0]
-    ]
+    here = [point for point in shown if point.platform == platform_label(results[0]) and point.x == counts[0]]
     if here:
         charts.ideal(axes, counts, [here[0].value * count / counts[0] for count in counts])
     axes.set(xlabel="devices", ylabel="images/s", title="scaling", ylim=(0, None))
