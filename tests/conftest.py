@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from blocks import SHORTEST, block
-from builders import environment_of, here, repeated
-from fake_nvml import Board, FakeNvml
-from scalecard.hardware import marks
+from scalecard.hardware import device_timestamps
 from scalecard.hardware.machine import Machine, probe
 from scalecard.jobs.containers import engines
-from scalecard.measuring.rule import Rule
+from scalecard.measuring.stopping_rule import Rule
 from scalecard.records import files
 from scalecard.records.record import Record, Result
+from support.blocks import SHORTEST, block
+from support.builders import environment_of, here, repeated
+from support.fake_nvml import Board, FakeNvml
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def save_result(tmp_path: Path, make_result: Callable[..., Result]) -> Callable[
 @pytest.fixture
 def no_free_events() -> Iterator[None]:
     """Events that a test made up are not used again by others, and theirs not by it."""
-    marks._free.clear()
+    device_timestamps._free.clear()
     yield
-    marks._free.clear()
+    device_timestamps._free.clear()
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
-    monkeypatch.setattr("scalecard.hardware.usable.refuse_unusable", lambda machine: None)
+    monkeypatch.setattr("scalecard.hardware.torch_gpu_check.refuse_unusable", lambda machine: None)
 
     def run_and_load(name: str, *, strict: bool = False, seconds: int = 0, **changes: Any) -> Result:
         found = probe()
@@ -174,12 +174,12 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
 
 @pytest.fixture(scope="module")
 def forked_ranks() -> Iterator[None]:
-    """Ranks are forked from a server that has loaded and changed what forked_ranks.py says."""
+    """Ranks are forked from a server that has loaded and changed what support/forked_ranks.py says."""
     server = forkserver._forkserver  # type: ignore[attr-defined]
     server._stop()  # CPython's own tests do so
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        multiprocessing.set_forkserver_preload(["forked_ranks"])
+        multiprocessing.set_forkserver_preload(["support.forked_ranks"])
         forkserver.ensure_running()
     yield
     server._stop()
@@ -188,7 +188,7 @@ def forked_ranks() -> Iterator[None]:
 @pytest.fixture
 def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """The synthetic data set is small, and quick to make."""
-    from scalecard.training import datasets
+    from scalecard.workloads import datasets
 
     monkeypatch.setattr(datasets, "synthetic", partial(datasets.synthetic, num_train=512, num_test=128))
 
@@ -221,7 +221,7 @@ class Done(NamedTuple):
 @pytest.fixture
 def scalecard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """Run a command of the command line in this process."""
-    from scalecard.__main__ import main
+    from scalecard.cli.commands import main
 
     def call(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["scalecard", *map(str, arguments)])

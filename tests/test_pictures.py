@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import ROOT
+from support.projects import ROOT
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from blocks import SHORTEST, block
-from builders import timed
-from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from scalecard import run
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
@@ -34,10 +31,13 @@ from scalecard.records.again import TWICE
 from scalecard.records.files import save
 from scalecard.records.journal import Journal
 from scalecard.records.record import Reason, Record, Result
-from scalecard.records.rescue import NotSaved
-from scalecard.report.hardware_state import remarks
+from scalecard.records.save_fallback import NotSaved
 from scalecard.report.section import Section
-from scalecard.training.datasets import DataWarning
+from scalecard.report.telemetry_text import remarks
+from scalecard.workloads.datasets import DataWarning
+from support.blocks import SHORTEST, block
+from support.builders import timed
+from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 
 Install = Callable[..., FakeNvml]
 Run = Callable[..., Result]

@@ -34,15 +34,15 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Any
 
+from scalecard.analysis.comparison.compare import Row
+from scalecard.analysis.comparison.compare import compare as compare_results
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.merge import merged
 from scalecard.records.record import Check, Record, Result
-from scalecard.report.comparison.compare import Row
-from scalecard.report.comparison.compare import compare as compare_results
 
 RULE = Rule(
     warmup_seconds=0.1,
@@ -126,7 +126,7 @@ def measure(args: argparse.Namespace, planted: bool) -> Process:
     if args.simulated:
         return simulated_process(args.cases, planted, args.simulated)
     context = multiprocessing.get_context("forkserver")  # fresh processes, without importing everything each time
-    context.set_forkserver_preload(["scalecard.measuring.rounds"])
+    context.set_forkserver_preload(["scalecard.measuring.interleaved_timing"])
     with ProcessPoolExecutor(1, context) as fresh:
         return fresh.submit(work_in_a_fresh_process, args.cases, planted).result()
 

@@ -31,16 +31,16 @@ from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import probe
 from scalecard.jobs.config import merged_block
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
-from scalecard.measuring.variant import Subject, Variant, Work
+from scalecard.measuring.case_variant import Subject, Variant, Work
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.parallel.data_parallel import ScratchDataParallel
+from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Check, Result
 from scalecard.records.statistics import Interval, Ratio, paired_ratio
-from scalecard.training import datasets
-from scalecard.training.data_parallel import ScratchDataParallel
-from scalecard.training.schedules import SCHEDULES
-from scalecard.workloads.lenet import lenet_parameters
+from scalecard.workloads import datasets
+from scalecard.workloads.builtin.lenet import lenet_parameters
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import ToTensor
 

@@ -1,8 +1,8 @@
 """How well forecasts do where they were not fitted: on simulated clusters, and on CPU ranks of this machine.
 
-The most devices of each are held out. Simulated clusters are those of tests/simulated_clusters.py, whose events are not
-the forecast's formulas: 8 GPUs, or 4 GPUs on each of 4 nodes, healthy or with one of the planted causes, none of which
-was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network with two batches is trained by
+The most devices of each are held out. Simulated clusters are those of tests/support/simulated_clusters.py, whose
+events are not the forecast's formulas: 8 GPUs, or 4 GPUs on each of 4 nodes, healthy or with one of the planted causes,
+none of which was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network with two batches is trained by
 DDP on up to 4 gloo ranks with one thread each, at most as many as there are cores: as many as ScaleCard measures.
 """
 
@@ -22,13 +22,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from scalecard.analysis.forecast.forecast import Forecast, forecasts
+from scalecard.analysis.forecast.settings import Settings
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
-from scalecard.report.forecast.forecast import Forecast, forecasts
-from scalecard.report.forecast.settings import Settings
-from simulated_clusters import Cause, simulated
+from support.simulated_clusters import Cause, simulated
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

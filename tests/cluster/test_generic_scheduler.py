@@ -6,8 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from projects import SITE, completed, copy_project, results_of, set_up_site, snakemake_in_background, with_profile
 from scalecard.jobs.slurm_leftovers import marked_jobs
+from support.projects import (
+    SITE,
+    completed,
+    copy_project,
+    results_of,
+    set_up_site,
+    snakemake_in_background,
+    with_profile,
+)
 
 pytestmark = pytest.mark.cluster
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from namespaces import ADDRESSES, HOSTS, NEEDS, can_make_namespaces, on_host, two_hosts
-from projects import ROOT
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RankLost
 from scalecard.hardware.machine import probe
+from support.namespaces import ADDRESSES, HOSTS, NEEDS, can_make_namespaces, on_host, two_hosts
+from support.projects import ROOT
 
 pytestmark = [
     pytest.mark.cluster,

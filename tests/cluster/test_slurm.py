@@ -15,7 +15,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from projects import (
+from scalecard import experiments
+from scalecard.analysis.health.alerts import verdicts
+from scalecard.analysis.health.per_node import Place
+from scalecard.hardware.machine import probe
+from scalecard.jobs.slurm_leftovers import marked_jobs
+from support.projects import (
     ROOT,
     SITE,
     completed,
@@ -30,11 +35,6 @@ from projects import (
     snakemake_in_background,
     with_profile,
 )
-from scalecard import experiments
-from scalecard.hardware.machine import probe
-from scalecard.jobs.slurm_leftovers import marked_jobs
-from scalecard.report.health.alerts import verdicts
-from scalecard.report.health.by_node import Place
 
 SCRIPTS = ROOT / "tests" / "cluster" / "slurm"
 CHANGES = {  # two nodes, and shorter pauses for a test

@@ -18,10 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 from pretended_gpus import boxes
-from projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 from scalecard.hardware.machine import probe
 from scalecard.jobs.containers import launch, marker, packages
 from scalecard.jobs.containers.marker import Marker
+from support.projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 
 FOLDER = ROOT / "tests" / "containers"
 BASE = "localhost/scalecard-base:1"

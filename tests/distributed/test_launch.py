@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from builders import timed
-from projects import ROOT
 from scalecard.distributed import launch as launches
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
@@ -23,6 +21,8 @@ from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RankLost, RanksFailed
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Reason, Record
+from support.builders import timed
+from support.projects import ROOT
 
 TWO = Layout(2)
 

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import SMOKE, smoke_block
 from scalecard import experiments
+from scalecard.benchmarks.training import cuts
 from scalecard.experiments import pipeline
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import decisions
+from scalecard.measuring import shared_decisions
+from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
-from scalecard.parts import cuts
+from scalecard.parallel import resnet50
+from scalecard.parallel.schedule_simulation import played
+from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Record
-from scalecard.training import resnet50
-from scalecard.training.play import played
-from scalecard.training.schedules import SCHEDULES
-from small_network import small_stages
+from support.blocks import SMOKE, smoke_block
+from support.small_network import small_stages
 
 
 @pytest.fixture(autouse=True)
@@ -92,17 +92,17 @@ def timing(block: int, *seconds: float, failure: str = "") -> Timing:
 
 
 def test_processes_of_one_run_cut_where_the_first_one_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(decisions.FOLDER, "")
+    monkeypatch.setenv(shared_decisions.FOLDER, "")
     first, second = ([timing(block, slow if block else 1.0) for block in range(4)] for slow in (1.0, 0.1))
     assert cuts.chosen_cuts(lambda: second, [2])[1] == ("balanced", (1,)), "outside of a run nothing is kept"
-    decisions.begin(tmp_path)
+    shared_decisions.begin(tmp_path)
     textbook = ("after layer2", (8,))
     for blocks in (first, second):
         assert cuts.chosen_cuts(lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
 
 
 def test_a_block_without_a_time_leaves_the_textbooks_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(decisions.FOLDER, "")
+    monkeypatch.setenv(shared_decisions.FOLDER, "")
     blocks = [timing(0, 1.0), timing(1, failure="no room")]
     assert cuts.chosen_cuts(lambda: blocks, [2, 4]) == [("after layer2", (8,))]
     told = list(cuts.not_cut(blocks, [2, 4], {"strategy": "model parallel"}))

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from blocks import block
 from scalecard import experiments
+from support.blocks import block
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import dataclasses
 
 import pytest
-from blocks import CONFIG, SMOKE, block
 from scalecard import experiments
 from scalecard.report import sections
 from scalecard.report.section import method
+from support.blocks import CONFIG, SMOKE, block
 
 
 def test_one_name_everywhere() -> None:

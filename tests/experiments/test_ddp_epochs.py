@@ -4,11 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from blocks import block
 from scalecard import experiments
 from scalecard.distributed.layout import Layout
 from scalecard.experiments import ddp
-from scalecard.training import reference
+from scalecard.workloads import reference
+from support.blocks import block
 
 IMAGES = 60_000  # of Fashion-MNIST
 

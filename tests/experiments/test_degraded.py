@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from blocks import smoke_block
 from scalecard import experiments
 from scalecard.experiments import allreduce
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Reason, Record
+from support.blocks import smoke_block
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")  # of all tests of a session, one starts the ranks' server
 

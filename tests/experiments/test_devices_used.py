@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from blocks import smoke_block
 from scalecard import experiments
+from scalecard.benchmarks.training.plain_steps import Plainly
 from scalecard.experiments import model_parallel
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.parts.plain_steps import Plainly
-from scalecard.training.resnet50 import Workload
+from scalecard.parallel.resnet50 import Workload
+from support.blocks import smoke_block
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from blocks import smoke_block
 from scalecard import experiments
 from scalecard.experiments import tensor_parallel
 from scalecard.hardware.machine import Machine, probe
+from scalecard.parallel import exchanges, plan_counts
 from scalecard.records.record import Reason, Record
-from scalecard.training import exchanges, partition_counts
+from support.blocks import smoke_block
 from torch import Tensor
 
 
@@ -59,7 +59,7 @@ def test_an_all_reduce_that_forgets_a_device_is_never_timed(machine: Machine, mo
 
 
 def test_more_bytes_than_the_formulas_are_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_counts, "bytes_exchanged", lambda *args, **options: 1)
+    monkeypatch.setattr(plan_counts, "bytes_exchanged", lambda *args, **options: 1)
     notes = [record.note for record in run(machine) if record.reason is Reason.NOT_PROVEN]
     assert any("lenet, column, on 2 devices: received bytes in one call" in note for note in notes)
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from blocks import block, smoke_block
 from scalecard import experiments
 from scalecard.experiments import heterogeneous
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
 from scalecard.records import files
 from scalecard.records.record import Reason, Record, Result
+from support.blocks import block, smoke_block
 
 
 def run(machine: Machine, **changes: Any) -> list[Record]:

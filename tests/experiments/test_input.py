@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import block, smoke_block
 from scalecard import experiments
+from scalecard.benchmarks.training import input_loading
 from scalecard.experiments import input as experiment
 from scalecard.experiments.input import workers_for
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
 from scalecard.records import files
 from scalecard.records.record import Case, Record, Result
-from scalecard.strategies import fed, load
+from scalecard.workloads import workload
+from support.blocks import block, smoke_block
 
 DIVIDES = """
 import torch
@@ -98,8 +99,8 @@ def test_a_data_set_of_the_users_that_raises_fails_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(DIVIDES)
-    load.loaded.cache_clear()
-    fed.samples_of.cache_clear()
+    workload.loaded.cache_clear()
+    input_loading.samples_of.cache_clear()
     workloads = {"mine": {"file": "mine.py", "batch_size": 2}, "toy": {"batch_size": 2}}
     mine, toy = run(machine, workloads=workloads, workers=[0], batches=3, samples=6)
     assert (mine.status, mine.note) == ("failed", "ZeroDivisionError: division by zero")

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from blocks import smoke_block
 from scalecard import experiments
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks
+from scalecard.parallel import resnet50
 from scalecard.records.record import Record
-from scalecard.training import resnet50
-from small_network import small_stages
+from support.blocks import smoke_block
+from support.small_network import small_stages
 
 pytestmark = pytest.mark.usefixtures("forked_ranks", "few_images", "small")
 

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 import torch
-from blocks import block, smoke_block
-from builders import out_of_memory
-from lone_rank import LoneRank
 from scalecard import experiments
+from scalecard.benchmarks.training.tuned_workload import Combination
 from scalecard.distributed import launch as launches
 from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.experiments import tuning
 from scalecard.hardware.machine import Machine
+from scalecard.parallel import compiled
 from scalecard.records import files
 from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Record, Result
-from scalecard.strategies.tuned import Combination
-from scalecard.training import compiled, datasets
+from scalecard.workloads import datasets
+from support.blocks import block, smoke_block
+from support.builders import out_of_memory
+from support.lone_rank import LoneRank
 
 EXAMINED = tuning.examined
 IMAGES = {"epochs_of": "lenet", "epoch_batch_size": 8, "lr": 0.2, "epochs": 2, "train_images": 20, "test_images": 16}

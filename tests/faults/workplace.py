@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from projects import SMOKE, copy_project
 from scalecard.records.files import InvalidResult, is_result_file, load
+from support.projects import SMOKE, copy_project
 
 LOCK = 'LOCK = Path("/tmp/scalecard.lock")'
 TOKEN = "SCALECARD_FAULTS"  # an environment variable by which the processes of a workplace are found

@@ -18,10 +18,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from every_experiment import every_result
+from scalecard.analysis.load_results import gather
 from scalecard.records.files import InvalidResult, as_json, save
-from scalecard.report import figures, render
-from scalecard.report.gather import gather
+from scalecard.report import figure_files, render
+from support.every_experiment import every_result
 
 Data = dict[str, Any]
 Place = tuple[Any, Any]  # a container, and a key or an index of it
@@ -87,7 +87,7 @@ def _shown(paths: list[Path]) -> str:
         if len(found.results) < len(paths):  # what is drawn is the unaltered one
             print(*found.left_out, sep="\n")
             return ""
-        figures.draw(name, paths, [folder / "figures" / f"{name}.html"])
+        figure_files.draw(name, paths, [folder / "figures" / f"{name}.html"])
         render.write(paths, folder / "figures", folder / "report.html")
     except InvalidResult as error:
         return str(error)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import ROOT
+from support.projects import ROOT
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.hardware.counts import device_counts, threads_each
+from scalecard.hardware.device_counts import device_counts, threads_each
 from scalecard.hardware.devices import MAX_PENDING, CudaDevice, copy_engine, open_devices
 from scalecard.hardware.machine import Machine
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_nvml import A100, GTX, FakeNvml, box
-from projects import ROOT
 from scalecard.hardware import environment as module
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.machine import Machine, probe
+from support.fake_nvml import A100, GTX, FakeNvml, box
+from support.projects import ROOT
 
 Install = Callable[..., FakeNvml]
 

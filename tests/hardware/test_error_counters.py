@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapters import add_port
-from fake_nvml import GTX, H100, OF_AN_H100, FakeNvml, box
 from scalecard.hardware import error_counters
+from support.adapters import add_port
+from support.fake_nvml import GTX, H100, OF_AN_H100, FakeNvml, box
 
 Install = Callable[..., FakeNvml]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from fake_nvml import A100, H100, Board, FakeNvml, box, cut
 from scalecard.hardware import gpu_problems, nvml
 from scalecard.hardware.gpu_problems import notes, problems
 from scalecard.hardware.machine import probe
+from support.fake_nvml import A100, H100, Board, FakeNvml, box, cut
 
 Install = Callable[..., FakeNvml]
 MISMATCH = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from projects import ROOT
 from scalecard.hardware import lock
+from support.projects import ROOT
 
 SECOND = """
 import sys

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import pytest
-from fake_nvml import A100, GTX, H100, Board, FakeNvml, box
 from scalecard.hardware.machine import Machine, differences, from_facts, probe
+from support.fake_nvml import A100, GTX, H100, Board, FakeNvml, box
 
 Install = Callable[..., FakeNvml]
 TWO = Machine(

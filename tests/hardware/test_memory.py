@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from projects import ROOT
 from scalecard.hardware import memory
+from support.projects import ROOT
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_nvml import H100, FakeNvml, box
 from scalecard.hardware import devices, numa, nvml
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
+from support.fake_nvml import H100, FakeNvml, box
 
 Put = Callable[[int, str, str], None]
 ALL = sorted(os.sched_getaffinity(0))

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 
 import pytest
-from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 from scalecard.hardware import nvml
-from scalecard.hardware.missing import Missing
+from scalecard.hardware.optional_facts import Missing
+from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 
 Install = Callable[..., FakeNvml]
 

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from projects import ROOT
 from scalecard.hardware import scratch
+from support.projects import ROOT
 
 MEASUREMENT = """
 import multiprocessing, sys, tempfile, time

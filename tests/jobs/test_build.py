@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from projects import ROOT
 from scalecard.jobs.containers import build
 from scalecard.jobs.containers.marker import Marker
+from support.projects import ROOT
 
 Fake = Callable[[str, str], None]
 DIGEST = "sha256:" + "a" * 64

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from projects import ROOT
 from scalecard.jobs.containers import engines, launch, marker
+from support.projects import ROOT
 
 Fake = Callable[[str, str], None]
 FACTS = json.dumps([{"Id": "sha256:" + "a" * 64, "Size": 5}])

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import CONFIG
-from fake_nvml import H100, FakeNvml, box
-from projects import ROOT, copy_project, snakemake
 from scalecard.hardware.machine import probe
 from scalecard.jobs import config
 from scalecard.jobs.config import InvalidConfig, merged_block, resolve
+from support.blocks import CONFIG
+from support.fake_nvml import H100, FakeNvml, box
+from support.projects import ROOT, copy_project, snakemake
 
 Install = Callable[..., FakeNvml]
 

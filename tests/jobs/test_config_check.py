@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import CONFIG
-from projects import ROOT
 from scalecard import experiments
 from scalecard.jobs import inputs
 from scalecard.jobs.config import InvalidConfig, blocks_of_all_scales, resolve
 from scalecard.jobs.config_check import LONGEST_TEXT, SCHEMA, _validator
 from scalecard.measuring.spec import MOST, MOST_BYTES, MOST_VALUES
 from snakemake.utils import update_config
+from support.blocks import CONFIG
+from support.projects import ROOT
 
 COMMAND_LINE = 128 * 1024  # bytes: Linux passes no longer argument, and bash -c gets a whole command as one
 

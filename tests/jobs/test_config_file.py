@@ -5,8 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from projects import ROOT, SMOKE
 from scalecard.jobs.config_file import DEEPEST, MOST_BYTES, InvalidConfig, check_files, parse
+from support.projects import ROOT, SMOKE
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BOMB = "a: &a [x, x]\n" + "".join(f"k{new}: &{new} [*{old}, *{old}, *{old}]\n" for old, new in pairwise(LETTERS))

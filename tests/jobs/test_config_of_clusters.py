@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from blocks import CONFIG
 from scalecard.jobs.config import InvalidConfig, resolve
+from support.blocks import CONFIG
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import repeated
-from nights import Nights
-from projects import ROOT
 from scalecard import experiments
 from scalecard.jobs import inputs
 from scalecard.jobs.config import spans_nodes
 from scalecard.records import files
 from scalecard.records.record import Result
+from support.builders import repeated
+from support.nights import Nights
+from support.projects import ROOT
 
 IMAGES = {"ddp", "dp_concise", "dp_scratch", "tuning"}
 COMPUTE = """
@@ -81,11 +81,11 @@ def _import(*modules: str) -> None:
 
 
 def _draw(name: str, result: Path, output: Path) -> None:
-    importlib.import_module("scalecard.report.figures").draw(name, [result], [output])
+    importlib.import_module("scalecard.report.figure_files").draw(name, [result], [output])
 
 
 def _export(result: Path, output: Path) -> None:
-    importlib.import_module("scalecard.report.exports.package").export([result], output)
+    importlib.import_module("scalecard.exports.write_exports").export([result], output)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_the_exports_depend_on_what_writes_them(
 @pytest.mark.parametrize("name", experiments.names())
 def test_a_figure_depends_on_what_draws_it(loaded: Callable[..., set[str]], name: str) -> None:
     drawn_by = inputs.of_figure(name)
-    assert sources(drawn_by) == loaded(_import, "report.figures", f"report.sections.{name}")
+    assert sources(drawn_by) == loaded(_import, "report.figure_files", f"report.sections.{name}")
     assert {Path(file) for file in drawn_by if not file.endswith(".py")} == set(
         Path("workflow/reference").glob("*.yaml")
     )
@@ -146,10 +146,10 @@ def test_drawing_loads_nothing_else(
 
 
 def _draw_trend(folder: Path, output: Path) -> None:
-    from scalecard.report import figures
+    from scalecard.report import figure_files
     from scalecard.report.history import figure, trend
 
-    figures.save(figure.plot(trend.of_platform(folder)), output)
+    figure_files.save(figure.plot(trend.of_platform(folder)), output)
 
 
 def test_the_trend_depends_on_what_draws_it(

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import repeated
 from scalecard.hardware.machine import Machine
 from scalecard.jobs.config import InvalidConfig
 from scalecard.jobs.machine_file import read_machine, write_machine
+from support.builders import repeated
 
 
 def test_what_was_written_is_read_and_not_written_again(tmp_path: Path, machine: Machine) -> None:

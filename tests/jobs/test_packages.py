@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import CONFIG
-from projects import ROOT
 from scalecard.jobs.config import InvalidConfig, resolve
 from scalecard.jobs.containers import build, packages
 from scalecard.jobs.containers.marker import Marker
+from support.blocks import CONFIG
+from support.projects import ROOT
 
 Fake = Callable[[str, str], None]
 LOCK = f"einops==0.8.2 --hash=sha256:{'a' * 64}\n"

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from projects import ROOT
 from scalecard import experiments
 from scalecard.jobs import source_code
 from scalecard.jobs.source_code import closure, spec_fields, title
 from scalecard.report import sections
+from support.projects import ROOT
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from projects import ROOT
 from scalecard.jobs import stale_lock
+from support.projects import ROOT
 
 WORKFLOW = """
 import sys, tempfile, time

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blocks import CONFIG
 from scalecard.jobs import workloads
 from scalecard.jobs.config import InvalidConfig, merged_block, resolve
+from support.blocks import CONFIG
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from projects import ROOT
 from scalecard.jobs.reruns import reruns
+from support.projects import ROOT
 
 SOURCES = ROOT / "workflow/src/scalecard"
 
@@ -27,7 +27,7 @@ def test_what_every_experiment_loads_measures_all(name: str) -> None:
 
 def test_a_section_draws_its_own_figure_and_the_report() -> None:
     assert one(SOURCES / "report/sections/pipeline.py") == ([], ["the figure of pipeline", "the report"])
-    assert one(SOURCES / "report/charts.py")[1][0] == "every figure"
+    assert one(SOURCES / "figures/charts.py")[1][0] == "every figure"
 
 
 def test_a_template_writes_the_report_alone() -> None:

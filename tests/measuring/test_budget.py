@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from scalecard.measuring import budget
-from scalecard.measuring.bench import ALONE
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import ALONE
 from scalecard.records.statistics import FEWEST
-from simulated_clock import SimulatedMachine, subject, variants
+from support.simulated_clock import SimulatedMachine, subject, variants
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from scalecard.hardware.devices import keep_until_copied, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Work
 from scalecard.measuring.counting import counted, counting, flops
-from scalecard.measuring.variant import Subject, Work
 from torch import nn
 
 

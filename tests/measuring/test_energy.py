@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scalecard.measuring.bench import ALONE, Bench
 from scalecard.measuring.energy import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
+from scalecard.measuring.timer import ALONE, Bench
 from scalecard.measuring.timing import NOT_ASKED, Timing
-from simulated_clock import SimulatedMachine, ready, variants
+from support.simulated_clock import SimulatedMachine, ready, variants
 
 WATTS = 300
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from fake_nvml import H100, FakeNvml, box
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.variant import Subject, Variant
-from simulated_clock import subject
+from support.fake_nvml import H100, FakeNvml, box
+from support.simulated_clock import subject
 
 
 def scored_variants(*names: str) -> list[Variant]:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from builders import timed
 from scalecard.distributed.rendezvous import RankLost
 from scalecard.hardware.failures import reason_of
 from scalecard.measuring.failures import caught, guarded
 from scalecard.measuring.proof import ProofFailed, Void
 from scalecard.records.record import Reason, Record
+from support.builders import timed
 
 
 def records(error: Exception) -> Iterator[Record]:

@@ -12,15 +12,15 @@ import torch.distributed as dist
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
+from scalecard.hardware.device_timestamps import ClockMark
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.marks import ClockMark
-from scalecard.measuring.bench import ALONE, Bench, Block
+from scalecard.measuring.device_clock_check import NotSynchronised
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.own_time import NotSynchronised
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
-from simulated_clock import SimulatedMachine, variants
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import ALONE, Bench, Block
+from support.simulated_clock import SimulatedMachine, variants
 
 
 class AsyncDevice:

@@ -7,7 +7,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.timing import Timing
-from simulated_clock import ready, variants
+from support.simulated_clock import ready, variants
 
 
 def timing(devices: Sequence[Device]) -> Timing:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_nvml import GIB, H100, FakeNvml, box
 from scalecard.hardware import host, nvml
 from scalecard.measuring import preflight
+from support.fake_nvml import GIB, H100, FakeNvml, box
 
 Install = Callable[..., FakeNvml]
 

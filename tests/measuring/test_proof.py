@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.measuring.bench import ALONE
 from scalecard.measuring.proof import (
     VOID,
     Change,
@@ -25,8 +24,9 @@ from scalecard.measuring.proof import (
     same_replicas,
     same_values,
 )
+from scalecard.measuring.timer import ALONE
 from scalecard.records.record import Check
-from scalecard.training.reference import Plain
+from scalecard.workloads.reference import Plain
 from torch import Tensor
 
 ZEROS, ONES = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)

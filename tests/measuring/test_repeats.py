@@ -6,15 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_nvml import H100, Board, FakeNvml, box
-from scalecard.measuring import decisions, repeats
-from scalecard.measuring.bench import Bench
+from scalecard.measuring import repeats, shared_decisions
+from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import Bench
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
-from simulated_clock import subject
+from support.fake_nvml import H100, Board, FakeNvml, box
+from support.simulated_clock import subject
 
 THROTTLED = 0x40  # by heat, in NVML's bits
 
@@ -22,7 +22,7 @@ THROTTLED = 0x40  # by heat, in NVML's bits
 @pytest.fixture(autouse=True)
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of its own, of which all processes share the decisions."""
-    monkeypatch.setenv(decisions.FOLDER, str(tmp_path))
+    monkeypatch.setenv(shared_decisions.FOLDER, str(tmp_path))
 
 
 @pytest.fixture
@@ -92,5 +92,5 @@ def test_every_rank_does_as_the_leading_one_says(laptop: Board) -> None:
 def test_another_run_tries_again(laptop: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds()
     (tmp_path / "another").mkdir()
-    monkeypatch.setenv(decisions.FOLDER, str(tmp_path / "another"))
+    monkeypatch.setenv(shared_decisions.FOLDER, str(tmp_path / "another"))
     assert rounds()[0].measured_again

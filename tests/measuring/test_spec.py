@@ -1,8 +1,8 @@
 """What the experiments' values may be: as large as any machine could measure, and no larger."""
 
 import pytest
-from blocks import block
 from scalecard import experiments
+from support.blocks import block
 
 
 def test_a_tebibyte_may_be_sent_and_two_may_not() -> None:

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
-from scalecard.measuring.rounds import time_rounds
-from scalecard.measuring.rule import Rule
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.telemetry import watching
 from scalecard.records.telemetry import HardwareState
-from simulated_clock import variants
+from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
+from support.simulated_clock import variants
 
 Install = Callable[..., FakeNvml]
 

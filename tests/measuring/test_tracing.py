@@ -11,7 +11,7 @@ import torch
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import tracing
-from scalecard.measuring.bench import ALONE, Bench
+from scalecard.measuring.timer import ALONE, Bench
 
 
 @pytest.fixture(autouse=True)

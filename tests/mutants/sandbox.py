@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from entries import PACKAGE, Mutant
-from projects import ROOT, copy_project
+from support.projects import ROOT, copy_project
 
 FAST = "not workflow and not cluster and not container and not browser"  # as `make test-fast`
 # `scalecard run` with a lock of its own: copies that wait for one another would prove nothing faster.
 RUN = (
     "import sys; from pathlib import Path; from scalecard.hardware import lock; lock.LOCK = Path(sys.argv.pop(1));"
-    " from scalecard.__main__ import main; sys.exit(main())"
+    " from scalecard.cli.commands import main; sys.exit(main())"
 )
 FAILED_CASES = re.compile(r"^\[\w+\] done: .*\b\d+ failed\b", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -91,15 +91,16 @@ class Sandbox:
     def test_files(self, mutant: Mutant) -> list[list[str]]:
         """The test files in five groups, to be run one after the other, because collecting takes longer than failing.
 
-        Of the module's room first the one named after the module, then those that import it, those in a folder that is
-        named like its folder, and the others; then all other rooms.
+        First the one named after the module, then those that import it, of its room those in a folder that is named
+        like its folder, and the others; then all other rooms.
         """
         groups: list[list[str]] = [[], [], [], [], []]
         room = mutant.tests.partition("/")[0]
         for path in sorted((self.root / "tests").rglob("test_*.py")):
             name = path.relative_to(self.root)
             if name.parts[1] != "mutants":  # they would say that the code is mutated
-                groups[nearness(path, mutant) if name.parts[1] == room else 4].append(str(name))
+                near = nearness(path, mutant)
+                groups[near if near < 2 or name.parts[1] == room else 4].append(str(name))
         return groups
 
     def failing_test(self, files: Sequence[str], timeout: float, *, confirm: bool) -> str:
@@ -160,7 +161,7 @@ class Sandbox:
 
 
 def nearness(test: Path, mutant: Mutant) -> int:
-    """How far the tests of a file of the mutant's room are from its module: 0 to 3."""
+    """How far the tests of a file are from the mutant's module: 0 to 3."""
     module = Path(mutant.file)
     package = ".".join(("scalecard", *module.parts[:-1]))
     imported = rf"^from ({package}\.{module.stem} import|{package} import .*\b{module.stem}\b)"

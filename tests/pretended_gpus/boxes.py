@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from projects import ROOT
+from support.projects import ROOT
 
 HERE = Path(__file__).parent
 OLDEST_GCC = 12

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import boxes
 import two_nodes
-from projects import SMOKE, copy_project
 from scalecard import experiments
 from scalecard.records.files import load
 from scalecard.records.record import Reason
+from support.projects import SMOKE, copy_project
 
 # What the libraries report if the program is wrong: see README.md.
 FAULTS = ("RACE on device", "MISMATCH in", "KERNEL LAUNCHED, WHICH CANNOT RUN")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import boxes
 import pytest
-from namespaces import NEEDS, can_make_namespaces
-from projects import ROOT, SMOKE, copy_project, results_of
+from scalecard.analysis.health import judge_counters, judge_state
+from scalecard.analysis.health.alerts import alerts
 from scalecard.records.record import Reason, Result
-from scalecard.report.health import of_counters, of_state
-from scalecard.report.health.alerts import alerts
+from support.namespaces import NEEDS, can_make_namespaces
+from support.projects import ROOT, SMOKE, copy_project, results_of
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
@@ -61,7 +61,7 @@ def test_the_whole_card_on_two_gpus_ends_in_a_report_without_false_alarms(tmp_pa
     run("--short", keep=tmp_path)
     assert (tmp_path / "results" / "report.html").exists()
     health = results_of(tmp_path, "pretended")["health"]
-    said = [*of_state.judged(health), *of_counters.judged(health)]
+    said = [*judge_state.judged(health), *judge_counters.judged(health)]
     assert {verdict.what for verdict in said} >= {"GPU 0, NVLinks", "GPU 1, slot width"}
     assert [v for v in said if v.verdict not in ("normal", "not judged") and v.kind != "slowed down"] == []
 

@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from blocks import smoke_block
 from boxes import Box, with_devices
-from namespaces import ADDRESSES, on_host, two_hosts
+from support.blocks import smoke_block
+from support.namespaces import ADDRESSES, on_host, two_hosts
 
 EXPERIMENTS = ("health", "allreduce", "ddp", "strategies")
 PLATFORM = "pretended"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import coverage
 import yaml
-from projects import ROOT
+from support.projects import ROOT
 
 HERE = Path(__file__).parent
 PACKAGE = Path("workflow/src/scalecard")

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import timed
 from scalecard.jobs import failed_cases
 from scalecard.measuring import budget
 from scalecard.records import again
 from scalecard.records.files import save
 from scalecard.records.record import Reason, Record, Result
+from support.builders import timed
 
 LOST = Record.failed({"devices": 2, "bytes": 4096}, "rank 1 was killed", reason=Reason.LOST)
 SKIPPED = Record.skipped({"devices": 8}, "needs 8")

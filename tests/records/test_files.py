@@ -12,14 +12,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from builders import gpu_state, hardware_state
-from fake_nvml import A100, box
-from projects import ROOT
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
 from scalecard.records.record import Check, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
+from support.builders import gpu_state, hardware_state
+from support.fake_nvml import A100, box
+from support.projects import ROOT
 
 OK = Record(
     case={"devices": 2, "dtype": "float32", "nodes": None},
@@ -249,7 +249,7 @@ def test_a_file_is_utf_8_in_every_locale(path: Path) -> None:
 def test_no_file_names_who_measured_where(
     tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scalecard.records.anonymous._hosts", lambda: re.compile("box7"))
+    monkeypatch.setattr("scalecard.records.redact._hosts", lambda: re.compile("box7"))
     told = f"no answer of box7 (10.1.2.3) to {tmp_path}/socket"
     environment = make_result([OK]).environment
     result = make_result(

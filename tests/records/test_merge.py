@@ -1,9 +1,9 @@
 """The records of several processes, made one."""
 
 import pytest
-from builders import timed
 from scalecard.records.merge import merged
 from scalecard.records.record import Reason, Record
+from support.builders import timed
 
 
 def test_what_failed_twice_says_both() -> None:

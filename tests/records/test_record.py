@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import timed
 from scalecard.records.record import Check, Reason, Record, Result
+from support.builders import timed
 
 DRIFT = [1 + 0.02 * i for i in range(30)]
 

@@ -9,9 +9,9 @@ from typing import Any
 import fastjsonschema
 import jsonschema
 import pytest
-from every_experiment import every_result
 from fixtures.platforms import PLATFORMS, results
 from scalecard.records.files import SCHEMA, as_json
+from support.every_experiment import every_result
 
 RESULTS = [json.loads(as_json(result)) for result in every_result("box", gpus=2, rounds=2)]
 ODD: list[Any] = [None, True, 0, -1, 1.0, 1.5, 1e300, "", "x" * 999, [], {}, [1], {"a": 1}]

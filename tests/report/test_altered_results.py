@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from projects import ROOT
+from support.projects import ROOT
 
 
 def load(path: Path) -> ModuleType:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import timed
 from scalecard.records.record import Count, Record, Result
 from scalecard.report.sections import tensor_parallel as section
+from support.builders import timed
 
 MIB = 2.0**20
 SPEC = {"models": ["lenet", "resnet18"]}

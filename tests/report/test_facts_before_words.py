@@ -1,6 +1,6 @@
 """No code of the report reads back what the program has put into words: a fact stays a value until the last step.
 
-Every module of report/ and both modules of the command line are searched for operations that look for a part of a
+Every module of analysis/, figures/, report/, exports/ and cli/ is searched for operations that look for a part of a
 string, on what holds words by its name. What others wrote has other names (an SVG, a path, a line of git), and what was
 made to be read back has a parser of its own (pathlib, urllib). A substitution by a pattern makes words, and is allowed.
 """
@@ -20,7 +20,13 @@ WORDS = {
     *("on", "direction", "strategy", "option", "rung", "implementation", "partition", "algorithm", "schedule", "cut"),
     *("place", "pairing", "part", "step", "mode", "call", "counter", "scaling", "unit", "workload", "model"),
 }
-WRITERS = {"told", "units", "words"}  # modules whose functions return words
+WRITERS = {
+    "sentences",
+    "forecast_text",
+    "health_findings",
+    "formatting",
+    "ratio_text",
+}  # modules whose functions return words
 SEARCHES = {
     *("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split", "rsplit"),
     *("splitlines", "find", "rfind", "index", "rindex", "count", "replace", "isdigit", "isdecimal", "isnumeric"),
@@ -28,7 +34,8 @@ SEARCHES = {
 STRIPS = {"strip", "lstrip", "rstrip"}  # of what they are told
 PATTERNS = {"match", "fullmatch", "search", "findall", "finditer", "split"}
 PACKAGE = Path(scalecard.__file__).parent
-SOURCES = [PACKAGE / "__main__.py", PACKAGE / "arguments.py", *sorted((PACKAGE / "report").rglob("*.py"))]
+ROOMS = ("cli", "exports", "report", "figures", "analysis")
+SOURCES = [PACKAGE / "__main__.py", *(path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")))]
 
 
 def read_back(source: str) -> list[int]:
@@ -140,7 +147,7 @@ def test_no_module_reads_words_back(path: Path) -> None:
         "sum(1 for word in direction.split() if word.isdigit())",
         're.search("GPU (\\\\d+)", rate.what)',
         "GPU.fullmatch(label)",
-        "units.seconds(value).split()[1]",
+        "formatting.seconds(value).split()[1]",
         'on(place.devices, place.nodes).replace(" devices", "")',
         '(first.headline or other).replace("x", "")',
     ],

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import timed
+from scalecard.analysis import loader_results
+from scalecard.figures import points
 from scalecard.records.record import Record, Result
-from scalecard.report import feeding, points
 from scalecard.report.sections import input as section
+from support.builders import timed
 
 STEP = 0.1  # seconds on resident data
 AXES = {"workload": "resnet50", "devices": 1, "unit": "samples", "batches": 8}
@@ -158,6 +159,6 @@ def test_from_night_to_night_the_most_workers_are_followed(make_result: Callable
 
 
 def test_a_loader_that_may_be_too_slow_is_not_enough(make_result: Callable[..., Result]) -> None:
-    (one,) = feeding.fed(make_result(sweep(batch=1.7), experiment="input"))
+    (one,) = loader_results.fed(make_result(sweep(batch=1.7), experiment="input"))
     assert one.enough == 50
     assert one.devices_fed.value == pytest.approx(STEP * 50 / 1.7)

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import timed
-from every_experiment import every_result
+from scalecard.analysis import slowdowns
+from scalecard.analysis.machine_names import nickname
 from scalecard.records.record import Record, Result
-from scalecard.report import first_screen, slower_with_more
-from scalecard.report.nicknames import nickname
+from scalecard.report import first_screen
+from scalecard.report.downloads import takes
 from scalecard.report.section import Section
-from scalecard.report.takes import takes
-from simulated_clusters import simulated
+from support.builders import timed
+from support.every_experiment import every_result
+from support.simulated_clusters import simulated
 
 Make = Callable[..., Result]
 
@@ -95,7 +96,7 @@ def epochs(**seconds: float) -> list[Record]:
 def test_what_is_slower_on_the_most_devices_than_on_fewer_is_said(
     make_result: Make, made: list[Record], expected: list[str]
 ) -> None:
-    assert list(slower_with_more.sentences({"dp_scratch": make_result(made, experiment="dp_scratch")})) == expected
+    assert list(slowdowns.sentences({"dp_scratch": make_result(made, experiment="dp_scratch")})) == expected
 
 
 def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> None:
@@ -112,7 +113,7 @@ def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> 
         step("tensor parallel", 4, 2.5),
         step("FSDP parameters", 4, 1.25),
     ]
-    (said,) = slower_with_more.sentences({"strategies": make_result(records, experiment="strategies")})
+    (said,) = slowdowns.sentences({"strategies": make_result(records, experiment="strategies")})
     assert said == "gpt: on 4 devices tensor parallel (0.40x), FSDP parameters (0.80x) are slower than one device"
 
 

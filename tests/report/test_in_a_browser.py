@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from every_experiment import every_result
 from playwright.sync_api import Page
 from scalecard.records.files import load
 from scalecard.records.record import Result
-from two_platforms import two_platforms, write_report
+from support.every_experiment import every_result
+from support.two_platforms import two_platforms, write_report
 
 pytestmark = pytest.mark.browser
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from blocks import CONFIG
 from fixtures import platforms
 from playwright.sync_api import Browser, Page
+from scalecard.exports import write_exports
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
-from scalecard.report import answers, figures, render, sections
-from scalecard.report.exports import package
+from scalecard.report import answers, figure_files, render, sections
+from support.blocks import CONFIG
 
 FOUR = ("fixture-8xh100", "fixture-8xh100-driver575", "fixture-4xa100", "fixture-2xrtx4090")
 MOST_BYTES, MOST_SECONDS = 3_000_000, 1.0
@@ -30,10 +30,10 @@ def report_of(names: Sequence[str], folder: Path, experiments: Sequence[str] = (
             write_atomically(paths[-1], as_json(result))
     here = [path for path in paths if path.parent.name == names[0]]
     for name in dict.fromkeys(path.stem for path in here):
-        figures.draw(name, [path for path in paths if path.stem == name], [folder / "figures" / f"{name}.html"])
+        figure_files.draw(name, [path for path in paths if path.stem == name], [folder / "figures" / f"{name}.html"])
     for name in answers.names():
-        figures.draw(name, here, [folder / "figures" / f"{name}.html"], settings=SETTINGS)
-    exported = [path for path in package.export(here)[0].iterdir() if path.is_file()]
+        figure_files.draw(name, here, [folder / "figures" / f"{name}.html"], settings=SETTINGS)
+    exported = [path for path in write_exports.export(here)[0].iterdir() if path.is_file()]
     render.write(paths, folder / "figures", folder / "report.html", exports=sorted(exported), settings=SETTINGS)
     return folder / "report.html"
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import repeated
-from every_experiment import every_result, machine_named
+from scalecard.analysis import platform_selection
+from scalecard.analysis.platform_selection import drawn
+from scalecard.figures import style
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import answers, drawn_platforms, figures, render, sections, style
-from scalecard.report.drawn_platforms import drawn
+from scalecard.report import answers, figure_files, render, sections
+from support.builders import repeated
+from support.every_experiment import every_result, machine_named
 
 Make = Callable[..., Result]
 
@@ -57,7 +59,7 @@ def test_this_platform_is_drawn_and_three_more(make_result: Make, show: list[str
 
 def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_path: Path) -> None:
     results = of_platforms(make_result, "here", *"abcdefgh")
-    figures.save(sections.load("async_timing").plot(results[:1]), tmp_path / "async_timing.html")
+    figure_files.save(sections.load("async_timing").plot(results[:1]), tmp_path / "async_timing.html")
     text = render.render(results, tmp_path, show=["b", "nowhere"])
     assert "7 more platforms" in text
     rows = re.findall(r'<th scope="row">(\w) \(emulated\)</th><td>[^<]+</td><td>([^<]+)</td><td>([^<]+)</td>', text)
@@ -71,7 +73,7 @@ def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_
 
 def test_a_platform_looks_the_same_in_every_figure_and_the_current_one_stands_out(make_result: Make) -> None:
     results = of_platforms(make_result, "here", "a", "b", "c")
-    labels = [drawn_platforms.platform_label(result) for result in results]
+    labels = [platform_selection.platform_label(result) for result in results]
 
     def looks(*places: int) -> dict[str, tuple[str, str]]:
         style.tell_platforms_apart([results[place] for place in places], ["c", "a"])

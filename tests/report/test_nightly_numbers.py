@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import timed
-from every_experiment import every_result
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
 from scalecard.report.history import of_health
 from scalecard.report.history.index import Followed
+from support.builders import timed
+from support.every_experiment import every_result
 
 
 @pytest.mark.parametrize("gpus", [0, 2])

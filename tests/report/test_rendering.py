@@ -6,13 +6,14 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from every_experiment import every_result
+from scalecard.analysis.load_results import LeftOut
+from scalecard.figures import style, svg
 from scalecard.records.files import InvalidResult, save
 from scalecard.records.record import Record, Result
-from scalecard.report import answers, figures, panels, sections, style
-from scalecard.report.gather import LeftOut
+from scalecard.report import answers, figure_files, sections
 from scalecard.report.render import render, write
-from two_platforms import CHECKS, SKIPPED, SYNTHETIC, timed, two_platforms, write_report
+from support.every_experiment import every_result
+from support.two_platforms import CHECKS, SKIPPED, SYNTHETIC, timed, two_platforms, write_report
 
 EMULATED = 'class="banner"'
 
@@ -72,7 +73,7 @@ def test_two_machines_under_one_label_are_refused(results: list[Result], tmp_pat
 def test_panels_are_the_same_twice_and_have_no_ink_of_their_own(results: list[Result], tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        figures.save(sections.load("allreduce").plot([results[1]]), tmp_path / name / "figure.html")
+        figure_files.save(sections.load("allreduce").plot([results[1]]), tmp_path / name / "figure.html")
     text = (tmp_path / "a" / "figure.html").read_text()
     assert text == (tmp_path / "b" / "figure.html").read_text()
     assert style.INK not in text
@@ -143,7 +144,9 @@ def test_an_answer_that_cannot_be_computed_costs_no_report(
     monkeypatch.setattr("scalecard.report.answers.why.plot", broken)
     for name in [*(result.experiment for result in every), *answers.names()]:
         used = paths if name in answers.names() else [path for path in paths if path.stem == name]
-        left_out = figures.draw(name, used, [tmp_path / "figures" / f"{name}{suffix}" for suffix in (".html", ".svg")])
+        left_out = figure_files.draw(
+            name, used, [tmp_path / "figures" / f"{name}{suffix}" for suffix in (".html", ".svg")]
+        )
         assert [each.what for each in left_out] == (["figure of why"] if name == "why" else [])
     assert "could not be drawn" in (tmp_path / "figures" / "why.svg").read_text()
     left_out = write(paths, tmp_path / "figures", tmp_path / "report.html")
@@ -158,7 +161,7 @@ def test_a_figure_that_cannot_be_drawn_is_named_at_the_top_and_the_report_is_wri
     results: list[Result], tmp_path: Path
 ) -> None:
     write_report(results, tmp_path)
-    (tmp_path / "figures" / "allreduce.html").write_text(panels.MISSING)
+    (tmp_path / "figures" / "allreduce.html").write_text(svg.MISSING)
     left_out = list[LeftOut]()
     page = render(results, tmp_path / "figures", left_out=left_out)
     assert [(each.what, each.ours) for each in left_out] == [("figure of allreduce", True)]

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import out_of_memory
+from scalecard.analysis import formatting
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.strategies import SINGLE
 from scalecard.records.telemetry import Telemetry
-from scalecard.report import strategy_table, units
+from scalecard.report import strategy_table
 from scalecard.report.sections import strategies
+from support.builders import out_of_memory
 
 GPU = {"name": "NVIDIA H100 80GB HBM3"}
 
@@ -134,4 +135,4 @@ def test_over_nodes_the_devices_say_so_and_the_largest_batch_is_of_the_same_plac
     ("value", "said"), [(26.66, "26.7"), (999, "999"), (14_683, "14,700"), (1_234_567, "1,230,000")]
 )
 def test_a_rate_has_three_digits(value: float, said: str) -> None:
-    assert units.count(value) == said
+    assert formatting.count(value) == said

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from scalecard.analysis import tuning_results
 from scalecard.records.axes import combination
 from scalecard.records.record import Case, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
-from scalecard.report import rungs
 from scalecard.report.sections import by_topic, tuning
 
 SPEC = {
@@ -80,11 +80,11 @@ def test_what_is_found(result: Result) -> None:
 
 
 def test_a_ladder_tells_apart_what_stands_alone_and_on_others(result: Result) -> None:
-    single, several = rungs.ladders(result)
+    single, several = tuning_results.ladders(result)
     assert (single.devices, several.devices) == (1, 4)
     assert [combination(record.case) for record in single.alone] == ["bf16", "compile", "fused", "graphs"]
     assert [combination(record.case) for record in single.cumulative] == ["bf16", "bf16 + compile"]
-    assert [rungs.dtype_of(record) for record in single.cumulative] == ["bfloat16", "bfloat16"]
+    assert [tuning_results.dtype_of(record) for record in single.cumulative] == ["bfloat16", "bfloat16"]
     assert single.gain(single.larger[0]).value == pytest.approx(2 * 0.1 / 0.06)
 
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, copy_project
+from support.projects import SMOKE, completed, copy_project
 
 RECORDING = Path(__file__).parent / "recording"
 

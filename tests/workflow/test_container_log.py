@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, copy_project
+from support.projects import SMOKE, completed, copy_project
 
 pytestmark = pytest.mark.workflow
 

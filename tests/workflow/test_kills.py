@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
 from scalecard.hardware.machine import probe
 from scalecard.records.files import load, save
 from scalecard.records.record import Reason, Record
+from support.projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
 
 pytestmark = pytest.mark.workflow
 

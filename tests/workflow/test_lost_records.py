@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import out_of_memory
-from projects import results_of
 from scalecard.records.record import Reason, Record, Result
-from scalecard.report import figures, sections
+from scalecard.report import figure_files, sections
 from scalecard.report.render import render
 from scalecard.report.section import Section
+from support.builders import out_of_memory
+from support.projects import results_of
 
 pytestmark = pytest.mark.workflow
 
@@ -45,7 +45,7 @@ def test_figures_findings_and_the_report_without_some_records(measured: Path, wh
         figure = sections.load(result.experiment).plot([result])
         assert figure.axes or result.experiment == "hybrid", "which draws no single point"
         outputs = [Path(f"{result.experiment}{suffix}") for suffix in (".svg", ".csv", ".html")]
-        assert figures.pictures(figure, outputs, "a title", ["a footer"])[outputs[0]]
+        assert figure_files.pictures(figure, outputs, "a title", ["a footer"])[outputs[0]]
         told = Section.of(result)
         assert told.absent, result.experiment
         assert told.headline, result.experiment

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, snakemake
+from support.projects import SMOKE, completed, snakemake
 
 pytestmark = pytest.mark.workflow
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nights import Nights
-from projects import SMOKE, completed, copy_project
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Result
 from scalecard.report.history import index
+from support.nights import Nights
+from support.projects import SMOKE, completed, copy_project
 
 pytestmark = pytest.mark.workflow
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import ROOT, SMOKE, copy_project, results_of
+from support.projects import ROOT, SMOKE, copy_project, results_of
 
 pytestmark = pytest.mark.workflow
 

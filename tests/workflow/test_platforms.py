@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake
 from scalecard.hardware.machine import probe
+from support.projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake
 
 pytestmark = pytest.mark.workflow
 

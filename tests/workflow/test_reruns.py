@@ -5,26 +5,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, completed, made_at, made_since, outputs, planned
 from scalecard import experiments
 from scalecard.report import answers
+from support.projects import SMOKE, completed, made_at, made_since, outputs, planned
 
 pytestmark = pytest.mark.workflow
 
 PACKAGE = Path("workflow", "src", "scalecard")
 # An edited module, the experiments that import it, and the figures that are drawn by it besides.
 REACHED = {
-    "training/pipeline.py": (["pipeline", "strategies"], []),
-    "training/ddp.py": (["ddp", "strategies", "tuning"], []),
+    "parallel/pipeline.py": (["pipeline", "strategies"], []),
+    "parallel/ddp.py": (["ddp", "strategies", "tuning"], []),
     "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
-    "report/style.py": ([], [*experiments.names(), *answers.names()]),
-    "report/breakdown.py": ([], ["why"]),
-    "report/exports/formats.py": ([], [*experiments.names(), *answers.names()]),
+    "figures/style.py": ([], [*experiments.names(), *answers.names()]),
+    "analysis/breakdown.py": ([], ["why"]),
+    "report/table_formats.py": ([], [*experiments.names(), *answers.names()]),
 }
-REACH_NOTHING = ("__init__.py", "__main__.py", "progress.py", "jobs/config.py")
+REACH_NOTHING = ("__init__.py", "__main__.py", "cli/commands.py", "progress.py", "jobs/config.py")
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def edited(folder: Path, *modules: str) -> Iterator[None]:
 @pytest.mark.parametrize("module", REACHED)
 def test_an_edit_reaches_what_imports_the_module(own_copy: Path, module: str) -> None:
     measured, drawn = REACHED[module]
-    exported = module in ("report/style.py", "report/exports/formats.py")
+    exported = module in ("figures/style.py", "report/table_formats.py")
     with edited(own_copy, module):
         assert planned(own_copy, *SMOKE) == outputs(measured, figures=drawn, exported=exported)
 

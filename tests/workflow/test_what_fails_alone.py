@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from projects import SMOKE, snakemake
 from scalecard.hardware.machine import probe
 from scalecard.records.files import load
 from scalecard.records.record import Reason
+from support.projects import SMOKE, snakemake
 
 pytestmark = pytest.mark.workflow
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import copy_project
+from support.projects import copy_project
 
 pytestmark = pytest.mark.workflow
 

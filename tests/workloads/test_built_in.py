@@ -4,12 +4,12 @@ import inspect
 
 import pytest
 import torch
-from blocks import CONFIG
 from scalecard.jobs import workloads
 from scalecard.measuring.counting import flops
-from scalecard.training.models import MODELS, freeze_batch_norm, resnet18_variant, toy_stages
-from scalecard.workloads import gpt, resnet50
-from scalecard.workloads.lenet import lenet_parameters
+from scalecard.workloads.builtin import gpt, resnet50
+from scalecard.workloads.builtin.lenet import lenet_parameters
+from scalecard.workloads.models import MODELS, freeze_batch_norm, resnet18_variant, toy_stages
+from support.blocks import CONFIG
 from torch import nn
 from torchvision.models import resnet50 as torchvisions
 

@@ -6,14 +6,15 @@ import shlex
 from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 
+from scalecard import exports
 from scalecard.hardware import host
 from scalecard.jobs import (
+    cleanup,
+    disk_space,
     failed_cases,
     inputs,
     kubernetes_pods,
-    leftovers,
     plan,
-    room,
     slurm_leftovers,
     source_code,
     stale_lock,
@@ -23,7 +24,6 @@ from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import marker, packages
 from scalecard.jobs.containers.passwords import hidden
 from scalecard.jobs.machine_file import write_machine
-from scalecard.report import exports
 
 
 # On a cluster these run where the workflow was started; without one, every job does.
@@ -46,7 +46,7 @@ resource_scopes:
 
 try:
     if workflow.is_main_process:
-        room.check(sys.argv)
+        disk_space.check(sys.argv)
     SETTINGS = resolve(
         config,
         check=workflow.is_main_process,
@@ -76,7 +76,7 @@ HISTORY = inputs.histories(SETTINGS.platform)
 
 if workflow.is_main_process:
     stale_lock.take_over(sys.argv, temporary=workflow.snakemake_tmp_dir)
-    leftovers.remove()
+    cleanup.remove()
     host.project_salt()
 
 if workflow.is_main_process and SETTINGS.cluster == "slurm":

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from scalecard.report import breakdown
-from scalecard.report.advice.choice import choose
-from scalecard.report.advice.places import places
+from scalecard.analysis import breakdown
+from scalecard.analysis.advice.choice import choose
+from scalecard.analysis.advice.strategy_runs import places
+from scalecard.analysis.platform_results import Measured
 from scalecard.report.answers import use, why
-from scalecard.report.platform_results import Measured
-from simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
+from support.simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
 
 SEEDS = (1, 2, 3)
 BLAMED = {

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pytest
-from eight_gpus import ddp, measured, strategies, too_large
+from scalecard.analysis.platform_results import Measured
+from scalecard.figures import charts, style
 from scalecard.records.record import Result
-from scalecard.report import charts, pages, style
+from scalecard.report import pages
 from scalecard.report.answers import use
-from scalecard.report.platform_results import Measured
 from scalecard.report.strategy_table import Table
+from support.eight_gpus import ddp, measured, strategies, too_large
 
 Make = Callable[..., Result]
 OPTIONS = {"default": (1, 0.0200), "bucket 50 MiB": (1, 0.0190)}

@@ -6,13 +6,13 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
-from builders import gpu_state, hardware_state, timed
+from scalecard.analysis import breakdown
+from scalecard.analysis.platform_results import Measured
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
 from scalecard.records.telemetry import Telemetry
-from scalecard.report import breakdown
 from scalecard.report.answers import why
-from scalecard.report.platform_results import Measured
+from support.builders import gpu_state, hardware_state, timed
 
 MS = 1e-3
 WHERE = {"workload": "gpt", "devices": 4, "scaling": "strong", "batch_size": 64, "unit": "samples", "units": 64}

@@ -1,11 +1,11 @@
 """The forest plot: where its marks are, what is beyond the axis, and how many rows it has."""
 
 import pytest
-from builders import timed
+from scalecard.analysis.comparison.compare import Row
 from scalecard.records.statistics import Interval, Ratio
-from scalecard.report.comparison.compare import Row
 from scalecard.report.comparison.forest import MOST_ROWS, Forest, forest
-from scalecard.report.comparison.groups import Group
+from scalecard.report.comparison.summaries import Group
+from support.builders import timed
 
 
 def row(ratio: float | None, verdict: str = "same") -> Row:

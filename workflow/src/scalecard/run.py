@@ -23,18 +23,18 @@ from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, nvml, processes, scratch, usable
+from scalecard.hardware import interconnect, nvml, processes, scratch, torch_gpu_check
 from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import budget, decisions, preflight, tracing
+from scalecard.measuring import budget, preflight, shared_decisions, tracing
 from scalecard.records.again import TWICE, failed_again
 from scalecard.records.journal import Journal
 from scalecard.records.merge import merged
 from scalecard.records.record import Reason, Record, Result
-from scalecard.records.rescue import refuse_unsavable, save_or_keep
+from scalecard.records.save_fallback import refuse_unsavable, save_or_keep
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def run(
             refuse_unsavable(result, output)
         watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
-        decisions.begin(folder)
+        shared_decisions.begin(folder)
         tracing.begin(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine, folder))
         watch.stop()
@@ -115,7 +115,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        _in_a_fresh_process(name, usable.refuse_unusable, machine)  # so that this one keeps no CUDA context
+        _in_a_fresh_process(name, torch_gpu_check.refuse_unusable, machine)  # so that this one keeps no CUDA context
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 

@@ -11,9 +11,9 @@ import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
-from scalecard.hardware.counts import threads_each
+from scalecard.hardware.device_counts import threads_each
+from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.marks import ClockMark, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
 
 LAZY = "nccl-lazy"  # not in PyTorch 2.11
@@ -21,7 +21,7 @@ LAZY = "nccl-lazy"  # not in PyTorch 2.11
 
 @dataclass(eq=False)
 class RankContext:
-    """One rank of a launch, which is only itself; implements the Ranks protocol of measuring/bench.py."""
+    """One rank of a launch, which is only itself; implements the Ranks protocol of measuring/timer.py."""
 
     rank: int
     world_size: int

@@ -21,9 +21,9 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from scalecard.distributed.rendezvous import Failure
 from scalecard.hardware import processes
 from scalecard.hardware.failures import reason_of
-from scalecard.records.anonymous import anonymous
 from scalecard.records.journal import Journal
 from scalecard.records.record import Reason
+from scalecard.records.redact import anonymous
 
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")

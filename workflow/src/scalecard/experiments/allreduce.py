@@ -21,20 +21,20 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
-from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.bench import Bench
+from scalecard.measuring.case_variant import Subject, Variant, Work
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import ByteSizes, Common, Positive
-from scalecard.measuring.variant import Subject, Variant, Work
+from scalecard.measuring.timer import Bench
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
+from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.records.record import Case, Check, Record
-from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
 
 UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
 TURNS = 3  # sums that are compared

@@ -16,13 +16,13 @@ from typing import Annotated
 from annotated_types import Len
 
 from scalecard import progress
-from scalecard.hardware.counts import device_counts
+from scalecard.benchmarks.machine.matmul import MODES, Products, subject, unsupported
+from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
-from scalecard.measuring.variant import Variant
-from scalecard.parts.products import MODES, Products, subject, unsupported
 from scalecard.records.record import Case, Record
 
 

@@ -22,14 +22,14 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
+from scalecard.benchmarks.machine import copies
 from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, near, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import same_values
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
-from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts import copies
 from scalecard.records.record import Case, Check, Record
 
 Ends = tuple[Device | None, Device | None]  # source and target of a copy; None is the host

@@ -22,27 +22,27 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
+from scalecard.benchmarks.training import gradient_allreduce
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import layouts
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.bench import Bench
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
-from scalecard.measuring.subjects import Precision, training
-from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts import all_reduces
+from scalecard.measuring.timer import Bench
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
+from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Case, Record
-from scalecard.training import classifiers, datasets, reference
-from scalecard.training.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
-from scalecard.training.trainer import Trainer
+from scalecard.workloads import classifiers, datasets, reference
 
 Model = Literal["lenet", "resnet18"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -231,7 +231,7 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
     module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=False)
-    return all_reduces.alone(model, module, ctx)
+    return gradient_allreduce.alone(model, module, ctx)
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:

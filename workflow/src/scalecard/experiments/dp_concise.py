@@ -18,19 +18,19 @@ from pathlib import Path
 from torch import nn
 
 from scalecard import progress
-from scalecard.hardware.counts import device_counts
+from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
-from scalecard.measuring.subjects import Precision, training
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Record
-from scalecard.training import classifiers, datasets, reference
-from scalecard.training.trainer import Trainer
+from scalecard.workloads import classifiers, datasets, reference
 
 MODEL = "resnet18"
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"

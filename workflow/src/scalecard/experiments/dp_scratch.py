@@ -17,21 +17,21 @@ from pathlib import Path
 import torch
 
 from scalecard import progress
-from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.subjects import Precision, training
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel.data_parallel import ScratchDataParallel
+from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
+from scalecard.parallel.trainer import accuracy
 from scalecard.records.record import Case, Record
-from scalecard.training import classifiers, datasets, reference
-from scalecard.training.data_parallel import ScratchDataParallel
-from scalecard.training.scratch_allreduce import ALGORITHMS, bytes_received
-from scalecard.training.trainer import accuracy
-from scalecard.workloads.lenet import lenet_parameters
+from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads.builtin.lenet import lenet_parameters
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
 

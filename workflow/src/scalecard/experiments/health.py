@@ -23,17 +23,17 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
+from scalecard.benchmarks.machine import collectives, error_counters, node_benchmarks, node_pairs
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
-from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts import collectives, errors, tournament, within_node
 from scalecard.records.record import Case, Reason, Record
 
 LOST = Record.failed({"part": "node"}, "the node sent nothing of what it measured", reason=Reason.LOST)
@@ -58,9 +58,9 @@ class Spec(Common):
         object.__setattr__(self, "measure", few)
 
     @property
-    def amounts(self) -> within_node.Amounts:
+    def amounts(self) -> node_benchmarks.Amounts:
         """What is measured within a node."""
-        return within_node.Amounts(
+        return node_benchmarks.Amounts(
             rule=self.measure,
             seed=self.seed,
             size=self.size,
@@ -79,8 +79,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         _name_hosts()
     mine = list[Record]()
     try:
-        with errors.watched() as counters:
-            yield from _of_this_node(within_node.records(spec.amounts, machine), mine)
+        with error_counters.watched() as counters:
+            yield from _of_this_node(node_benchmarks.records(spec.amounts, machine), mine)
             yield from _collectives(spec, machine)
             yield from _between_nodes(spec, machine)
             yield from _of_this_node(counters(), mine)
@@ -171,5 +171,5 @@ def _between_nodes(spec: Spec, machine: Machine) -> Iterator[Record]:
     progress.doing(f"every node, then every pair of {spec.nodes} nodes")
     layout = Layout(machine.num_devices * spec.nodes, spec.nodes)
     cases: list[Case] = [{"part": "node", "bytes": size}]
-    work = (tournament.records, spec.measure, [size])
+    work = (node_pairs.records, spec.measure, [size])
     yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")

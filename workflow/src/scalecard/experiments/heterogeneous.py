@@ -26,19 +26,19 @@ from torch import Tensor
 from scalecard import progress
 from scalecard.hardware.devices import Device, host_device
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.unequal import Pair, open_pairs
+from scalecard.hardware.unequal_devices import Pair, open_pairs
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
-from scalecard.measuring.subjects import Precision, training
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel.uneven_data_parallel import UnevenDataParallel
+from scalecard.parallel.uneven_share import predicted_share, swept
 from scalecard.records.record import Case, Record
-from scalecard.training import classifiers, reference
-from scalecard.training.balance import predicted_share, swept
-from scalecard.training.uneven import UnevenDataParallel
+from scalecard.workloads import classifiers, reference
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 

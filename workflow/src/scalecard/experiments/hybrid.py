@@ -22,21 +22,21 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.bench import Bench
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import expected
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.subjects import training
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.timer import Bench
+from scalecard.measuring.training_subject import training
+from scalecard.parallel.hybrid_parallel import HybridParallel
+from scalecard.parallel.model_parallel import ModelParallel
+from scalecard.parallel.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
-from scalecard.training.hybrid_parallel import HybridParallel
-from scalecard.training.model_parallel import ModelParallel
-from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
 
 DEVICES_EACH = HYBRID.replica_devices  # one for each stage
 

@@ -19,24 +19,24 @@ from typing import Annotated
 from pydantic import Field
 
 from scalecard import progress
+from scalecard.benchmarks.training.input_loading import COPIES, Feeding, FromDataset, Pass, samples_of
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly
+from scalecard.benchmarks.training.validate import examined
+from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
 from scalecard.hardware import host
-from scalecard.hardware.counts import device_counts
+from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import copy_engine, open_devices
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import decisions
+from scalecard.measuring import shared_decisions
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.rounds import time_rounds
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Subject, Variant
 from scalecard.records.record import Case, Reason, Record, Scalar
-from scalecard.strategies.examine import examined
-from scalecard.strategies.fed import COPIES, Feeding, FromDataset, Pass, samples_of
-from scalecard.strategies.load import Load
-from scalecard.strategies.of_workloads import OfWorkloads, Workloads
-from scalecard.strategies.plainly import CHECKED_EACH, Plainly
-from scalecard.training.feeding import Loading
+from scalecard.workloads.loading import Loading
+from scalecard.workloads.workload import Load
 
 NO_DATASET = "the workload has no dataset()"
 NO_PINNING = "pinned memory and copies to a device need a GPU"
@@ -128,7 +128,7 @@ class _Workload:
         alone = {r.integer("workers"): r.median for r in loaders if r.samples}
         if not (resident.samples and alone):
             return
-        needed = decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))
+        needed = shared_decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))
         progress.doing(f"{self.load.name}: settings, with {progress.counted(needed, 'worker')}")
         yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed)])
         if not self._on_gpu:

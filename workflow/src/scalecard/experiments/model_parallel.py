@@ -19,26 +19,26 @@ import torch
 from torch import Tensor, nn
 
 from scalecard import progress
-from scalecard.hardware.counts import device_counts
+from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, time_blocks, with_blocks
+from scalecard.benchmarks.training.plain_steps import Plainly
+from scalecard.benchmarks.training.stages import gradients
+from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import expected
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.subjects import training
-from scalecard.measuring.variant import Subject, Variant
-from scalecard.parts.cuts import chosen_cuts, not_cut, time_blocks, with_blocks
-from scalecard.parts.plain_steps import Plainly
-from scalecard.parts.stages import gradients
+from scalecard.measuring.training_subject import training
+from scalecard.parallel.model_parallel import ModelParallel
+from scalecard.parallel.resnet50 import Workload, bytes_handed_over, one_hot_images, step_without_data
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.training import reference
-from scalecard.training.model_parallel import ModelParallel
-from scalecard.training.models import toy_stages
-from scalecard.training.resnet50 import Workload, bytes_handed_over, one_hot_images, step_without_data
+from scalecard.workloads import reference
+from scalecard.workloads.models import toy_stages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,27 +17,27 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from scalecard import progress
+from scalecard.benchmarks.training import library_pipelines, pipelines, simulated_pipelines
+from scalecard.benchmarks.training.cuts import TEXTBOOK, chosen_cuts, not_cut, time_blocks, with_blocks
+from scalecard.benchmarks.training.library_pipelines import library_case, unsuited
+from scalecard.benchmarks.training.plain_steps import Plainly
+from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
-from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
-from scalecard.parts import library_pipelines, pipelines, played_pipelines
-from scalecard.parts.cuts import TEXTBOOK, chosen_cuts, not_cut, time_blocks, with_blocks
-from scalecard.parts.library_pipelines import library_case, unsuited
-from scalecard.parts.plain_steps import Plainly
-from scalecard.parts.played_pipelines import STAGE
+from scalecard.parallel.resnet50 import Workload
+from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Case, Record
-from scalecard.training.resnet50 import Workload
-from scalecard.training.schedules import SCHEDULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def _on_devices(
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
     records = [timing.record(STAGE if "part" in timing.variant.case else "time") for timing in timings]
     for name, load in cuts:
-        records += played_pipelines.records(records, load, spec.balanced_sizes, cases[name])
+        records += simulated_pipelines.records(records, load, spec.balanced_sizes, cases[name])
     for record in records:
         yield next((with_blocks(record, load) for name, load in cuts if name == record.case.get("cut")), record)
     yield from peak_memory(timings, model="resnet50")
@@ -131,7 +131,7 @@ def _variants(spec: Spec, devices: list[Device], load: Workload, plainly: Plainl
         for one in pipelines.ours():
             yield from pipelines.variants(spec, devices, one, load, spec.balanced_sizes, plainly, case)
     check = Workload.of_check(spec).cut(load.cuts)
-    yield from played_pipelines.alone(load, check, devices, spec.balanced_sizes, case)
+    yield from simulated_pipelines.alone(load, check, devices, spec.balanced_sizes, case)
 
 
 def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:

@@ -20,23 +20,23 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
+from scalecard.benchmarks.training import multi_process, single_process
+from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.run_group import Group
+from scalecard.benchmarks.training.stage_timing import played
+from scalecard.benchmarks.training.strategy import StrategyBuilder
+from scalecard.benchmarks.training.validate import NotAWorkload, examined
+from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import decisions
-from scalecard.measuring.bench import Synchronised
+from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
+from scalecard.measuring.timer import Synchronised
 from scalecard.records.record import Case, Record
-from scalecard.strategies import in_process, on_ranks
-from scalecard.strategies.examine import NotAWorkload, examined
-from scalecard.strategies.load import Load
-from scalecard.strategies.measured import Group
-from scalecard.strategies.of_workloads import OfWorkloads, Workloads
-from scalecard.strategies.plainly import Plainly
-from scalecard.strategies.stages_alone import played
-from scalecard.strategies.strategy import StrategyBuilder
+from scalecard.workloads.workload import Load
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
@@ -58,7 +58,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
     ValueError if one of them turns out not to be trainable, before anything is measured.
     """
-    spec = replace(spec, trace=spec.trace and decisions.first("traces"))
+    spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     for load in _examined(spec, machine):
         if machine.kind == "cpu":
             yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
@@ -105,7 +105,7 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
         cases=[case],
         devices_each=1 if layout.ranks > 1 else devices,
     )
-    first = decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
+    first = shared_decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
     yield from launched(work, spec, machine, load, case, first, Group.times, metric="step_time")
     if machine.kind != "cpu" and first:
         found = Group.largest_batches
@@ -119,7 +119,7 @@ def _in_process(
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, load, case)
         found = list[Record]()
-        for record in measure(group, in_process.strategies(devices, stages=first)):
+        for record in measure(group, single_process.strategies(devices, stages=first)):
             found.append(record)
             yield record
         if first:
@@ -130,7 +130,7 @@ def _on_ranks(
     ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, _first: bool, measure: Measure
 ) -> Iterator[Record]:
     group = _group(ctx, [ctx], ctx.device, spec, load, case)
-    yield from measure(group, on_ranks.strategies(ctx))
+    yield from measure(group, multi_process.strategies(ctx))
 
 
 def _group(

@@ -20,23 +20,24 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.counts import device_counts, provable
+from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import Change, Trained, change, expected, same_replicas
-from scalecard.measuring.rounds import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
-from scalecard.measuring.subjects import Precision, training
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel import plan_counts
+from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
+from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
 from scalecard.records.record import Case, Check, Record
-from scalecard.training import classifiers, partition_counts, reference
-from scalecard.training.models import MODELS
-from scalecard.training.partitions import PARTITIONS, plan
-from scalecard.training.tensor_parallel import OneDevice, TensorParallel
+from scalecard.workloads import classifiers, reference
+from scalecard.workloads.models import MODELS
 
 NONE = "none"  # the partition of the plain module
 RUNS, NUDGE = 5, 2**-20  # plain runs as timed that the tolerance is derived from, and how far their images are apart
@@ -153,9 +154,9 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
     if at.partition == NONE:
         flops_each, replicated, exchanged = 0, 0, 0
     else:
-        counts = partition_counts.of(at.model, at.partition)
+        counts = plan_counts.of(at.model, at.partition)
         flops_each, replicated = counts.replicated_flops, counts.replicated
-        exchanged = partition_counts.bytes_exchanged(
+        exchanged = plan_counts.bytes_exchanged(
             at.model,
             at.partition,
             num_devices=at.devices,

@@ -20,30 +20,30 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
+from scalecard.benchmarks.training.tuned_workload import Combination, PlainlyRounded
+from scalecard.benchmarks.training.tuning import Ladder
+from scalecard.benchmarks.training.validate import examined
+from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import decisions
+from scalecard.measuring import shared_decisions
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
-from scalecard.measuring.subjects import Precision, training
-from scalecard.measuring.variant import Subject, Variant
+from scalecard.measuring.training_subject import Precision, training
+from scalecard.parallel.compiled import empty_cache_of_code
+from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
 from scalecard.records.strategies import SINGLE
-from scalecard.strategies.examine import examined
-from scalecard.strategies.ladder import Ladder
-from scalecard.strategies.load import Load
-from scalecard.strategies.of_workloads import OfWorkloads, Workloads
-from scalecard.strategies.tuned import Combination, PlainlyRounded
-from scalecard.training import classifiers, datasets, reference
-from scalecard.training.compiled import empty_cache_of_code
-from scalecard.training.tuned import TunedTrainer
+from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads.workload import Load
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
@@ -120,7 +120,7 @@ def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | 
             records.append(record)
             yield record
         if dataset:
-            best = Combination(tuple(decisions.decided("fastest-rungs", partial(_fastest, records))))
+            best = Combination(tuple(shared_decisions.decided("fastest-rungs", partial(_fastest, records))))
             epochs = _epochs(ctx, spec, dataset, [*dict.fromkeys([Combination(), best])])
             yield from guarded(epochs, case, metric="epoch_time")
 

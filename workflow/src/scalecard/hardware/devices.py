@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 
-from scalecard.hardware import host, numa, observing
-from scalecard.hardware.counts import threads_each
+from scalecard.hardware import host, numa, work_observer
+from scalecard.hardware.device_counts import threads_each
+from scalecard.hardware.device_timestamps import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.marks import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.precision import float32_is_float32
 
 MAX_PENDING = 64
@@ -230,7 +230,7 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
 
     The allocator does not reuse its memory before the current stream, which copies it, is done.
     """
-    for observer in observing.observers:
+    for observer in work_observer.observers:
         observer.received(f"to {_running.device}", tensor.nbytes)
     if tensor.is_cuda:
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
@@ -263,7 +263,7 @@ class CpuDevice(Device):
             for task in args:
                 if isinstance(task, Task) and task.queued:
                     self._wait_for(task.queued, entered)
-            for observer in observing.observers:
+            for observer in work_observer.observers:
                 entered.enter_context(observer.around())
             return work(*_values(args))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from scalecard.hardware import host, numa, nvml
 from scalecard.hardware.machine import ROOT, Machine
-from scalecard.hardware.missing import Missing, gpu_key
+from scalecard.hardware.optional_facts import Missing, gpu_key
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}

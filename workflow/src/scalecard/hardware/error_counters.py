@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from scalecard.hardware import interconnect, nvlinks, nvml
-from scalecard.hardware.missing import Missing
+from scalecard.hardware.optional_facts import Missing
 
 PORT_COUNTERS = {
     "symbol_error": "symbol errors",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalecard.hardware import nvml
 from scalecard.hardware.environment import PACKAGES, version_of
-from scalecard.hardware.missing import Missing
+from scalecard.hardware.optional_facts import Missing
 
 DEVICES = Path("/dev")
 PCI = Path("/sys/bus/pci/devices")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from scalecard.hardware.missing import Missing
+from scalecard.hardware.optional_facts import Missing
 from scalecard.records.atomic import write_atomically
 
 CPUS = Path("/sys/devices/system/cpu")

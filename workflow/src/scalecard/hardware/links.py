@@ -11,8 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from scalecard.hardware.device_timestamps import EventMark, Mark
 from scalecard.hardware.devices import Device
-from scalecard.hardware.marks import EventMark, Mark
 
 
 class Link:

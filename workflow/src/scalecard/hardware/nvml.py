@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from scalecard.hardware import nvlinks
-from scalecard.hardware.missing import Missing, gpu_key
+from scalecard.hardware.optional_facts import Missing, gpu_key
 
 # Clock event reasons that mean the hardware was held back. A power cap is normal, and only reported.
 SLOWDOWNS = {

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from scalecard.jobs.source_code import SOURCES, closure
-from scalecard.report.history import places
+from scalecard.report.history import layout
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
@@ -33,22 +33,22 @@ def of_image() -> list[str]:
 
 def of_figure(name: str) -> list[str]:
     """What `scalecard plot NAME` executes."""
-    return [*_files("report.figures", f"report.sections.{name}"), *_reference()]
+    return [*_files("report.figure_files", f"report.sections.{name}"), *_reference()]
 
 
 def of_answer(name: str) -> list[str]:
     """What `scalecard plot NAME` executes for an answer."""
-    return [*_files("report.figures", f"report.answers.{name}"), *_reference()]
+    return [*_files("report.figure_files", f"report.answers.{name}"), *_reference()]
 
 
 def of_exports() -> list[str]:
     """What `scalecard export` executes, and what it copies and quotes."""
-    return [*_files("report.exports.package"), *_reference(), "CITATION.cff", "Snakefile"]
+    return [*_files("exports.write_exports"), *_reference(), "CITATION.cff", "Snakefile"]
 
 
 def of_trend() -> list[str]:
     """What `scalecard trend` executes to draw."""
-    return _files("report.history.figure", "report.figures")
+    return _files("report.history.figure", "report.figure_files")
 
 
 def histories(platform: str) -> list[str]:
@@ -56,7 +56,7 @@ def histories(platform: str) -> list[str]:
 
     The nights themselves are no inputs of anything, so a run takes as long whether there are few of them or many.
     """
-    return [str(path) for path in places.indices(RESULTS / platform) if is_platform(path.parent.parent.name)]
+    return [str(path) for path in layout.indices(RESULTS / platform) if is_platform(path.parent.parent.name)]
 
 
 def of_report() -> list[str]:
@@ -101,7 +101,7 @@ def _readable(path: Path) -> bool:
 
 def dataset_of(name: str, dataset: str) -> str:
     """The dataset if the experiment's code uses images, else 'none'."""
-    return dataset if SOURCES / "training" / "datasets.py" in closure(f"experiments.{name}") else "none"
+    return dataset if SOURCES / "workloads" / "datasets.py" in closure(f"experiments.{name}") else "none"
 
 
 def _files(*modules: str) -> list[str]:

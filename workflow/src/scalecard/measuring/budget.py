@@ -9,7 +9,7 @@ import math
 import os
 import time
 
-from scalecard.measuring.bench import Ranks
+from scalecard.measuring.timer import Ranks
 
 # Inherited by the processes that measure. The deadline is by the monotonic clock, which a machine's processes share.
 DEADLINE, PACE = "SCALECARD_DEADLINE", "SCALECARD_PACE"

@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable
 from statistics import median
 
-from scalecard.measuring.bench import Bench
 from scalecard.measuring.failures import caught
 from scalecard.measuring.telemetry import Watch
+from scalecard.measuring.timer import Bench
 from scalecard.measuring.timing import Timing
 
 WINDOW = 1.0  # seconds

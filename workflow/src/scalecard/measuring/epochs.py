@@ -7,12 +7,12 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.measuring import budget, repeats, telemetry
-from scalecard.measuring.bench import ALONE, Bench, Ranks, Synchronised
+from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
 from scalecard.measuring.prepare import fail_wrong, prepared
+from scalecard.measuring.timer import ALONE, Bench, Ranks, Synchronised
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant
 
 
 def time_epochs(

@@ -11,7 +11,7 @@ from scalecard import progress
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.variant import Variant
+from scalecard.measuring.case_variant import Variant
 from scalecard.records.record import Check
 
 RANKS = 3

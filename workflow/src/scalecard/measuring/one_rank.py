@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from scalecard.distributed.context import RankContext
-from scalecard.measuring.variant import Subject
+from scalecard.measuring.case_variant import Subject
 from scalecard.records.record import Check
 
 

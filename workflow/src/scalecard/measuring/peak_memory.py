@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+from scalecard.measuring.case_variant import Variant, Work
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Variant, Work
 from scalecard.records.record import Record
 
 

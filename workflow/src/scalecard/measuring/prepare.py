@@ -13,12 +13,12 @@ from scalecard import progress
 from scalecard.hardware.failures import DeviceFault
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring import budget
-from scalecard.measuring.bench import Bench
+from scalecard.measuring.case_variant import Prepared, Subject, Variant, local
 from scalecard.measuring.counting import counted
 from scalecard.measuring.failures import caught
 from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved, refuse_failed
+from scalecard.measuring.timer import Bench
 from scalecard.measuring.timing import Timing
-from scalecard.measuring.variant import Prepared, Subject, Variant, local
 from scalecard.records.record import Check, Count
 
 

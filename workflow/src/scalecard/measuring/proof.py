@@ -15,8 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from scalecard.measuring.bench import Ranks
-from scalecard.measuring.variant import local
+from scalecard.measuring.case_variant import local
+from scalecard.measuring.timer import Ranks
 from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import pydantic
 from annotated_types import Len
 
-from scalecard.measuring.rule import Rule
+from scalecard.measuring.stopping_rule import Rule
 
 
 def _each_once(values: tuple[object, ...]) -> tuple[object, ...]:

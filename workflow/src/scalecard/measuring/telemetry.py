@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scalecard.hardware import host, nvml, processes
-from scalecard.hardware.missing import Missing
+from scalecard.hardware.optional_facts import Missing
 from scalecard.records.telemetry import GpuState, HardwareState, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least

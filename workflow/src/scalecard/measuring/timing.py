@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from scalecard.measuring.variant import Prepared, Variant
+from scalecard.measuring.case_variant import Prepared, Variant
 from scalecard.records.record import Reason, Record
 from scalecard.records.telemetry import HardwareState, Telemetry
 

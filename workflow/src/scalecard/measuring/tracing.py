@@ -10,8 +10,8 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from scalecard import progress
-from scalecard.measuring.bench import Bench
-from scalecard.measuring.variant import Work
+from scalecard.measuring.case_variant import Work
+from scalecard.measuring.timer import Bench
 
 FOLDER = "SCALECARD_TRACES"  # inherited by the processes that measure
 

@@ -14,10 +14,10 @@ import jsonschema
 from jsonschema.exceptions import best_match, relevance
 
 from scalecard.records import strict_json
-from scalecard.records.anonymous import without_identities
 from scalecard.records.atomic import write_atomically
-from scalecard.records.consistency import problems
+from scalecard.records.cross_checks import problems
 from scalecard.records.record import SCHEMA_VERSION, Check, Count, Reason, Record, Result
+from scalecard.records.redact import without_identities
 from scalecard.records.strict_json import json_path, printable
 from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 

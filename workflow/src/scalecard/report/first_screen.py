@@ -4,18 +4,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from scalecard.analysis import formatting, provenance, quality, ratio_text, slowdowns
+from scalecard.analysis.advice.choice import choose
+from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
+from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
+from scalecard.analysis.load_results import LeftOut, attempt
+from scalecard.analysis.machine_names import nickname
+from scalecard.figures.sparkline import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
-from scalecard.report import slower_with_more, units, words
-from scalecard.report.advice import sentences
-from scalecard.report.advice.choice import choose
-from scalecard.report.advice.places import Place, places, timed, workloads
-from scalecard.report.exports import provenance, trust
-from scalecard.report.gather import LeftOut, attempt
-from scalecard.report.health_gate import EXPERIMENT as HEALTH
-from scalecard.report.nicknames import nickname
+from scalecard.report import advice_text
 from scalecard.report.section import Section
-from scalecard.report.sparkline import sparkline
 
 T = TypeVar("T")
 
@@ -63,9 +62,9 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
-        slower=said("what is slower", lambda: slower_with_more.sentences(results)),
+        slower=said("what is slower", lambda: slowdowns.sentences(results)),
         use=said("what to use", lambda: _use(strategies) if strategies and not trial else ()),
-        trust=trust.found(list(results.values())),  # the page shows the warnings by themselves
+        trust=quality.found(list(results.values())),  # the page shows the warnings by themselves
     )
 
 
@@ -96,7 +95,7 @@ def _by_reason(result: Result) -> Iterator[str]:
             faults.setdefault(str(record.reason), []).append(record)
     for reason, records in faults.items():
         first = records[0]
-        axes = ", ".join(f"{axis} {units.setting(axis, value)}" for axis, value in first.case.items())
+        axes = ", ".join(f"{axis} {formatting.setting(axis, value)}" for axis, value in first.case.items())
         others = f", and {counted(len(records) - 1, 'more case')}" if len(records) > 1 else ""
         ended = f"{first.note[:1].upper()}{first.note[1:]}."
         yield f"{reason.capitalize()}: {axes}{others}: {first.note}." if axes else ended
@@ -118,12 +117,14 @@ def _line(result: Result, workload: str, best: Place, several: Sequence[Place]) 
     own = {place.devices: place.gain for place in several if place.strategy == best.strategy and place.gain}
     points = [(1, 1.0), *((devices, ratio.value) for devices, ratio in sorted(own.items()))]
     what = "CPU ranks" if result.emulated else "GPUs"
-    share = units.percent(best.gain.value / best.devices)
-    text = f"{best.strategy}: {words.about(best.gain)} on {best.devices} {what}, {share} of ideal"
+    share = formatting.percent(best.gain.value / best.devices)
+    text = f"{best.strategy}: {ratio_text.about(best.gain)} on {best.devices} {what}, {share} of ideal"
     return Scaling(workload=workload, text=text, line=sparkline(points))
 
 
 def _use(result: Result) -> list[str]:
     """The gist of the advice; its reasons are in the section."""
-    every = [(workload, one) for workload in workloads(result) for one in sentences.sentences(result, workload)]
-    return [f"{workload}: {one.gist}, at a fixed total batch" for workload, one in every if one.about == sentences.USE]
+    every = [(workload, one) for workload in workloads(result) for one in advice_text.sentences(result, workload)]
+    return [
+        f"{workload}: {one.gist}, at a fixed total batch" for workload, one in every if one.about == advice_text.USE
+    ]

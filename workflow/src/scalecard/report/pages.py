@@ -7,7 +7,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from scalecard.report import contents, units
+from scalecard.analysis import formatting
+from scalecard.report import toc
 
 UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMGTP]?FLOP(?:/s)?|[MG]Hz|W|J|°C)(?!\w))")
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -27,8 +28,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
-    made.filters |= {"commands": _commands, "number": units.number, "label": contents.label}
-    made.globals["setting"] = units.setting
+    made.filters |= {"commands": _commands, "number": formatting.number, "label": toc.label}
+    made.globals["setting"] = formatting.setting
     return made
 
 

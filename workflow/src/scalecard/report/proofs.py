@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from scalecard.analysis import formatting, ratio_text
 from scalecard.records.record import Check, Count, Result
-from scalecard.report import units, words
 
 COUNTED = {
     "FLOPs": "arithmetic",
@@ -19,7 +19,7 @@ COUNTED = {
     "updates": "updates of every parameter",
     "test FLOPs": "arithmetic of scoring the test images",
 }
-SHOW = {"FLOP": units.count_flops, "B": units.count_bytes}
+SHOW = {"FLOP": formatting.count_flops, "B": formatting.count_bytes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def proofs(result: Result) -> list[Proof]:
     for record in result.records:
         if record.checks or record.work:
             key = tuple(map(_proven, record.checks)), tuple(map(_counted, record.work))
-            found.setdefault(key, []).append(words.case(record.case))
+            found.setdefault(key, []).append(ratio_text.case(record.case))
     return [Proof(cases=cases, proven=list(key[0]), counted=list(key[1])) for key, cases in found.items()]
 
 

@@ -10,37 +10,36 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
+from scalecard.analysis import formatting, published_figures
+from scalecard.analysis.comparison import compare
+from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
+from scalecard.analysis.platform_results import NO_SETTINGS, Settings
+from scalecard.analysis.platform_selection import drawn
+from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import (
-    answered,
-    contents,
-    environments,
+    answer_sections,
+    downloads,
     first_screen,
-    modules,
     pages,
-    panels,
-    reference,
+    plugin_loader,
+    provenance_table,
     section,
     sections,
-    style,
     tables,
-    takes,
-    units,
+    toc,
 )
-from scalecard.report.answered import Answer
-from scalecard.report.brief import Brief, others_table
-from scalecard.report.comparison import beside, compare
-from scalecard.report.drawn_platforms import drawn
-from scalecard.report.gather import LeftOut, attempt, by_reason, each_fit, file_of, gather
-from scalecard.report.history import views as nights
+from scalecard.report.answer_sections import Answer
+from scalecard.report.comparison import changes_section
+from scalecard.report.downloads import MISSING, Take
+from scalecard.report.history import trend_output as nights
 from scalecard.report.history.trend import of_indices
-from scalecard.report.platform_results import NO_SETTINGS, Settings
+from scalecard.report.platform_rows import Brief, others_table
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
-from scalecard.report.takes import MISSING, Take
 
 NUM_LEADING = 8
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
@@ -69,8 +68,8 @@ def write(
         "left_out": left_out,
         "history": history,
         "traces": linked,
-        "exports": [takes.link(path, output) for path in there],
-        "taken": takes.takes(there, output),
+        "exports": [downloads.link(path, output) for path in there],
+        "taken": downloads.takes(there, output),
     }
     write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
     return left_out
@@ -104,7 +103,7 @@ def render(
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
         raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
-    by_name = {name: _of(known, name, platforms) for name in contents.in_order({s.name for s in known})}
+    by_name = {name: _of(known, name, platforms) for name in toc.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
         "unknown": sorted(set(show or ()) - {r.platform for r in ours}),
@@ -122,21 +121,24 @@ def _said_of_all(
 ) -> dict[str, Any]:
     """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
     results, mine = [s.result for s in known], {s.name: s for s in known if s.platform == platforms[0]}
-    current = [mine[name] for name in contents.in_order(mine)]  # so that health leads
-    replies = answered.every([s.result for s in current], settings, left_out)
+    current = [mine[name] for name in toc.in_order(mine)]  # so that health leads
+    replies = answer_sections.every([s.result for s in current], settings, left_out)
     advised = [] if results[0].emulated else replies
     by_platform = {p: [s for s in known if s.platform == p] for p in platforms[1:]}
-    changes = [attempt(f"changes from {p}", partial(beside.part, s, current), left_out) for p, s in by_platform.items()]
+    changes = [
+        attempt(f"changes from {p}", partial(changes_section.part, s, current), left_out)
+        for p, s in by_platform.items()
+    ]
     judged = {s.name: not any(each.is_trouble for each in s.judgements) for s in current if s.judgements}
     return {
-        "contents": contents.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
+        "contents": toc.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
         "first": first_screen.of(current, left_out),
         "masthead": _masthead([s.result for s in current]),
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
         "answers": [_answer(answer, figures, left_out) for answer in replies],
         "changes": [part for part in changes if part],
-        "provenance": [environments.facts(platform, results) for platform in platforms],
+        "provenance": [provenance_table.facts(platform, results) for platform in platforms],
     }
 
 
@@ -158,7 +160,7 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
     return {
         "machine": from_facts(current[0].environment["machine"]).describe(),
         "platform": current[0].platform,
-        "when": units.minute(max(r.finished for r in current)) + " UTC",
+        "when": formatting.minute(max(r.finished for r in current)) + " UTC",
         "emulated": current[0].emulated,
         "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
         "warnings": [text for _, text in compare.warnings("", current)],
@@ -185,7 +187,7 @@ def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, A
 def _panels(figures: Path, name: str, left_out: list[LeftOut]) -> str:
     """The figure of a section or an answer; if it could not be drawn, it is left out."""
     html = (figures / f"{name}.html").read_text("utf-8")
-    if html == panels.MISSING:
+    if html == svg.MISSING:
         reason = f"it could not be drawn; see results/logs/figures/{name}.log"
         left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
     return html
@@ -211,11 +213,11 @@ def _page(
 ) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
     module, results = sections.load(name), [s.result for s in own]
-    title = modules.title(module)
+    title = plugin_loader.title(module)
     return {
         "name": name,
         "title": title,
-        "how_to_read": modules.how_to_read(module),
+        "how_to_read": plugin_loader.how_to_read(module),
         "figure": _panels(figures, name, left_out),
         "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
         "caption": style.caption(results),
@@ -229,7 +231,7 @@ def _page(
         "trouble": [judgement for judgement in own[0].judgements if judgement.is_trouble],
         "normal": [judgement for judgement in own[0].judgements if not judgement.is_trouble],
         "book": own[0].beside_the_book,
-        "chapters": reference.chapters(name),
+        "chapters": published_figures.chapters(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
         "states": [(s.platform, s.state) for s in own[:1] if s.state],

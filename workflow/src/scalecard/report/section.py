@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalecard.analysis import expectations, formatting, platform_selection, published_figures
+from scalecard.analysis.expectations import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import drawn_platforms, hardware_state, judgements, reference, sections, tables, units
-from scalecard.report.judgements import Judgement
+from scalecard.report import sections, tables, telemetry_text
 from scalecard.report.proofs import Proof, proofs
 from scalecard.report.sections import Finding
 from scalecard.report.tables import Cell
@@ -45,12 +46,12 @@ class Section:
         return cls(
             result=result,
             findings=module.findings(result),
-            judgements=[*rates, *judgements.beside_published(result, ours)],
+            judgements=[*rates, *expectations.beside_published(result, ours)],
             ours=ours,
             cells=tables.cells(result),
             absent=tables.absent(result),
             proofs=proofs(result),
-            state=hardware_state.overview(result),
+            state=telemetry_text.overview(result),
             tiles=module.tiles(result) if hasattr(module, "tiles") else [],
             topology=module.topology(result) if hasattr(module, "topology") else {},
             overview=module.overview(result) if hasattr(module, "overview") else None,
@@ -85,10 +86,10 @@ class Section:
     def published(self) -> dict[str, Any]:
         """Published figures next to ours; accuracies are left out if the images were synthetic."""
         synthetic = any(record.case.get("data") == "synthetic" for record in self.result.records)
-        entries = reference.published(self.name)
+        entries = published_figures.published(self.name)
         shown = [entry for entry in entries if not (synthetic and entry.metric == "test_accuracy")]
         return {
-            "entries": [{**asdict(entry), "ours": judgements.ours_beside(entry, self.ours)} for entry in shown],
+            "entries": [{**asdict(entry), "ours": expectations.ours_beside(entry, self.ours)} for entry in shown],
             "hidden_accuracies": len(entries) - len(shown),
             "same_workload": bool(self.ours),
         }
@@ -97,8 +98,8 @@ class Section:
     def beside_the_book(self) -> list[str]:
         """A published value of each metric that we measured alike, and ours."""
         told: dict[str, str] = {}
-        for entry in reference.published(self.name):
-            ours = judgements.ours_beside(entry, self.ours)
+        for entry in published_figures.published(self.name):
+            ours = expectations.ours_beside(entry, self.ours)
             if ours is not None and entry.metric not in told:
                 gpus = (
                     f"{entry.gpus or 1} x {entry.gpu}"
@@ -106,7 +107,7 @@ class Section:
                     else f"{counted(entry.gpus or 1, 'GPU')}, not stated which"
                 )
                 unit = "share" if entry.unit == "fraction" else entry.unit
-                published, here = (units.of(value, unit) for value in (entry.value, ours))
+                published, here = (formatting.of(value, unit) for value in (entry.value, ours))
                 name = entry.metric.replace("_", " ").capitalize()
                 told[entry.metric] = f"{name}: the book says {published} ({gpus}), you got {here}."
         return list(told.values())
@@ -117,15 +118,15 @@ class Section:
         images = self.result.spec.get("train_images")
         if images:
             return [f"Only {images} images were trained on here: the accuracies and the epochs say little."]
-        if reference.published(self.name) and not self.ours:
+        if published_figures.published(self.name) and not self.ours:
             return ["The sizes here are not those of the publications, so their numbers are not shown beside these."]
         return []
 
     @property
     def limit(self) -> dict[str, Any]:
         """What the vendor says about the device."""
-        device = drawn_platforms.device_name(self.result)
-        spec = reference.gpu_spec(device)
+        device = platform_selection.device_name(self.result)
+        spec = published_figures.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
 
     @property

@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scalecard.analysis import formatting, limits
+from scalecard.analysis.step_records import operations_each, place, single
 from scalecard.records.record import Record, Result
-from scalecard.report import limits, units
-from scalecard.report.step_records import operations_each, place, single
 
 HEAD = [
     *("Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "MFU"),
@@ -62,9 +62,9 @@ def _row(result: Result, record: Record) -> list[tuple[str, float]]:
         (str(case["strategy"]), 0.0),
         (f"{devices:.0f}{f' on {nodes} nodes' if nodes > 1 else ''}", devices + nodes / 1e3),
         (str(case["scaling"]) if devices > 1 else "", 0.0),
-        (units.seconds(record.median), record.median),
+        (formatting.seconds(record.median), record.median),
         _gain(result, record, rate),
-        (f"{units.count(rate)} {case['unit']}/s", rate),
+        (f"{formatting.count(rate)} {case['unit']}/s", rate),
         *(_utilisation(result, record, rate), memory(result, record), _largest_batch(result, record)),
         *(energy(record), launching(result, record)),
     ]
@@ -89,13 +89,13 @@ def share_of_peak(result: Result, record: Record, rate: float, each: float, dtyp
     if not (each and peak):
         return ("", 0.0)
     share = each * rate / (_number(record, "devices") * peak.rate * 1e12)
-    return (units.percent(share, 1), share)
+    return (formatting.percent(share, 1), share)
 
 
 def memory(result: Result, record: Record) -> tuple[str, float]:
     """Of the fullest device; an empty cell without GPUs."""
     found = result.find("peak_memory", **place(record))
-    return (units.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
+    return (formatting.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
 
 
 def _largest_batch(result: Result, record: Record) -> tuple[str, float]:
@@ -120,7 +120,7 @@ def launching(result: Result, record: Record) -> tuple[str, float]:
     if not enqueued or result.emulated:
         return ("", 0.0)
     share = min(1.0, statistics.median(enqueued) / record.median)
-    return (units.percent(share), share)
+    return (formatting.percent(share), share)
 
 
 def _number(record: Record, axis: str) -> float:

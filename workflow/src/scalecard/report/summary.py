@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scalecard.analysis.comparison import compare
+from scalecard.analysis.load_results import each_fit
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult, load
 from scalecard.records.record import Result
-from scalecard.report.comparison import compare
-from scalecard.report.gather import each_fit
 from scalecard.report.render import leading
 from scalecard.report.section import Section
 

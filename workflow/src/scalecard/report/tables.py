@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from scalecard.analysis import formatting, ratio_text
 from scalecard.records import axes
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval
-from scalecard.report import hardware_state, units, words
+from scalecard.report import telemetry_text
 
 SHOW = {
-    "s": units.seconds,
-    "B": units.count_bytes,
+    "s": formatting.seconds,
+    "B": formatting.count_bytes,
     "fraction": "{:.3f}".format,
     "count": "{:.0f}".format,
-    "B/s": units.byte_rate,
+    "B/s": formatting.byte_rate,
     "samples": "{:.0f} samples".format,
 }
 # What the last of a record's samples is, where they are no repetitions of one number.
@@ -60,8 +61,8 @@ def _cell(record: Record) -> Cell:
         count=record.num_samples,
         what=WHAT.get(record.metric, "").format(*record.samples[0]),
         stopped=record.telemetry[0].stopped if record.telemetry else "",
-        energy=hardware_state.energy(record),
-        remarks=hardware_state.remarks(record),
+        energy=telemetry_text.energy(record),
+        remarks=telemetry_text.remarks(record),
     )
 
 
@@ -116,7 +117,7 @@ def _on_axis(axis: str, row: Row) -> Shown:
     if axis not in case:
         return Shown("")
     value = case[axis]
-    return Shown(units.on_axis(axis, value), value if axis in axes.IN_BYTES and isinstance(value, int) else None)
+    return Shown(formatting.on_axis(axis, value), value if axis in axes.IN_BYTES and isinstance(value, int) else None)
 
 
 def _known(row: Row) -> Cell:
@@ -155,7 +156,7 @@ def absent(result: Result) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], list[str]] = {}
     for record in result.records:
         if record.status != "ok":
-            rows.setdefault((record.status, record.why), []).append(words.case(record.case))
+            rows.setdefault((record.status, record.why), []).append(ratio_text.case(record.case))
     return [
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()

@@ -1,12 +1,1 @@
-"""The built-in workloads: what is trained, in the form that a file of the user's own has too.
-
-    model(...) -> nn.Module              with random parameters, which the caller seeds
-    batch(size, seed, ...)               (inputs, targets) on the CPU: tensors, or tuples and dicts of them
-    loss(outputs, targets) -> Tensor     the mean over the batch
-    blocks(model)                        optional: consecutive pieces, for pipelines and FSDP
-    tensor_plan(model)                   optional: names of linear layers to "column" or "row", for tensor parallelism
-    dataset(...)                         optional: a map-style data set of (inputs, targets), for a DataLoader
-    UNIT                                 optional: "samples" (of which a batch has `size`) or "tokens"
-
-These files import nothing of ScaleCard but what they share among themselves.
-"""
+"""What is trained: the built-in workloads and the user's, their data, and the plain loop that trains one."""

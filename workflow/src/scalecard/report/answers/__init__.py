@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 
 from scalecard.records.strategies import Untimed
-from scalecard.report import modules
+from scalecard.report import plugin_loader
 
 ORDER = ("why", "use", "forecast")
 PARTS = {  # of a step, as they are called where they are not timed alone
@@ -30,9 +30,9 @@ def not_timed(*parts: Untimed) -> str:
 
 def names() -> list[str]:
     """Every answer, in the order in which they are asked; a new one comes last."""
-    return sorted(modules.names(sys.modules[__name__]), key=lambda name: (*ORDER, name).index(name))
+    return sorted(plugin_loader.names(sys.modules[__name__]), key=lambda name: (*ORDER, name).index(name))
 
 
 def load(name: str) -> ModuleType:
     """The answer of this name; ValueError says which ones exist."""
-    return modules.load(sys.modules[__name__], name)
+    return plugin_loader.load(sys.modules[__name__], name)

@@ -13,16 +13,16 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis.forecast import calculator as numbers
+from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
+from scalecard.analysis.forecast.monte_carlo import band, middle
+from scalecard.analysis.forecast.settings import Settings
+from scalecard.analysis.platform_results import Measured
+from scalecard.figures import charts, line_labels, points, style
+from scalecard.figures.points import Point
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Strategy, Untimed
-from scalecard.report import charts, ends, points, style
+from scalecard.report import forecast_text
 from scalecard.report.answers import not_timed
-from scalecard.report.forecast import calculator as numbers
-from scalecard.report.forecast import told
-from scalecard.report.forecast.draws import band, middle
-from scalecard.report.forecast.forecast import Forecast, forecasts, reasons, without_a_model
-from scalecard.report.forecast.settings import Settings
-from scalecard.report.platform_results import Measured
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
@@ -70,7 +70,7 @@ def _line(axes: Axes, one: Forecast, platform: str) -> None:
     axes.plot(trusted, [curve[count] for count in trusted], color=colour)
     beyond = [count for count in one.shown if count >= until]
     axes.plot(beyond, [curve[count] for count in beyond], color=colour, linestyle=":")
-    ends.name(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
+    line_labels.name(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
     for count, limit in zip(one.shown, limits, strict=True):
         point = Point(
             series=f"{name}, forecast", x=count, value=curve[count], interval=limit, samples=None, platform=platform
@@ -92,7 +92,7 @@ def findings(measured: Measured) -> list[Finding]:
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
         return [Finding(text=text, headline="no forecast", topic=Topic.NOT_MEASURED)]
-    sentences = [told.error(found), *told.of_workloads(found)]
+    sentences = [forecast_text.error(found), *forecast_text.of_workloads(found)]
     if why:
         sentences.append((f"DDP is not forecast: {why}.", ""))
     if left := without_a_model(measured.results):
@@ -114,7 +114,12 @@ def tables(measured: Measured) -> list[Table]:
     found = _of(measured)
     if not found:
         return []
-    return [told.held_out(found), told.how_far(found), *told.networks(found), *told.training(found)]
+    return [
+        forecast_text.held_out(found),
+        forecast_text.how_far(found),
+        *forecast_text.networks(found),
+        *forecast_text.training(found),
+    ]
 
 
 def calculator(measured: Measured) -> dict[str, Any]:

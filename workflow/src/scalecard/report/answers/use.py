@@ -11,21 +11,22 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import ratio_text
+from scalecard.analysis.advice.choice import choose
+from scalecard.analysis.advice.defaults import changes
+from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
+from scalecard.analysis.platform_results import Measured
+from scalecard.figures import charts, line_labels, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
-from scalecard.report import charts, ends, points, style, words
-from scalecard.report.advice import sentences, tabulated
-from scalecard.report.advice.choice import choose
-from scalecard.report.advice.defaults import changes
-from scalecard.report.advice.places import Place, places, timed, workloads
-from scalecard.report.platform_results import Measured
+from scalecard.report import advice_table, advice_text
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-TOPICS = {sentences.USE: Topic.ADVICE, sentences.BATCH: Topic.LARGER_BATCH, sentences.AVOID: Topic.TO_AVOID}
+TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, advice_text.AVOID: Topic.TO_AVOID}
 
 
 def plot(measured: Measured) -> Figure:
@@ -61,7 +62,7 @@ def _draw(result: Result, workload: str, axes: Axes) -> None:
             elif scaling == "strong" and name in others:
                 rates = [place.rate for place in line]
                 axes.plot([place.devices for place in line], rates, style.marker(name) + "-", color=OTHERS, **THIN)
-                ends.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
+                line_labels.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
     charts.ticks(axes, sorted({place.devices for place in able}))
@@ -88,7 +89,7 @@ def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour:
         gid, mark = points.show(axes, point, f"{place.unit}/s"), style.marker(place.strategy)
         axes.plot([place.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
         axes.vlines([place.devices], [point.low], [point.high], color=colour, linewidth=1.2)
-    ends.name(axes, line[-1].devices, line[-1].rate, label, colour)
+    line_labels.name(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
 def _ideal(able: Sequence[Place], axes: Axes) -> None:
@@ -109,7 +110,7 @@ def findings(measured: Measured) -> list[Finding]:
     found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
     if found:
         return found
-    why = words.reason(result, "step_time") if result else ""
+    why = ratio_text.reason(result, "step_time") if result else ""
     text = f"Nothing to choose from: {why or 'strategies was not measured'}."
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 
@@ -117,22 +118,22 @@ def findings(measured: Measured) -> list[Finding]:
 def _of_workload(result: Result, workload: str) -> list[Finding]:
     return [
         Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=TOPICS[one.about])
-        for one in sentences.sentences(result, workload)
+        for one in advice_text.sentences(result, workload)
     ]
 
 
 def _of_defaults(measured: Measured) -> list[str]:
-    return [*sentences.on_defaults(changes(measured)), *sentences.on_data_parallel(measured)]
+    return [*advice_text.on_defaults(changes(measured)), *advice_text.on_data_parallel(measured)]
 
 
 def tables(measured: Measured) -> list[Table]:
     """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
     result, trial = measured.of("strategies"), measured.emulated
-    made = [tabulated.defaults(changes(measured), trial=trial)]
+    made = [advice_table.defaults(changes(measured), trial=trial)]
     if result:
-        of_strategies = (tabulated.summary, tabulated.everything, tabulated.by_batch)
+        of_strategies = (advice_table.summary, advice_table.everything, advice_table.by_batch)
         made = [*(table(result, trial=trial) for table in of_strategies), *made]
     if trial:
-        found = [one for name in workloads(result) for one in sentences.sentences(result, name)] if result else []
-        made.insert(0, tabulated.told([*(one.text for one in found), *_of_defaults(measured)]))
+        found = [one for name in workloads(result) for one in advice_text.sentences(result, name)] if result else []
+        made.insert(0, advice_table.told([*(one.text for one in found), *_of_defaults(measured)]))
     return [table for table in made if table.rows]

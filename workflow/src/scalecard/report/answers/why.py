@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from scalecard.analysis import breakdown, formatting
+from scalecard.analysis.breakdown import Breakdown, Term
+from scalecard.analysis.platform_results import Measured
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, Untimed
-from scalecard.report import breakdown, charts, points, style, units
 from scalecard.report.answers import not_timed
-from scalecard.report.breakdown import Breakdown, Term
-from scalecard.report.platform_results import Measured
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.strategy_table import Table
 
@@ -133,9 +134,9 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
 def _said(found: Breakdown, *, advise: bool) -> Finding:
     case, largest = found.record.case, found.largest
     name = f"{case['workload']}, {case['strategy']} on {case['devices']} devices"
-    ideal, late = units.seconds(found.of(breakdown.COMPUTE)), found.of(breakdown.INPUT)
-    fed = f" ({units.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
-    text = f"{name}: a step takes {units.seconds(found.seconds)}{fed}, ideal would be {ideal}."
+    ideal, late = formatting.seconds(found.of(breakdown.COMPUTE)), found.of(breakdown.INPUT)
+    fed = f" ({formatting.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
+    text = f"{name}: a step takes {formatting.seconds(found.seconds)}{fed}, ideal would be {ideal}."
     if largest.seconds <= 0:
         return Finding(text=f"{text} No overhead was measured.", topic=Topic.UNSURE_TERM)
     sure = largest.error is None or largest.seconds >= largest.error
@@ -165,12 +166,12 @@ def _unexplained(found: Breakdown) -> str:
 
 
 def _amount(term: Term, found: Breakdown) -> str:
-    error = f" ± {units.seconds(term.error)}" if term.error is not None else ""
-    return f"{units.seconds(term.seconds)}{error} ({_share(term.seconds, found)} of the step)"
+    error = f" ± {formatting.seconds(term.error)}" if term.error is not None else ""
+    return f"{formatting.seconds(term.seconds)}{error} ({_share(term.seconds, found)} of the step)"
 
 
 def _share(seconds: float, found: Breakdown) -> str:
-    return units.percent(seconds / found.seconds)
+    return formatting.percent(seconds / found.seconds)
 
 
 def tables(measured: Measured) -> list[Table]:
@@ -199,14 +200,14 @@ def _place(each: Breakdown) -> list[tuple[str, float]]:
         (str(case["strategy"]), 0.0),
         (f"{devices:.0f}{nodes}", devices),
         (str(case["scaling"]), 0.0),
-        (units.seconds(each.seconds), each.seconds),
+        (formatting.seconds(each.seconds), each.seconds),
     ]
 
 
 def _cell(each: Breakdown, name: str) -> tuple[str, float]:
     seconds = each.of(name)
     sign = "-" if seconds < 0 else ""
-    return (f"{sign}{units.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
+    return (f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
 
 
 def _devices(each: Breakdown) -> float:

@@ -7,9 +7,9 @@ a table beside the numbers, so that nothing depends on the drawing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scalecard.report import units
-from scalecard.report.comparison import told
-from scalecard.report.comparison.groups import CHANGED, Group
+from scalecard.analysis import formatting
+from scalecard.report.comparison import sentences
+from scalecard.report.comparison.summaries import CHANGED, Group
 
 MOST_ROWS = 12
 ENDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # of the axis; beyond the last, a whisker is cut off
@@ -88,8 +88,8 @@ def _mark(group: Group, axis: _Axis) -> Mark:
     most = max(CHANGED, key=group.count)
     return Mark(
         label=group.label,
-        told=told.outcome(group),
-        value=units.change(group.median),
+        told=sentences.outcome(group),
+        value=formatting.change(group.median),
         span=group.span,
         look=most if group.changed else "same",
         at=axis.place(group.median - 1),

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
+from scalecard.analysis import formatting
+from scalecard.analysis.comparison.compare import Change, Row
+from scalecard.analysis.load_results import each_fit
 from scalecard.records.record import Result
-from scalecard.report import contents, units
-from scalecard.report.brief import Brief
-from scalecard.report.comparison import told
-from scalecard.report.comparison.compare import Change, Row
-from scalecard.report.gather import each_fit
+from scalecard.report import toc
+from scalecard.report.comparison import sentences
+from scalecard.report.platform_rows import Brief
 from scalecard.report.strategy_table import Table
 
 NOTE = (
@@ -44,15 +45,15 @@ class SpeedUp:
         """Why there are no ratios, or ''."""
         if self.ratios:
             return ""
-        return told.different_workload(self.differing) if self.differing else NOTHING_IN_COMMON
+        return sentences.different_workload(self.differing) if self.differing else NOTHING_IN_COMMON
 
     @property
     def cells(self) -> list[tuple[str, float]]:
         """In the order of the table's head, each with the number to sort by."""
         ratios, mean = self.ratios, self.mean
-        why_not = told.DIFFERENT_WORKLOAD if self.differing else NOTHING_IN_COMMON
+        why_not = sentences.DIFFERENT_WORKLOAD if self.differing else NOTHING_IN_COMMON
         return [
-            (contents.label(self.experiment), 0.0),
+            (toc.label(self.experiment), 0.0),
             (_times(mean) if mean else why_not, mean or 0.0),
             (f"{_times(ratios[0])} to {_times(ratios[-1])}", ratios[0]) if len(ratios) > 1 else ("", 0.0),
             (str(len(ratios)), float(len(ratios))),
@@ -62,7 +63,7 @@ class SpeedUp:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f}x" if 0.01 <= ratio < 10 else f"{units.number(ratio)}x"
+    return f"{ratio:.2f}x" if 0.01 <= ratio < 10 else f"{formatting.number(ratio)}x"
 
 
 def headlines(results: Sequence[Result]) -> Headlines:
@@ -73,7 +74,7 @@ def headlines(results: Sequence[Result]) -> Headlines:
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
     """One for each experiment that both have, in the page's order."""
-    names = contents.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
+    names = toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
     return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
 
 

@@ -11,8 +11,9 @@ from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from scalecard.report import style, units
-from scalecard.report.comparison.compare import DRIVER
+from scalecard.analysis import formatting
+from scalecard.analysis.comparison.compare import DRIVER
+from scalecard.figures import style
 from scalecard.report.history.trend import Night, Series, Trend
 
 WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
@@ -56,7 +57,7 @@ def _panel(series: Series, axes: Axes) -> None:
         axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
-    title = f"{units.spaced(series.experiment)}: {series.label} ({unit})"
+    title = f"{formatting.spaced(series.experiment)}: {series.label} ({unit})"
     axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _widen(axes, values)
@@ -66,7 +67,7 @@ def _unit(series: Series) -> tuple[str, float]:
     """The unit that fits the last value, and how many of the series' own it has."""
     if series.unit != "s":
         return series.unit, 1.0
-    return units.of_seconds(series.points[-1][1].value)
+    return formatting.of_seconds(series.points[-1][1].value)
 
 
 def _widen(axes: Axes, values: Sequence[float]) -> None:
@@ -95,7 +96,7 @@ def _name_drivers(nights: Sequence[Night], axes: Axes) -> None:
 def _driver(night: Night) -> str:
     """'driver 580.2' if it is another one than on the night before."""
     change = next((each for each in night.changes if each.fact == DRIVER), None)
-    return f"driver {units.setting(DRIVER.key, change.new)}" if change else ""
+    return f"driver {formatting.setting(DRIVER.key, change.new)}" if change else ""
 
 
 def _when(night: Night) -> float:

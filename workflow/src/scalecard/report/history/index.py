@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scalecard.analysis.load_results import fit
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, parse
 from scalecard.records.record import Record, Result
 from scalecard.records.strict_json import MOST_BYTES, Refused, loads, printable, read
 from scalecard.report import sections
-from scalecard.report.gather import fit
-from scalecard.report.history.places import HISTORY, INDEX, nights
+from scalecard.report.history.layout import HISTORY, INDEX, nights
 
 VERSION = 1
 KEPT = ".json.gz"

@@ -15,7 +15,7 @@ from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, is_result_file, parse, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report.history import index
-from scalecard.report.history.places import HISTORY, night_name
+from scalecard.report.history.layout import HISTORY, night_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ The slowest one is the part that a training step waits for. Its label names no d
 
 from collections.abc import Iterator, Sequence
 
+from scalecard.analysis import formatting, limits, ratio_text
 from scalecard.records.record import Record, Result
-from scalecard.report import limits, units, words
 from scalecard.report.sections import Number
 
 
@@ -34,11 +34,11 @@ def _products(result: Result) -> Iterator[Number]:
 
 def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bool = True) -> Iterator[Number]:
     """The slowest of those at the largest size; `passes` is how often each byte crosses the interface."""
-    largest = words.largest(records, "bytes")
+    largest = ratio_text.largest(records, "bytes")
     if largest:
         slowest = max(largest, key=lambda r: r.median)
         size = float(slowest.case["bytes"] or 0)
-        named = f"{label}, {units.count_bytes(slowest.case['bytes'])}"
+        named = f"{label}, {formatting.count_bytes(slowest.case['bytes'])}"
         amount, unit = (passes * size / 1e9, "GB/s") if rate else (0.0, "s")
         yield Number(label=named, record=slowest, amount=amount, unit=unit)
 
@@ -46,10 +46,10 @@ def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bo
 def _all_reduce(result: Result) -> Iterator[Number]:
     """Bus bandwidth at the largest size, on most devices, within a node and over nodes."""
     everything = result.select("time", part="collective", collective="all_reduce")
-    for nodes in words.spans(everything):
-        most = words.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
-        for record in words.largest(most, "bytes"):
-            where = f"{record.case['devices']} devices{words.over_nodes(nodes)}"
-            label = f"all-reduce of {units.count_bytes(record.case['bytes'])} on {where}"
+    for nodes in ratio_text.spans(everything):
+        most = ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+        for record in ratio_text.largest(most, "bytes"):
+            where = f"{record.case['devices']} devices{ratio_text.over_nodes(nodes)}"
+            label = f"all-reduce of {formatting.count_bytes(record.case['bytes'])} on {where}"
             amount = limits.bus_bandwidth(record) * record.median
             yield Number(label=label, record=record, amount=amount, unit="GB/s")

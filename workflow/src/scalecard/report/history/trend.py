@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from scalecard.analysis.comparison.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.report.history import index
 from scalecard.report.history.index import Entry, Followed
-from scalecard.report.history.places import HISTORY, indices
+from scalecard.report.history.layout import HISTORY, indices
 
 BEFORE = 14  # nights that the last one is compared with: older ones say little of what is usual now
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from types import ModuleType
 
+from scalecard.analysis import ratio_text
 from scalecard.records.record import Record, Result
-from scalecard.report import modules, words
+from scalecard.report import plugin_loader
 
 
 class Topic(IntEnum):
@@ -103,7 +104,7 @@ class Finding:
 
 def not_measured(result: Result, metric: str, what: str, headline: str) -> Finding:
     """Why no record of a metric was measured; `what` was not done, e.g. 'Not compared'."""
-    return Finding(text=f"{what}: {words.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
+    return Finding(text=f"{what}: {ratio_text.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +132,9 @@ def headline(findings: Sequence[Finding]) -> str:
 
 def names() -> list[str]:
     """Every section, in alphabetical order."""
-    return modules.names(sys.modules[__name__])
+    return plugin_loader.names(sys.modules[__name__])
 
 
 def load(name: str) -> ModuleType:
     """The section of this name; ValueError says which ones exist."""
-    return modules.load(sys.modules[__name__], name)
+    return plugin_loader.load(sys.modules[__name__], name)

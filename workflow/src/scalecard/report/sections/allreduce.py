@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, limits, ratio_text
+from scalecard.analysis.expectations import Judgement, rated
+from scalecard.analysis.limits import Limit
+from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, limits, points, units, words
-from scalecard.report.judgements import Judgement, rated
-from scalecard.report.limits import Limit
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 SMALL = 2**20  # bytes up to which latency is drawn
@@ -39,7 +40,10 @@ def plot(results: Sequence[Result]) -> Figure:
     latency = [points.timed(result, record, series=_label(record), x=_size(record)) for result, record in small]
     charts.curves(latency, right, unit="s", x_unit="B")
     right.set(
-        xlabel="size on each device", ylabel="time", xscale="log", title=f"latency: up to {units.count_bytes(SMALL)}"
+        xlabel="size on each device",
+        ylabel="time",
+        xscale="log",
+        title=f"latency: up to {formatting.count_bytes(SMALL)}",
     )
     right.set_ylim(bottom=0)
     charts.byte_ticks(left, results[0].spec["bytes"])
@@ -52,8 +56,8 @@ def _drawn(result: Result, *, alone: bool) -> list[tuple[Result, Record]]:
     everything = [
         r for r in result.select("time", textbook=None) if alone or r.case["algorithm"] == "torch.distributed"
     ]
-    spans = words.spans(everything)[: None if alone else 1]
-    most = [words.largest([r for r in everything if r.case.get("nodes") == nodes], "devices") for nodes in spans]
+    spans = ratio_text.spans(everything)[: None if alone else 1]
+    most = [ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices") for nodes in spans]
     return [
         (result, record) for records in most for record in records if not record.case.get("nodes") or _named(record)
     ]
@@ -64,7 +68,7 @@ def _named(record: Record) -> bool:
 
 
 def _label(record: Record) -> str:
-    return str(record.case["algorithm"]) + words.over_nodes(record.integer("nodes", 0))
+    return str(record.case["algorithm"]) + ratio_text.over_nodes(record.integer("nodes", 0))
 
 
 def _size(record: Record) -> float:
@@ -77,8 +81,8 @@ def findings(result: Result) -> list[Finding]:
     if not everything:
         return [not_measured(result, "time", "Not measured", "not measured")]
     found = []
-    for nodes in words.spans(everything):
-        records = words.largest(result.select("time", textbook=None, nodes=nodes), "devices")
+    for nodes in ratio_text.spans(everything):
+        records = ratio_text.largest(result.select("time", textbook=None, nodes=nodes), "devices")
         found += [*_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
     return found
 
@@ -99,7 +103,7 @@ def judge(result: Result) -> Iterator[Judgement]:
 def _above(what: str, rate: float, limit: Limit) -> Judgement:
     return Judgement(
         what=what,
-        value=f"{units.number(rate)} GB/s, {units.percent(rate / limit.rate)} of {limit.name}",
+        value=f"{formatting.number(rate)} GB/s, {formatting.percent(rate / limit.rate)} of {limit.name}",
         expectation="above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the"
         " bus bandwidth formula counts",
         verdict="above the wire",
@@ -110,23 +114,27 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> list[Find
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
     share = (
-        f", {units.percent(reached / limit.rate)} of {limit.name} ({units.number(limit.rate)} GB/s)" if limit else ""
+        f", {formatting.percent(reached / limit.rate)} of {limit.name} ({formatting.number(limit.rate)} GB/s)"
+        if limit
+        else ""
     )
     text = (
-        f"The best all-reduce on {best.case['devices']} devices{words.over_nodes(nodes)} is {best.case['algorithm']}'s:"
-        f" bus bandwidth {words.rate(best, reached * best.median)} GB/s at {units.count_bytes(best.case['bytes'])}"
+        f"The best all-reduce on {best.case['devices']} devices{ratio_text.over_nodes(nodes)} is"
+        f" {best.case['algorithm']}'s:"
+        f" bus bandwidth {ratio_text.rate(best, reached * best.median)} GB/s at"
+        f" {formatting.count_bytes(best.case['bytes'])}"
         f"{share}."
     )
     topic = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
-    return [Finding(text=text, headline=f"{units.number(reached)} GB/s bus bandwidth", topic=topic)]
+    return [Finding(text=text, headline=f"{formatting.number(reached)} GB/s bus bandwidth", topic=topic)]
 
 
 def _ring(records: list[Record]) -> list[Finding]:
-    top = {r.case["algorithm"]: r for r in words.largest(records, "bytes")}
+    top = {r.case["algorithm"]: r for r in ratio_text.largest(records, "bytes")}
     if not {"ring", "naive"} <= set(top):
         return []
-    size = units.count_bytes(top["ring"].case["bytes"])
-    text = words.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
+    size = formatting.count_bytes(top["ring"].case["bytes"])
+    text = ratio_text.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
     bound = [f"the {name}" for name in ("ring", "naive") if top[name].launch_bound]
     doubt = f" But {' and '.join(bound)} waited for the thread that launches it: no verdict on the algorithms."
     return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", topic=Topic.RING)]
@@ -137,17 +145,20 @@ def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
     if not small:
         return []
     least = min(small, key=lambda r: float(r.case["bytes"] or 0))
-    text = f"torch.distributed ({least.case['backend']}){words.over_nodes(nodes)} needs {words.time(least)} even for"
-    return [Finding(text=f"{text} {units.count_bytes(least.case['bytes'])}.", topic=Topic.ALL_REDUCE_LATENCY)]
+    text = (
+        f"torch.distributed ({least.case['backend']}){ratio_text.over_nodes(nodes)} needs {ratio_text.time(least)}"
+        " even for"
+    )
+    return [Finding(text=f"{text} {formatting.count_bytes(least.case['bytes'])}.", topic=Topic.ALL_REDUCE_LATENCY)]
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
     everything = result.select("time", algorithm="torch.distributed")
-    for nodes in words.spans(everything):
-        most = words.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
-        for record in words.largest(most, "bytes"):
-            size, count = units.count_bytes(record.case["bytes"]), record.case["devices"]
-            label = f"all-reduce of {size} on {count} devices{words.over_nodes(nodes)}"
+    for nodes in ratio_text.spans(everything):
+        most = ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+        for record in ratio_text.largest(most, "bytes"):
+            size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
+            label = f"all-reduce of {size} on {count} devices{ratio_text.over_nodes(nodes)}"
             amount = limits.bus_bandwidth(record) * record.median
             yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, limits, ratio_text
+from scalecard.analysis.expectations import Judgement, rated
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.record import Case, Record, Result
-from scalecard.report import charts, limits, points, style, units, words
-from scalecard.report.judgements import Judgement, rated
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
@@ -113,13 +114,13 @@ def _rows(record: Record) -> float:
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     for dtype in dict.fromkeys(r.case["dtype"] for r in result.select("time", mode="single")):
-        record = words.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
+        record = ratio_text.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
         limit, rate = limits.of_products(result, str(dtype)), limits.product_rate(record)
-        share = f", {units.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
-        reached, size = words.rate(record, rate * record.median), record.case["size"]
+        share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
+        reached, size = ratio_text.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
         topic = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
-        found.append(Finding(text=text, headline=f"{units.number(rate)} TFLOP/s {dtype}", topic=topic))
+        found.append(Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic))
     return found
 
 
@@ -129,25 +130,25 @@ def _enqueue(result: Result) -> list[Finding]:
     complete = result.find("time", mode="single", dtype="float32", size=size)
     if not (enqueue and complete):
         return []
-    share = units.percent(enqueue.median / complete.median, 2)
+    share = formatting.percent(enqueue.median / complete.median, 2)
     text = (
         f"A clock stopped without waiting reads {share} of the true time at size {size}:"
-        f" {units.seconds(enqueue.median)} instead of {words.time(complete)}."
+        f" {formatting.seconds(enqueue.median)} instead of {ratio_text.time(complete)}."
     )
     return [Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)]
 
 
 def _concurrency(result: Result) -> list[Finding]:
-    serial = words.largest(result.select("time", mode="serial"), "devices")
+    serial = ratio_text.largest(result.select("time", mode="serial"), "devices")
     if not serial or serial[0].case["devices"] == 1:
         return []
     count = serial[0].case["devices"]
     concurrent = result.find("time", mode="concurrent", devices=count)
     if concurrent is None:
         return []
-    gain = words.speedup(concurrent, serial[0])
+    gain = ratio_text.speedup(concurrent, serial[0])
     text = (
-        f"Enqueued on {count} devices at once, the same work is done {words.factor(gain)} as fast as one by one;"
+        f"Enqueued on {count} devices at once, the same work is done {ratio_text.factor(gain)} as fast as one by one;"
         f" ideal is {count}x."
     )
     return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)]

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, limits, ratio_text
+from scalecard.analysis.expectations import Judgement, rated
+from scalecard.figures import charts, points
+from scalecard.figures.heat_map import Cell, Cells, heat_map
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
-from scalecard.report import charts, limits, points, units, words
-from scalecard.report.heat_map import Cell, Cells, heat_map
-from scalecard.report.judgements import Judgement, rated
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic
 
 TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
@@ -57,7 +58,7 @@ def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
 def _links(result: Result) -> Cells:
     """The best rate of the largest copy from each device to each other one."""
     found = dict[tuple[int, int], Cell]()
-    for record in words.largest(result.select("time", part="matrix"), "bytes"):
+    for record in ratio_text.largest(result.select("time", part="matrix"), "bytes"):
         if limits.is_pair(record):
             pair, rate = (record.integer("source"), record.integer("target")), limits.copy_rate(record)
             found[pair] = Cell(max(rate, found[pair].rate if pair in found else 0.0), False)
@@ -72,7 +73,7 @@ def _host_links(results: Sequence[Result]) -> list[Point]:
             result,
             record,
             limits.copy_rate(record) * record.median,
-            series=f"{words.direction(record)}, {memory}",
+            series=f"{ratio_text.direction(record)}, {memory}",
             x=_bytes(record),
         )
         for result in results
@@ -120,8 +121,8 @@ def judge(result: Result) -> Iterator[Judgement]:
         best = max(records, key=_bytes if limits.is_within(records[0]) else limits.copy_rate)
         limit = limits.of_copy(result, best)
         if limit and (_bytes(best) >= limits.LEAST_COPY or limit.advice):
-            size, memory = units.count_bytes(best.case["bytes"]), best.case["memory"]
-            what = f"{words.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
+            size, memory = formatting.count_bytes(best.case["bytes"]), best.case["memory"]
+            what = f"{ratio_text.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
             yield rated(what, limits.copy_rate(best), limit, "GB/s")
 
 
@@ -133,7 +134,7 @@ def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
     """The copies to show, with a remark; of many GPU pairs, only the fastest and the slowest at the largest size."""
     every = _by_direction(result)
     pairs = [records for records in every if limits.is_pair(records[0])]
-    pairs.sort(key=lambda records: max(map(limits.copy_rate, words.largest(records, "bytes"))))
+    pairs.sort(key=lambda records: max(map(limits.copy_rate, ratio_text.largest(records, "bytes"))))
     for records in every:
         if len(pairs) <= 2 or records not in pairs:
             yield records, ""
@@ -147,20 +148,20 @@ def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     for records, remark in _worth_showing(result):
         best = max(records, key=limits.copy_rate)
-        limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), words.direction(best)
+        limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), ratio_text.direction(best)
         share = (
-            f", {units.percent(reached / limit.rate)} of {limit.name} ({units.number(limit.rate)} GB/s)"
+            f", {formatting.percent(reached / limit.rate)} of {limit.name} ({formatting.number(limit.rate)} GB/s)"
             if limit
             else ""
         )
-        rate = words.rate(best, reached * best.median)
+        rate = ratio_text.rate(best, reached * best.median)
         call = CALLS[best.text("call")]
         text = (
             f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
-            f" {units.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
+            f" {formatting.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
         )
         topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
-        found.append(Finding(text=text, headline=f"{units.number(reached)} GB/s {direction}", topic=topic))
+        found.append(Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic))
     return found
 
 
@@ -170,11 +171,14 @@ def _overlap(result: Result) -> list[Finding]:
     if not (serial and overlapped):
         return []
     text = (
-        words.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying") + "."
+        ratio_text.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying")
+        + "."
     )
     return [
         Finding(
-            text=text, headline=f"{words.speedup(overlapped, serial).value:.2f}x by overlap", topic=Topic.COPY_OVERLAP
+            text=text,
+            headline=f"{ratio_text.speedup(overlapped, serial).value:.2f}x by overlap",
+            topic=Topic.COPY_OVERLAP,
         )
     ]
 
@@ -184,7 +188,7 @@ def nightly(result: Result) -> Iterator[Number]:
     for ends in (TO_DEVICE, TO_HOST):
         for memory in ("pinned", "pageable"):
             records = _between(result, *ends, memory=memory, call="blocking")
-            for record in words.largest(records, "bytes"):
-                label = f"{words.direction(record)}, {memory}, {units.count_bytes(record.case['bytes'])}"
+            for record in ratio_text.largest(records, "bytes"):
+                label = f"{ratio_text.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
                 amount = limits.copy_rate(record) * record.median
                 yield Number(label=label, record=record, amount=amount, unit="GB/s")

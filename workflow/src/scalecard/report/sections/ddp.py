@@ -11,10 +11,11 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis.ddp_options import APART, options_of, per_batch, spans
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.record import Result
-from scalecard.report import charts, points, style, units, words
-from scalecard.report.ddp_options import APART, options_of, per_batch, spans
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -40,12 +41,12 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
             if single:
-                ratio, count = words.speedup(record, single), record.integer("devices")
-                share = words.scaled(ratio, 1 / count) if kind == "strong" else ratio
-                series = kind + words.over_nodes(nodes)
+                ratio, count = ratio_text.speedup(record, single), record.integer("devices")
+                share = ratio_text.scaled(ratio, 1 / count) if kind == "strong" else ratio
+                series = kind + ratio_text.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = words.speedup(single, single)
+            one = ratio_text.speedup(single, single)
             found.append(points.compared(result, single, one, series=kind, x=1))
     return found
 
@@ -57,7 +58,9 @@ def _relative(result: Result) -> list[Point]:
         options = options_of(result, result.spec["models"][-1], nodes)
         for name, record in options.items():
             if "default" in options and name not in APART:
-                label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + words.over_nodes(nodes)
+                label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + ratio_text.over_nodes(
+                    nodes
+                )
                 ratio = per_batch(record, options["default"])
                 found.append(points.compared(result, record, ratio, series="", x=label))
     return found
@@ -77,16 +80,16 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
     single = result.find("step_time", model=model, scaling="strong", devices=1)
     found = []
     for scaling in ("strong", "weak"):
-        most = words.largest(result.select("step_time", model=model, scaling=scaling, nodes=nodes), "devices")
+        most = ratio_text.largest(result.select("step_time", model=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
-        ratio = words.speedup(most[0], single)
+        ratio = ratio_text.speedup(most[0], single)
         efficiency = ratio.value / count if scaling == "strong" else ratio.value
-        share = units.percent(efficiency)
+        share = formatting.percent(efficiency)
         per_rank = 1 if scaling == "strong" else count
-        speed = f"{words.factor(words.scaled(ratio, per_rank))} the samples/s of one rank"
-        where = f"on {count} ranks{words.over_nodes(nodes)}"
+        speed = f"{ratio_text.factor(ratio_text.scaled(ratio, per_rank))} the samples/s of one rank"
+        where = f"on {count} ranks{ratio_text.over_nodes(nodes)}"
         text = f"DDP's {scaling} scaling of {model} {where} is {share} efficient: {speed}."
         topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
         topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
@@ -105,15 +108,19 @@ def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
     sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
     ratio = sync.over(alone)
     if ratio.verdict == "unclear":
-        text = f"{model}'s step with and without communication{words.over_nodes(nodes)} cannot be told apart here"
-        return [Finding(text=f"{text} ({words.time(sync)} and {words.time(alone)}).", topic=Topic.HIDDEN_COMMUNICATION)]
+        text = f"{model}'s step with and without communication{ratio_text.over_nodes(nodes)} cannot be told apart here"
+        return [
+            Finding(
+                text=f"{text} ({ratio_text.time(sync)} and {ratio_text.time(alone)}).", topic=Topic.HIDDEN_COMMUNICATION
+            )
+        ]
     exposed = sync.median - alone.median
     hidden = 1 - exposed / reduce.median
     text = (
-        f"Of {model}'s communication{words.over_nodes(nodes)} ({words.time(reduce)} alone),"
-        f" {units.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
+        f"Of {model}'s communication{ratio_text.over_nodes(nodes)} ({ratio_text.time(reduce)} alone),"
+        f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
     )
-    text += f"{units.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
+    text += f"{formatting.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
     return [Finding(text=text, topic=Topic.HIDDEN_COMMUNICATION)]
 
 
@@ -124,8 +131,8 @@ def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]
         return []
     name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
     text = (
-        words.versus(
-            f"The best option other than accumulation for {model}{words.over_nodes(nodes)}, {name},",
+        ratio_text.versus(
+            f"The best option other than accumulation for {model}{ratio_text.over_nodes(nodes)}, {name},",
             best.over(options["default"]),
             "DDP's defaults",
         )
@@ -139,6 +146,6 @@ def nightly(result: Result) -> Iterator[Number]:
     for model in result.spec["models"]:
         for nodes in spans(result):
             records = result.select("step_time", model=model, scaling="strong", nodes=nodes)
-            for record in words.largest(records, "devices"):
-                label = f"step of {model} on {record.case['devices']} ranks{words.over_nodes(nodes)}"
+            for record in ratio_text.largest(records, "devices"):
+                label = f"step of {model} on {record.case['devices']} ranks{ratio_text.over_nodes(nodes)}"
                 yield Number(label=label, record=record)

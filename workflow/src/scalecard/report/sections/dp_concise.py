@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import ratio_text
+from scalecard.figures import charts, points
+from scalecard.figures.points import Point
 from scalecard.records.record import Case, Result
-from scalecard.report import charts, points, words
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -50,7 +51,7 @@ def findings(result: Result) -> list[Finding]:
     if not base:
         return [not_measured(result, "epoch_time", "Not measured", "not measured")]
     found = _speed(result)
-    skipped = words.reason(result, "epoch_time")
+    skipped = ratio_text.reason(result, "epoch_time")
     if skipped:
         found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
     return [*found, *_accuracy(result)]
@@ -61,14 +62,18 @@ def _speed(result: Result) -> list[Finding]:
     single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
     if single is None:
         return []
-    most = words.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    most = ratio_text.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
         images = result.spec["train_images"] or 60_000
-        text = f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {words.time(single)} per epoch."
+        text = (
+            f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {ratio_text.time(single)} per"
+            " epoch."
+        )
         return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", topic=Topic.ONE_DEVICE)]
-    gain, count = words.speedup(most, single), most.case["devices"]
+    gain, count = ratio_text.speedup(most, single), most.case["devices"]
     text = (
-        f"nn.DataParallel trains ResNet-18 {words.factor(gain)} as fast on {count} devices as on one, at batch {batch}."
+        f"nn.DataParallel trains ResNet-18 {ratio_text.factor(gain)} as fast on {count} devices as on one, at batch"
+        f" {batch}."
     )
     return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)]
 
@@ -80,7 +85,7 @@ def _accuracy(result: Result) -> list[Finding]:
     large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
     if not (small and large) or small is large:
         return []
-    before, after, images = words.final(small), words.final(large), result.spec["test_images"] or 10_000
+    before, after, images = ratio_text.final(small), ratio_text.final(large), result.spec["test_images"] or 10_000
     error = 2 * ((before * (1 - before) + after * (1 - after)) / images) ** 0.5
     text = (
         f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
@@ -104,5 +109,5 @@ def published(result: Result) -> dict[str, float]:
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
     case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
-    for record in words.largest(result.select("epoch_time", **case), "devices"):
+    for record in ratio_text.largest(result.select("epoch_time", **case), "devices"):
         yield Number(label=f"epoch of ResNet-18 on {record.case['devices']} devices", record=record)

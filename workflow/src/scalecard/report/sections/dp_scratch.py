@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import ratio_text
+from scalecard.figures import charts, points
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, points, words
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -35,7 +36,7 @@ def plot(results: Sequence[Result]) -> Figure:
 def _speedups(result: Result) -> list[Point]:
     single = result.find("epoch_time", devices=1)
     return [
-        points.compared(result, record, words.speedup(record, single), series="measured", x=_devices(record))
+        points.compared(result, record, ratio_text.speedup(record, single), series="measured", x=_devices(record))
         for record in result.select("epoch_time")
         if single
     ]
@@ -56,15 +57,15 @@ def _on(record: Record) -> str:
 def findings(result: Result) -> list[Finding]:
     """The speed-up on N devices, and whether the accuracy is the same."""
     single = result.find("epoch_time", devices=1)
-    most = words.largest(result.select("epoch_time"), "devices")
+    most = ratio_text.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
         return [not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
-    gain = words.speedup(most[0], single)
+    gain = ratio_text.speedup(most[0], single)
     found = [
         Finding(
-            text=f"Data parallelism from scratch trains LeNet {words.factor(gain)} as fast on {count} devices as on"
-            f" one: {words.time(most[0])} per epoch instead of {words.time(single)}.",
+            text=f"Data parallelism from scratch trains LeNet {ratio_text.factor(gain)} as fast on {count} devices as"
+            f" on one: {ratio_text.time(most[0])} per epoch instead of {ratio_text.time(single)}.",
             headline=f"{gain.value:.2f}x on {count} devices",
             topic=Topic.FROM_SCRATCH,
         )
@@ -72,8 +73,8 @@ def findings(result: Result) -> list[Finding]:
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
     if one and many:
         text = (
-            f"Test accuracy after {len(one.samples[0])} epochs is {words.final(one):.3f} on one device and"
-            f" {words.final(many):.3f} on {count}, on {one.case['data']} images."
+            f"Test accuracy after {len(one.samples[0])} epochs is {ratio_text.final(one):.3f} on one device and"
+            f" {ratio_text.final(many):.3f} on {count}, on {one.case['data']} images."
         )
         found.append(Finding(text=text, topic=Topic.ACCURACY))
     return found
@@ -88,5 +89,5 @@ def published(result: Result) -> dict[str, float]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch on most devices."""
-    for record in words.largest(result.select("epoch_time"), "devices"):
+    for record in ratio_text.largest(result.select("epoch_time"), "devices"):
         yield Number(label=f"epoch of LeNet on {record.case['devices']} devices", record=record)

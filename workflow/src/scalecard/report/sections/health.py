@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from scalecard.analysis import gpu_links
+from scalecard.analysis.expectations import Judgement
+from scalecard.figures import health
+from scalecard.figures.heat_map import heat_map
 from scalecard.records.record import Result
-from scalecard.report import links
-from scalecard.report.health import drawing, told
-from scalecard.report.health import tiles as parts
-from scalecard.report.health.tiles import Tile
-from scalecard.report.heat_map import heat_map
+from scalecard.report import health_findings
+from scalecard.report import health_tiles as parts
+from scalecard.report.health_tiles import Tile
 from scalecard.report.history.of_health import nightly
-from scalecard.report.judgements import Judgement
 from scalecard.report.sections import Finding
 
 __all__ = ["findings", "judge", "nightly", "plot", "tiles", "topology"]
@@ -30,7 +31,7 @@ MAP = 230.0  # points: what is left of half the figure for a map's cells
 def plot(results: Sequence[Result]) -> Figure:
     """The current platform's links and devices; the collectives of all platforms."""
     here = results[0]
-    (node, pairs), nodes, strips = drawing.device_links(here), drawing.node_links(here), drawing.strips(here)
+    (node, pairs), nodes, strips = health.device_links(here), health.node_links(here), health.strips(here)
     maps = [name for name, cells in (("devices", pairs), ("nodes", nodes)) if cells]
     above = max(2.4, ROW * len(strips) + 0.9)
     figure = plt.figure(figsize=(8.2, max(above + 2.6, 4.2 * len(maps)) if maps else above))
@@ -43,21 +44,21 @@ def plot(results: Sequence[Result]) -> Figure:
     if nodes:
         heat_map(nodes, panels["nodes"], width=MAP, what="node")
         panels["nodes"].set_title("all-reduce between nodes (GB/s)")
-    drawing.draw_strips(strips, panels["strips"], alone=not pairs)
+    health.draw_strips(strips, panels["strips"], alone=not pairs)
     panels["strips"].set_title("every device")
     if maps:
-        drawing.collectives(results, panels["collectives"])
+        health.collectives(results, panels["collectives"])
     return figure
 
 
 def findings(result: Result) -> list[Finding]:
     """Every fault once, with what to look at, or that there is none; then what the parts reach."""
-    return told.findings(result)
+    return health_findings.findings(result)
 
 
 def judge(result: Result) -> Iterator[Judgement]:
     """Every fault, then what is normal."""
-    yield from told.judgements(result)
+    yield from health_findings.judgements(result)
 
 
 def tiles(result: Result) -> list[Tile]:
@@ -67,6 +68,6 @@ def tiles(result: Result) -> list[Tile]:
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
     """How each pair of GPUs is linked, in nvidia-smi's words, and what these mean; no rows with fewer than two."""
-    rows, every = links.matrix(result), range(len(result.environment["gpus"]))
-    used = {"NV" if links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
-    return {"rows": rows, "legend": [(word, meaning) for word, meaning in links.LEGEND.items() if word in used]}
+    rows, every = gpu_links.matrix(result), range(len(result.environment["gpus"]))
+    used = {"NV" if gpu_links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
+    return {"rows": rows, "legend": [(word, meaning) for word, meaning in gpu_links.LEGEND.items() if word in used]}

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis.uneven_split import Division, divisions, over_in_rounds, share_of
+from scalecard.figures import charts, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
-from scalecard.report import charts, points, style, units, words
-from scalecard.report.divisions import Division, divisions, over_in_rounds, share_of
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -69,16 +70,18 @@ def _gain(division: Division) -> Finding:
     best, count = min(division.together, key=lambda record: record.median), len(division.together)
     ratio = over_in_rounds(best, division.alone)
     model = f"{division.alone.case['model']}, {division.batch_size} samples"
-    text = words.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
+    text = ratio_text.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
     if division.nearest not in (best, division.alone):
         own = over_in_rounds(division.nearest, division.alone)
-        text += f"; {words.versus('the predicted division, chosen before it was measured,', own, 'it')}"
+        text += f"; {ratio_text.versus('the predicted division, chosen before it was measured,', own, 'it')}"
     helps = ratio.verdict == "faster"
     if ratio.verdict == "unclear":
         text += f". Whether {slower} helps cannot be said"
     elif not helps:
         text += f". {slower} does not help"
-    headline = f"{words.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
+    headline = (
+        f"{ratio_text.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
+    )
     return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, topic=Topic.UNEQUAL_DEVICES)
 
 
@@ -97,13 +100,15 @@ def _prediction(division: Division) -> Finding:
     first = division.predicted * division.batch_size
     text = (
         f"From each device alone, {first:.3g} of {division.batch_size} samples on {division.names[0]} should make both"
-        f" finish at the same time, after {units.seconds(division.predicted_time)} without any exchange; with"
-        f" {division.shares(nearest)}, a step takes {words.time(nearest)}"
+        f" finish at the same time, after {formatting.seconds(division.predicted_time)} without any exchange; with"
+        f" {division.shares(nearest)}, a step takes {ratio_text.time(nearest)}"
     )
     if nearest is best:
         text += ", the best that was measured"
     else:
-        against = words.versus("this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}")
+        against = ratio_text.versus(
+            "this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}"
+        )
         text += f"; {against}"
     return Finding(text=f"{text}.{_drift(division)}", topic=Topic.PREDICTED_SHARE)
 
@@ -114,7 +119,7 @@ def _drift(division: Division) -> str:
     ratio = division.alone.over(before)
     if ratio.verdict not in ("faster", "slower"):
         return ""
-    changed = words.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
+    changed = ratio_text.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
     return f" In between the machine changed: {changed}."
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis.platform_selection import platform_label
+from scalecard.figures import charts, points
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
-from scalecard.report import charts, points, units, words
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic
 
 
@@ -36,7 +38,7 @@ def _rates(result: Result) -> list[Point]:
         *result.select("time", strategy=MODEL_PARALLEL.name, ranks=1),
         *result.select("time", strategy=HYBRID.name),
     ]
-    spans = words.spans(records)
+    spans = ratio_text.spans(records)
     return [
         points.rated(result, r, float(r.case["batch_size"] or 0), series=_span(nodes), x=float(r.case["devices"] or 0))
         for nodes in spans
@@ -46,28 +48,29 @@ def _rates(result: Result) -> list[Point]:
 
 
 def _span(nodes: int | None) -> str:
-    return words.over_nodes(nodes).strip() or HYBRID.name
+    return ratio_text.over_nodes(nodes).strip() or HYBRID.name
 
 
 def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
     single = result.find("time", strategy=MODEL_PARALLEL.name, ranks=1)
     found = []
-    for nodes in words.spans(result.select("time", strategy=HYBRID.name)):
-        (most, *_) = words.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
+    for nodes in ratio_text.spans(result.select("time", strategy=HYBRID.name)):
+        (most, *_) = ratio_text.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
         found += [*_efficiency(most, single, nodes), *_averaging(result, most, nodes)]
-    reason = words.reason(result, "time")
+    reason = ratio_text.reason(result, "time")
     return found or [Finding(text=f"Not compared: {reason}.", headline="one rank", topic=Topic.NOT_MEASURED)]
 
 
 def _efficiency(most: Record, single: Record | None, nodes: int | None) -> list[Finding]:
     if single is None:
         return []
-    ratio = words.inverse(most.over(single))
-    share = units.percent(ratio.value)
+    ratio = ratio_text.inverse(most.over(single))
+    share = formatting.percent(ratio.value)
     bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
     text = (
-        f"Hybrid parallelism on {most.case['devices']} devices, {most.case['ranks']} ranks{words.over_nodes(nodes)}, is"
+        f"Hybrid parallelism on {most.case['devices']} devices, {most.case['ranks']}"
+        f" ranks{ratio_text.over_nodes(nodes)}, is"
         f" {share} efficient{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
     )
     return [Finding(text=text, headline=f"{share}, {most.case['ranks']} ranks", topic=Topic.HYBRID)]
@@ -77,13 +80,16 @@ def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]
     without = result.find("time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
     if without is None:
         return []
-    text = words.versus(f"A step with averaging{words.over_nodes(nodes)}", most.over(without), "one without") + "."
+    text = (
+        ratio_text.versus(f"A step with averaging{ratio_text.over_nodes(nodes)}", most.over(without), "one without")
+        + "."
+    )
     return [Finding(text=text, topic=Topic.HYBRID_AVERAGING)]
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step on most ranks, within a node and over nodes."""
-    for nodes in words.spans(result.select("time", strategy=HYBRID.name)):
-        for record in words.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks"):
-            label = f"step on {record.case['ranks']} ranks of two devices{words.over_nodes(nodes)}"
+    for nodes in ratio_text.spans(result.select("time", strategy=HYBRID.name)):
+        for record in ratio_text.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks"):
+            label = f"step on {record.case['ranks']} ranks of two devices{ratio_text.over_nodes(nodes)}"
             yield Number(label=label, record=record)

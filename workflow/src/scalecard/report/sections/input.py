@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, loader_results, ratio_text
+from scalecard.analysis.loader_results import Fed, per_unit, workers
+from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import charts, feeding, points, units, words
-from scalecard.report.feeding import Fed, per_unit, workers
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
@@ -23,7 +24,7 @@ BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's rates over workers, a panel per workload."""
-    found = feeding.fed(results[0])
+    found = loader_results.fed(results[0])
     figure, panels = charts.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
         _draw(results[0], one, axes)
@@ -34,7 +35,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _draw(result: Result, one: Fed, axes: Axes) -> None:
     loaders, steps = (
-        [points.rated(result, r, feeding.units(r), series=series, x=workers(r)) for r in records]
+        [points.rated(result, r, loader_results.units(r), series=series, x=workers(r)) for r in records]
         for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
     )
     unit = str((one.loaders or one.steps)[0].case["unit"])
@@ -42,7 +43,7 @@ def _draw(result: Result, one: Fed, axes: Axes) -> None:
         axes.set_yscale("log")
     charts.curves([*loaders, *steps], axes, unit=f"{unit}/s")
     for resident in filter(None, [one.resident()]):
-        charts.limit(axes, feeding.units(resident) / resident.median, "one device, its data resident")
+        charts.limit(axes, loader_results.units(resident) / resident.median, "one device, its data resident")
     axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
     axes.set_xscale("symlog", base=2, linthresh=1)
     charts.ticks(axes, [workers(record) for record in one.loaders])
@@ -56,12 +57,12 @@ def _far_apart(rates: Sequence[float]) -> bool:
 
 
 def _rates(records: Sequence[Record]) -> list[float]:
-    return [feeding.units(record) / record.median for record in records]
+    return [loader_results.units(record) / record.median for record in records]
 
 
 def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
-    found = feeding.fed(result)
+    found = loader_results.fed(result)
     if not found:
         return [not_measured(result, "load_time", "Not loaded", "not loaded")]
     return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
@@ -83,7 +84,7 @@ def _feeds(one: Fed) -> Finding:
 
 
 def _devices(number: float) -> str:
-    return f"{number:.2g}" if number < 10 else units.count(round(number))
+    return f"{number:.2g}" if number < 10 else formatting.count(round(number))
 
 
 def _enough(one: Fed) -> str:
@@ -100,9 +101,11 @@ def _enough(one: Fed) -> str:
 
 def _rate(record: Record) -> str:
     """'3,100 (3,050 to 3,150) samples/s'."""
-    amount, bounds = feeding.units(record), record.interval
-    between = f" ({units.count(amount / bounds.high)} to {units.count(amount / bounds.low)})" if bounds else ""
-    return f"{units.count(amount / record.median)}{between} {record.case['unit']}/s"
+    amount, bounds = loader_results.units(record), record.interval
+    between = (
+        f" ({formatting.count(amount / bounds.high)} to {formatting.count(amount / bounds.low)})" if bounds else ""
+    )
+    return f"{formatting.count(amount / record.median)}{between} {record.case['unit']}/s"
 
 
 def _by(record: Record) -> str:
@@ -120,7 +123,7 @@ def _steps(one: Fed) -> Iterator[Finding]:
         if workers(step) not in seen and resident:
             seen.add(workers(step))
             ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
-            text = words.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
+            text = ratio_text.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
             behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
             yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
@@ -134,7 +137,7 @@ def _copies(one: Fed) -> Iterator[Finding]:
             "overlapped": "copied beside the step before",
         }
         told = [
-            words.versus(f"{said}, a step", copied[copy].over(copied["blocking"]), "with copies that wait")
+            ratio_text.versus(f"{said}, a step", copied[copy].over(copied["blocking"]), "with copies that wait")
             for copy, said in names.items()
             if copy in copied
         ]
@@ -159,20 +162,20 @@ def _named(record: Record, usual: Record) -> str:
         "persistent": "with workers that are started for every epoch",
         "memory": f"in {record.case['memory']} memory",
         "batch_size": f"in batches of {record.case['batch_size']}",
-    }[feeding.changed(record, usual)]
+    }[loader_results.changed(record, usual)]
 
 
 def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
-    if feeding.changed(record, usual) == "persistent" and ratio.value > 1:
-        more = units.seconds(record.integer("batches") * (record.median - usual.median))
+    if loader_results.changed(record, usual) == "persistent" and ratio.value > 1:
+        more = formatting.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = feeding.ONE[str(record.case["unit"])]
-    return words.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
+    one = loader_results.ONE[str(record.case["unit"])]
+    return ratio_text.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """What the loader makes with the most workers, and a step on resident data."""
-    for one in feeding.fed(result):
+    for one in loader_results.fed(result):
         most = one.loaders[-1]
         rate = f"{most.case['unit']}/s"
-        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=feeding.units(most), unit=rate)
+        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=loader_results.units(most), unit=rate)

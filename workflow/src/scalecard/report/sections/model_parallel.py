@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import charts, points, stages, style, units, words
-from scalecard.report.points import Point
+from scalecard.report import pipeline_stages
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -21,7 +23,7 @@ def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
     cuts = [cut for cut in here.select("time", model="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)]
-    lanes = words.largest(cuts, "devices")[:1]
+    lanes = ratio_text.largest(cuts, "devices")[:1]
     bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
     for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
@@ -61,7 +63,7 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
         axes.barh([place], [seconds], 0.5, left=at, color=style.colour(part))
         at += seconds
     for place, record in enumerate(alone):
-        share = units.percent(max(0.0, 1 - record.median / cut.median))
+        share = formatting.percent(max(0.0, 1 - record.median / cut.median))
         charts.beside(axes, cut.median, place, f"idle {share}")
     axes.set_yticks(range(len(alone)), [f"device {place}" for place in range(len(alone))])
     axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {_label(cut)}", title="who computes when")
@@ -77,16 +79,18 @@ def findings(result: Result) -> list[Finding]:
         return [not_measured(result, "time", "Not compared", "one device")]
     found = list[Finding]()
     for cut in cuts:
-        text = words.versus(f"Plain model parallelism, cut {stages.cut_name(cut)},", cut.over(single), "one device")
+        text = ratio_text.versus(
+            f"Plain model parallelism, cut {pipeline_stages.cut_name(cut)},", cut.over(single), "one device"
+        )
         alone = _stages(result, cut)
         if alone:
-            shares = " and ".join(units.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
+            shares = " and ".join(formatting.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
             text += f"; the devices idle {shares} of the time"
         headline = f"{cut.over(single).value:.2f}x one device's time"
         topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
         found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
-            found.append(Finding(text=stages.balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
+            found.append(Finding(text=pipeline_stages.balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
     return [*found, *_memory(result)]
 
 
@@ -107,8 +111,8 @@ def _memory(result: Result) -> list[Finding]:
     cut = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
     if not (single and cut):
         return []
-    peaks = " and ".join(units.count_bytes(record.median) for record in cut)
-    whole = units.count_bytes(single.median)
+    peaks = " and ".join(formatting.count_bytes(record.median) for record in cut)
+    whole = formatting.count_bytes(single.median)
     text = f"On top of parameters and inputs a step needs at most {peaks} on the two devices, against {whole} on one."
     return [Finding(text=text, topic=Topic.STAGE_MEMORY)]
 

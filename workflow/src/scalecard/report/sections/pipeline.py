@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, platform_selection, ratio_text
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import charts, drawn_platforms, points, stages, style, units, words
-from scalecard.report.points import Point
+from scalecard.report import pipeline_stages
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 LINES = (SINGLE.name, MODEL_PARALLEL.name)
@@ -34,9 +36,9 @@ def plot(results: Sequence[Result]) -> Figure:
             charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
         axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
-        axes.set_title("2 devices" if len(results) == 1 else drawn_platforms.platform_label(result))
+        axes.set_title("2 devices" if len(results) == 1 else platform_selection.platform_label(result))
         charts.ticks(axes, counts)
-    charts.bars(stages.points_of(results[0]), last, unit="s")
+    charts.bars(pipeline_stages.points_of(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
 
@@ -48,7 +50,7 @@ def _speedups(result: Result) -> list[Point]:
     library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
     return [
-        points.compared(result, r, words.speedup(r, single), series=str(r.case["implementation"]), x=_count(r))
+        points.compared(result, r, ratio_text.speedup(r, single), series=str(r.case["implementation"]), x=_count(r))
         for r in runs
         if single and (r not in library or r.case["implementation"] in fastest)
     ]
@@ -106,11 +108,12 @@ def findings(result: Result) -> list[Finding]:
         return [not_measured(result, "time", "Not measured", "not measured")]
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["implementation"], best.case["split_size"]
-    where = f", cut {stages.cut_name(best)}," if _balanced(best) else ""
-    gain, over_plain = words.speedup(best, single), words.speedup(best, plain)
+    where = f", cut {pipeline_stages.cut_name(best)}," if _balanced(best) else ""
+    gain, over_plain = ratio_text.speedup(best, single), ratio_text.speedup(best, plain)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {words.factor(gain)} as fast as one device"
-        f" and {words.factor(over_plain)} as fast as plain model parallelism: {words.time(best)} per batch."
+        f"The best pipeline, {name} with split size {size}{where or ','} is {ratio_text.factor(gain)} as fast as one"
+        f" device and {ratio_text.factor(over_plain)} as fast as plain model parallelism: {ratio_text.time(best)} per"
+        " batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
@@ -127,13 +130,18 @@ def _balanced(record: Record) -> bool:
 def _balance(result: Result) -> list[Finding]:
     """What the balanced cut brings our schedules on as many devices, at its best split size."""
     found = []
-    for cut in stages.fastest(result.select("time", cut="balanced", devices=STAGES), "implementation"):
+    for cut in pipeline_stages.fastest(result.select("time", cut="balanced", devices=STAGES), "implementation"):
         same = {axis: cut.case[axis] for axis in ("implementation", "split_size")}
         textbook = result.find("time", **same, cut="after layer2", beside=None)
         if textbook:
-            name = f"{cut.case['implementation']} at split size {cut.case['split_size']}, balanced{stages.blocks(cut)},"
+            name = (
+                f"{cut.case['implementation']} at split size {cut.case['split_size']},"
+                f" balanced{pipeline_stages.blocks(cut)},"
+            )
             found.append(
-                Finding(text=words.versus(name, cut.over(textbook), "cut after layer2") + ".", topic=Topic.BALANCED_CUT)
+                Finding(
+                    text=ratio_text.versus(name, cut.over(textbook), "cut after layer2") + ".", topic=Topic.BALANCED_CUT
+                )
             )
     return found
 
@@ -142,11 +150,14 @@ def _library(result: Result) -> list[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
     found = []
     both = [record for record in result.select("time") if record.case.get("beside")]
-    for ours in stages.fastest(both, "implementation"):
+    for ours in pipeline_stages.fastest(both, "implementation"):
         theirs = result.find("time", implementation=ours.case["beside"], split_size=ours.case["split_size"])
         if theirs:
             ratio = theirs.over(ours)
-            text = f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is {words.factor(ratio)}"
+            text = (
+                f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is"
+                f" {ratio_text.factor(ratio)}"
+            )
             text += " as fast as torch.distributed.pipelining's on two ranks, in the same rounds."
             found.append(Finding(text=text, topic=Topic.LIBRARY_PIPELINE))
     return found
@@ -154,9 +165,11 @@ def _library(result: Result) -> list[Finding]:
 
 def _played(result: Result) -> list[Finding]:
     """The fastest step of every cut, and what it takes longer than its schedule."""
-    played = {id(measured): ideal for measured, ideal in stages.pairs(result)}
-    best = stages.fastest([measured for measured, _ in stages.pairs(result)], "devices", "cut")
-    return [Finding(text=stages.rest(result, one, played[id(one)]), topic=Topic.PLAYED_PIPELINE) for one in best]
+    played = {id(measured): ideal for measured, ideal in pipeline_stages.pairs(result)}
+    best = pipeline_stages.fastest([measured for measured, _ in pipeline_stages.pairs(result)], "devices", "cut")
+    return [
+        Finding(text=pipeline_stages.rest(result, one, played[id(one)]), topic=Topic.PLAYED_PIPELINE) for one in best
+    ]
 
 
 def _split(runs: list[Record]) -> list[Record]:
@@ -169,7 +182,7 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Findin
     if not own:
         return []
     best = min(own, key=lambda r: r.median)
-    text = words.versus(
+    text = ratio_text.versus(
         f"The textbook's pipeline, at its best split size {best.case['split_size']},", best.over(single), "one device"
     )
     note = (
@@ -184,10 +197,10 @@ def _ideal(result: Result) -> list[Finding]:
     fit = fitted(result)
     if fit is None:
         return []
-    error = units.percent(fit.held_out_error)
+    error = formatting.percent(fit.held_out_error)
     text = f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {error} on the others"
     if fit.held_out_error <= TRUSTED:
-        text += f": a micro-batch costs {units.seconds(max(0.0, fit.overhead))} of overhead, and split size"
+        text += f": a micro-batch costs {formatting.seconds(max(0.0, fit.overhead))} of overhead, and split size"
         text += f" {fit.best_split:.1f} is best."
     else:
         text += ", too much to predict the best split size."

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text, step_records
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
-from scalecard.report import charts, points, step_records, strategy_table, style, units, words
-from scalecard.report.points import Point
+from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -40,7 +42,7 @@ def _at_most_devices(result: Result, workload: str) -> list[Point]:
 
 
 def _span(record: Record) -> str:
-    return words.over_nodes(record.integer("nodes", 0))
+    return ratio_text.over_nodes(record.integer("nodes", 0))
 
 
 def _workloads(result: Result) -> list[str]:
@@ -71,13 +73,13 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     most = max(map(_devices, several))
     best, *others = sorted((r for r in several if _devices(r) == most), key=lambda r: r.median)
     name = f"{workload}: {best.case['strategy']}, the fastest on {most} devices,"
-    runner_up = "; " + words.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
+    runner_up = "; " + ratio_text.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
     if single is None:
-        text = f"{name} takes {words.time(best)} for a step; one device alone was not timed{runner_up}."
+        text = f"{name} takes {ratio_text.time(best)} for a step; one device alone was not timed{runner_up}."
         yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", topic=Topic.BEST_STRATEGY)
     else:
-        text = words.versus(name, best.over(single), "one device") + runner_up
-        gain = words.factor(words.speedup(best, single))
+        text = ratio_text.versus(name, best.over(single), "one device") + runner_up
+        gain = ratio_text.factor(ratio_text.speedup(best, single))
         yield Finding(
             text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", topic=Topic.BEST_STRATEGY
         )
@@ -97,8 +99,8 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
         least, most = measured[0], measured[-1]
         text = (
             f"{workload}: on {devices} devices {least.case['strategy']} needs the least memory,"
-            f" {units.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
-            f" {units.count_bytes(most.median)}."
+            f" {formatting.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
+            f" {formatting.count_bytes(most.median)}."
         )
         yield Finding(text=text, topic=Topic.LEAST_MEMORY)
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text
+from scalecard.figures import charts, points
+from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, points, units, words
-from scalecard.report.points import Point
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
@@ -61,12 +62,12 @@ def _single(result: Result, model: str) -> Record | None:
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
     measured = [record for record in result.select("time", model=model) if record.case.get("partition", NONE) != NONE]
-    return sorted(words.largest(measured, "devices"), key=lambda record: record.median)
+    return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
 
 
 def _against_one(single: Record, best: Record, topic: Topic) -> Finding:
     ratio = best.over(single)
-    text = words.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
+    text = ratio_text.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
     return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
 
 
@@ -74,7 +75,7 @@ def _among(divided: Sequence[Record]) -> list[Finding]:
     if len(divided) < 2:
         return []
     best, second = divided[:2]
-    told = words.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
+    told = ratio_text.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
     return [Finding(text=f"The two fastest partitions: {told}.", topic=Topic.PARTITIONS)]
 
 
@@ -84,8 +85,8 @@ def _exchanged(single: Record, divided: Sequence[Record]) -> list[Finding]:
     parameters, devices = _counted(single, "parameter bytes"), divided[0].case["devices"]
     if parameters is None or None in moved.values() or not isinstance(devices, int):
         return []
-    parts = ", ".join(f"{units.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
-    instead = units.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
+    parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
+    instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
     text = (
         f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
         f" data parallelism would exchange {instead} of gradients, at any batch."

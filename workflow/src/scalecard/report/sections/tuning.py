@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting, ratio_text, step_records
+from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders, rate, units_of
+from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.report import charts, points, step_records, strategy_table, style, units, words
-from scalecard.report.points import Point
-from scalecard.report.rungs import Ladder, dtype_of, is_larger, ladders, rate, units_of
+from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
@@ -98,12 +100,13 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
         text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
         yield Finding(text=text, headline=f"{ladder.workload}: no gain", topic=Topic.TUNED_STEP)
         return
-    text = words.versus(
+    text = ratio_text.versus(
         f"{ladder.workload}: {combination(best.case)}", best.over(ladder.base), "the plain float32 step"
     )
     gain = ladder.gain(best)
     text += (
-        f", the best of {count} combinations at one batch size: {words.factor(gain)} the {ladder.base.case['unit']}/s."
+        f", the best of {count} combinations at one batch size: {ratio_text.factor(gain)} the"
+        f" {ladder.base.case['unit']}/s."
     )
     yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
 
@@ -139,11 +142,11 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
     """How long the first step took, and after how many steps that is repaid."""
     for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
-        text = f"{ladder.workload}: with torch.compile, the first step takes {units.seconds(record.median)}"
+        text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
         timed = ladder.find(("compile",))
         saved = ladder.base.median - timed.median if timed else 0.0
         if timed and timed.over(ladder.base).verdict == "faster":
-            text += f", repaid after {units.count(record.median / saved)} steps"
+            text += f", repaid after {formatting.count(record.median / saved)} steps"
         yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
 
 
@@ -154,13 +157,13 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     if best is single.base or tuned is None:
         return
     before, after = (
-        units.percent(rate(many) / (several.devices * rate(one)))
+        formatting.percent(rate(many) / (several.devices * rate(one)))
         for one, many in ((single.base, several.base), (best, tuned))
     )
     text = (
         f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
-        f" float32, {after} with {combination(best.case)}; there it is {words.factor(several.gain(tuned))} as fast as"
-        " float32."
+        f" float32, {after} with {combination(best.case)}; there it is {ratio_text.factor(several.gain(tuned))} as"
+        " fast as float32."
     )
     yield Finding(text=text, topic=Topic.TUNED_SCALING)
 
@@ -171,17 +174,21 @@ def _epochs(result: Result) -> Iterator[Finding]:
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
         return
-    text = f"An epoch of {tuned.case['workload']} takes {words.time(tuned)} with {combination(tuned.case)}"
-    text += f", and {words.time(plain)} in float32"
+    text = f"An epoch of {tuned.case['workload']} takes {ratio_text.time(tuned)} with {combination(tuned.case)}"
+    text += f", and {ratio_text.time(plain)} in float32"
     ours_scored, theirs_scored = (result.find("accuracy", **record.case) for record in (tuned, plain))
     if ours_scored and theirs_scored:
-        ours, theirs, after = words.final(ours_scored), words.final(theirs_scored), len(ours_scored.samples[0])
+        ours, theirs, after = (
+            ratio_text.final(ours_scored),
+            ratio_text.final(theirs_scored),
+            len(ours_scored.samples[0]),
+        )
         images = result.spec["test_images"] or 10_000
         error = 2 * ((ours * (1 - ours) + theirs * (1 - theirs)) / images) ** 0.5
         text += (
             f"; after {after} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f} (give or take {error:.3f})"
         )
-    headline = f"{units.seconds(tuned.median)} an epoch"
+    headline = f"{formatting.seconds(tuned.median)} an epoch"
     yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
 
 
@@ -201,9 +208,9 @@ def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, floa
         (ladder.workload, 0.0),
         (str(ladder.devices), ladder.devices),
         (combination(record.case), 0.0),
-        (units.seconds(record.median), record.median),
+        (formatting.seconds(record.median), record.median),
         (f"{gain:.2f}x" if record is not ladder.base else "", gain),
-        (f"{units.count(rate(record))} {record.case['unit']}/s", rate(record)),
+        (f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
         strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
         *(strategy_table.memory(result, record), strategy_table.energy(record)),
         strategy_table.launching(result, record),
@@ -219,7 +226,7 @@ def published(result: Result) -> dict[str, float]:
         return {}
     best = min(records, key=lambda record: record.median)
     accuracy = result.find("accuracy", **best.case)
-    scored = {"test_accuracy@1": words.final(accuracy)} if accuracy else {}
+    scored = {"test_accuracy@1": ratio_text.final(accuracy)} if accuracy else {}
     return {"sec_per_epoch@1": best.median, **scored}
 
 

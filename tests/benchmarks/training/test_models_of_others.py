@@ -1,0 +1,157 @@
+"""Models that are nobody's here, and our own, trained by every strategy that can, each proven and counted."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scalecard import experiments
+from scalecard.experiments import strategies
+from scalecard.hardware.machine import probe
+from scalecard.records.record import Reason, Record
+from support.blocks import SHORTEST
+from support.projects import ROOT
+
+OTHERS = "tests/benchmarks/training/of_others"
+DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
+IN_STAGES = {"model parallel", "our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b", "torch interleaved 1f1b"}
+PLAYED = {"model parallel", "our gpipe", "our 1f1b"}
+TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[str, Any]) -> list[Record]:
+    monkeypatch.chdir(ROOT)
+    block = {
+        "devices": devices,
+        "seed": 0,
+        "dataset": "synthetic",
+        "data_dir": "data",
+        "measure": SHORTEST,
+        "nodes": 1,
+        "workloads": workloads,
+        "scaling": ["strong"],
+        "micro_batches": 4,
+        "check_steps": 2,
+        "trace": False,
+    }
+    spec = experiments.build("strategies", json.dumps(block))
+    return list(strategies.run(spec, replace(probe(), num_devices=devices)))
+
+
+def trained(records: list[Record], workload: str, devices: int) -> set[str]:
+    """The strategies that were timed, each proven in float64 and as timed, with an update counted."""
+    found = set()
+    for record in (record for record in records if record.metric == "step_time"):
+        if record.status == "ok" and record.matches(workload=workload, devices=devices):
+            assert {check.dtype for check in record.checks} == {"float64", "float32"}
+            assert all(check.passed for check in record.checks)
+            assert next(count.counted for count in record.work if count.name == "updates") == 1
+            found.add(str(record.case["strategy"]))
+    return found
+
+
+def played(records: list[Record], devices: int) -> set[str]:
+    """The strategies whose schedules were played with their stages' own times."""
+    found = [r for r in records if r.metric == "played_bubble" and r.status == "ok" and r.matches(devices=devices)]
+    assert all(0 <= value < 1 for record in found for value in record.samples[0])
+    return {str(record.case["strategy"]) for record in found}
+
+
+def notes(records: list[Record], strategy: str) -> set[str]:
+    return {record.note for record in records if record.case.get("strategy") == strategy and record.status == "skipped"}
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("unet", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
+        ("two_tower", "its children (it has no blocks(model)), one after another, do not compute what the model does"),
+        ("gru", "two of its blocks share a parameter"),
+        ("shared_layer", "blocks(model), one after another, do not compute what the model does"),
+    ],
+)
+def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
+    name: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A U-Net with skips; two towers with dicts and dropout; tied weights; one layer that is called twice."""
+    records = measured(monkeypatch, 2, **{name: {"file": f"{OTHERS}/{name}.py", "batch_size": 4}})
+    assert trained(records, name, 1) == {"single device"}
+    assert trained(records, name, 2) == DATA_PARALLEL
+    for strategy in IN_STAGES:
+        (note,) = notes(records, strategy)
+        assert note.startswith(why)
+    assert notes(records, "tensor parallel") == {"the workload has no tensor_plan(model)"}
+    (alone,) = [record for record in records if record.metric == "stage_time"]
+    assert (alone.status, alone.note) == ("skipped", note)
+
+
+@pytest.mark.workflow
+def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = measured(monkeypatch, 2, encoder={"file": f"{OTHERS}/encoder.py", "batch_size": 4})
+    assert trained(records, "encoder", 1) == {"single device"}
+    assert trained(records, "encoder", 2) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
+    assert played(records, 2) == PLAYED
+
+
+@pytest.mark.workflow
+def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = measured(monkeypatch, 4, gpt={"batch_size": 8, **TINY_GPT})
+    several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
+    assert trained(records, "gpt", 2) == several
+    assert trained(records, "gpt", 4) == several | {"data x tensor", "data x pipeline"}
+    assert played(records, 2) == played(records, 4) == PLAYED
+    steps = {json.dumps(record.case) for record in records if record.metric == "step_time"}
+    assert {json.dumps(record.case) for record in records if record.metric == "played_time"} <= steps
+    assert notes(records, "DataParallel") == {
+        "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+    }
+
+
+def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"workloads.unet.file = .*unet.py: neither model.* takes deep;"):
+        measured(monkeypatch, 2, unet={"file": f"{OTHERS}/unet.py", "batch_size": 4, "deep": 3})
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize("first", [True, False])
+def test_stages_alone_are_for_the_first_process_of_a_run(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategies.decisions, "first", lambda name: first)
+    records = measured(monkeypatch, 2, toy={"batch_size": 4})
+    assert {"step_time", "local_time", "rank_time"} < {record.metric for record in records if record.status == "ok"}
+    metrics = {"stage_time", "played_time", "played_bubble"}
+    assert ({record.metric for record in records} & metrics) == (metrics if first else set())
+
+
+@pytest.mark.workflow
+def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four samples are too many for one device; their halves and their quarters are not."""
+    records = measured(monkeypatch, 2, small_device={"file": f"{OTHERS}/small_device.py", "batch_size": 4})
+    steps = [record for record in records if record.metric == "step_time"]
+    failed = {str(record.case["strategy"]): record.reason for record in steps if record.status == "failed"}
+    assert failed == dict.fromkeys(("single device", "model parallel"), Reason.OUT_OF_MEMORY)
+    assert trained(records, "small_device", 2) >= {"DDP", "FSDP parameters", "our gpipe", "torch gpipe"}
+    assert played(records, 2) == {"our gpipe", "our 1f1b"}
+
+
+@pytest.mark.workflow
+def test_what_is_not_proven_of_a_model_has_failed_and_the_next_workload_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}
+    records = measured(monkeypatch, 2, no_mean=wrong, toy={"batch_size": 4})
+    assert trained(records, "no_mean", 1) == {"single device"}
+    (record,) = [r for r in records if r.metric == "step_time" and r.matches(workload="no_mean", strategy="DDP")]
+    assert (record.status, record.reason) == ("failed", Reason.NOT_PROVEN)
+    assert record.note.startswith("no_mean, 2 devices: parameters after 2 steps (float64): differs by")
+    assert trained(records, "toy", 2) >= DATA_PARALLEL
+
+
+def test_a_model_that_cannot_be_trained_ends_the_run_before_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flat = {"file": f"{OTHERS}/no_slope.py", "batch_size": 4}
+    with pytest.raises(ValueError, match=r"workloads.no_slope.file = .*: 2 steps of SGD lower the loss at no"):
+        measured(monkeypatch, 2, toy={"batch_size": 4}, no_slope=flat)

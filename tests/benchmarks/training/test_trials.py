@@ -1,0 +1,147 @@
+"""What a trial says of a strategy: what it needs of the memory, or why it cannot be used; the same on every rank."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from scalecard.benchmarks.training import dry_run
+from scalecard.benchmarks.training.dry_run import USABLE, Trial, Trials
+from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
+from scalecard.measuring.case_variant import Subject
+from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
+from scalecard.workloads.workload import Load
+
+AT = Setting(Load("toy", "", "{}", 6, seed=0), devices=2)
+GIB = 2.0**30
+
+
+@dataclass
+class Rank:
+    """One of two ranks on a GPU whose allocator is made up; `other` is what the other one found."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cuda", 0))
+    other: tuple[float, str, float, float, float] = (0.0, "", 0.0, 0.0, 0.0)
+
+    def synchronize(self) -> None:
+        pass
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return [value, self.other]
+
+    def maximum(self, values: list[float]) -> list[float]:
+        return values
+
+
+class Allocator:
+    """Gives out memory as a strategy of 3 GiB does that needs 2 more in its first step and 4 in every other one."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now, self.most, self.steps = 1 * GIB, 9 * GIB, 0
+        self.cached, self.pool = 7 * GIB, 0.0
+        patch.setattr(torch.cuda, "memory_allocated", lambda index: self.now)
+        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
+        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
+        patch.setattr(torch.cuda, "memory_reserved", lambda index: self.now + self.cached + self.pool)
+        patch.setattr(dry_run, "empty_cache", lambda: setattr(self, "cached", 0.0))
+        patch.setattr(torch.cuda, "mem_get_info", lambda index: (50 * GIB, 80 * GIB))
+
+    def build(self, plainly: Plainly, at: Setting) -> Subject:
+        self.now += 3 * GIB
+        return Subject(work=self.step, prove=list)
+
+    def step(self) -> None:
+        self.steps += 1
+        self.cached += 2 * GIB
+        self.most = max(self.most, self.now + (2 if self.steps == 1 else 4) * GIB)
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    return Allocator(monkeypatch)
+
+
+def trials(rank: Rank) -> Trials:
+    return Trials(rank, [rank], Plainly(torch.device("cpu"), 1, counting=False))  # type: ignore[arg-type]
+
+
+def test_what_stays_and_what_the_second_step_takes_is_measured_over_what_was_there(allocator: Allocator) -> None:
+    assert trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=7 * GIB)
+
+
+def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allocator: Allocator) -> None:
+    """Recording takes 6 GiB, from which a replay's 4 are given out unseen."""
+
+    def step() -> None:
+        allocator.pool = 6 * GIB
+        allocator.most = max(allocator.most, allocator.now)
+
+    def build(plainly: Plainly, at: Setting) -> Subject:
+        return replace(allocator.build(plainly, at), work=step)
+
+    assert trials(Rank()).of(StrategyBuilder(SINGLE, build), AT) == Trial(resident=9 * GIB, peak=9 * GIB)
+
+
+def test_the_first_step_of_the_slowest_rank_is_timed(allocator: Allocator) -> None:
+    rank = Rank(other=(0.0, "", 0.0, 0.0, 90.0))
+    assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT).first == 90
+    assert 0 < trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT).first < 1
+
+
+def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
+    rank = Rank(other=(0.0, "", 1 * GIB, 9 * GIB, 0.0))
+    assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
+
+
+def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
+    assert trials(Rank()).free() == pytest.approx((50 + 7 - (1 - USABLE) * 80) * GIB)
+    assert trials(Rank(torch.device("cpu"))).free() == float("inf")
+
+
+def raising(error: Exception) -> Callable[[Plainly, Setting], Subject]:
+    def build(plainly: Plainly, at: Setting) -> Subject:
+        raise error
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "too_large"),
+    [
+        (CannotBe("it has no plan"), "it has no plan", False),
+        (ValueError("odd\nshapes"), "ValueError: odd", False),
+        (torch.OutOfMemoryError("CUDA out of memory."), "CUDA out of memory.", True),
+    ],
+)
+def test_a_strategy_that_cannot_be_used_says_why(
+    error: Exception, refused: str, too_large: bool, allocator: Allocator
+) -> None:
+    found = trials(Rank()).of(StrategyBuilder(SINGLE, raising(error)), AT)
+    assert (found.refused, found.out_of_memory) == (refused, too_large)
+    record = found.record({"strategy": "mine"})
+    assert record
+    assert (record.status, record.note) == ("failed" if too_large else "skipped", refused)
+
+
+def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
+    rank = Rank(other=(2.0, "CUDA out of memory.", 0.0, 0.0, 0.0))
+    found = trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT)
+    assert (found.refused, found.out_of_memory) == ("CUDA out of memory.", True)
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "options", "refused"),
+    [
+        (7, DDP, {}, "2 devices cannot share 7 samples equally"),
+        (7, DATA_X_TENSOR, {"replicas": 2}, "2 replicas cannot share 7 samples equally"),
+        (7, SINGLE, {}, ""),
+        (6, DDP, {}, ""),
+    ],
+)
+def test_only_what_divides_the_batch_needs_equal_shares(
+    batch: int, kind: Strategy, options: dict[str, Any], refused: str, allocator: Allocator
+) -> None:
+    at = Setting(Load("toy", "", "{}", batch, seed=0), devices=2)
+    assert trials(Rank()).of(StrategyBuilder(kind, allocator.build, **options), at).refused == refused

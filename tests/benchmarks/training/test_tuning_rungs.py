@@ -1,0 +1,182 @@
+"""A ladder on the only rank, a CPU: what is tried on what, what of it is proven, and what a wrong step leads to."""
+
+from typing import Any
+
+import pytest
+import torch
+from scalecard.benchmarks.training import tuning as ladders
+from scalecard.benchmarks.training.tuned_workload import PlainlyRounded
+from scalecard.benchmarks.training.tuning import Ladder
+from scalecard.benchmarks.training.validate import examined
+from scalecard.measuring import interleaved_timing
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.parallel import tuned_step
+from scalecard.parallel.tuned_step import TunedStep
+from scalecard.records.axes import RUNGS, combination
+from scalecard.records.record import Reason, Record
+from scalecard.workloads.workload import Load
+from support.lone_rank import LoneRank
+
+CPU = torch.device("cpu")
+
+
+def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
+    rank: Any = LoneRank()
+    load = examined(Load(workload, "", "{}", 4, seed=0), CPU, 2, 1)
+    options: dict[str, Any] = {"counts": (), "factors": (), **more}
+    made = Ladder(rank, PlainlyRounded(CPU, 2), load, {"workload": workload, "devices": 1}, rule, wanted, **options)
+    return list(made.records())
+
+
+def timed(records: list[Record]) -> dict[str, Record]:
+    """By the combination."""
+    return {combination(record.case): record for record in records if record.status == "ok"}
+
+
+@pytest.fixture(autouse=True)
+def short(rule: Rule) -> Rule:
+    return Rule(**{**vars(rule), "max_rounds": 6})
+
+
+@pytest.fixture
+def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any CPU computes it, however slowly."""
+    monkeypatch.setattr(tuned_step, "_cpu_has_bfloat16", lambda: True)
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_each_rung_is_timed_alone_and_on_those_before_it_in_the_same_rounds(short: Rule) -> None:
+    records = run(short, "tf32", "bf16", "fused", counts=(2,), factors=(3,))
+    found = timed(records)
+    assert list(found) == [
+        "float32",
+        "bf16",
+        "fused",
+        "bf16 + fused",
+        "accumulate 2",
+        "batch x3",
+        "bf16 + fused + accumulate 2",
+        "bf16 + fused + batch x3",
+    ]
+    assert len({record.telemetry[0].rounds_id for record in found.values()}) == 1
+    sizes = [(record.case["batch_size"], record.case["units"]) for record in found.values()]
+    assert sizes == [(4, 4)] * 4 + [(8, 8), (12, 12)] * 2
+    axes = {"accumulate", "batch_factor", *RUNGS}
+    last = found["bf16 + fused + batch x3"].case
+    assert {axis: last[axis] for axis in axes if axis in last} == {"bf16": 1, "fused": 2, "batch_factor": 3}
+    skipped = {combination(record.case): record.note for record in records if record.status == "skipped"}
+    assert skipped["tf32"] == "TF32 exists on GPUs only"
+    assert skipped["compile"] == ladders.LEFT_OUT
+    assert {*skipped, "bf16", "fused"} == set(RUNGS)
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_rounds_by_its_loss_as_well(
+    short: Rule,
+) -> None:
+    found = timed(run(short, "bf16", "fused"))
+    plain, rounded = found["fused"], found["bf16 + fused"]
+    assert [check.dtype for check in plain.checks] == ["float64", "float32"]
+    assert [check.dtype for check in rounded.checks] == ["float64", "bfloat16", "bfloat16"]
+    loss, void = rounded.checks[1:]
+    assert 0 < loss.difference < loss.tolerance, "it rounds, and no more than it may"
+    assert void.difference < 0.1, "what it may is small beside what is learned"
+    assert {count.name for count in rounded.work} == {"fused updates", "forwards", "FLOPs"}
+
+
+def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:
+    found = timed(run(short, "channels_last", "fused", workload="lenet"))
+    assert list(found) == ["float32", "channels_last", "fused", "channels_last + fused"]
+
+
+@pytest.mark.usefixtures("bfloat16")
+@pytest.mark.parametrize("rung", ["bf16", "fused"])
+def test_a_step_with_half_of_its_gradients_is_not_timed(
+    short: Rule, rung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float32 alone, so that the proof in float64 does not see it."""
+    step = TunedStep._step
+
+    def halved(self: TunedStep, *args: Any) -> None:
+        wrong = rung in self.rungs and self.parameters[0].dtype == torch.float32
+        for group in self.optimizer.param_groups if wrong else ():
+            group["lr"] *= 0.5 if not hasattr(self, "halved") else 1
+        if wrong:
+            self.halved = True  # type: ignore[attr-defined]
+        step(self, *args)
+
+    monkeypatch.setattr(TunedStep, "_step", halved)
+    (failed,) = [record for record in run(short, rung) if record.status == "failed"]
+    assert (combination(failed.case), failed.reason) == (rung, Reason.NOT_PROVEN)
+    assert ("loss" if rung == "bf16" else "change in") in failed.note
+
+
+def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
+    short: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        runs = 0
+
+        def __init__(self, function: Any) -> None:
+            pass
+
+        def __call__(self, *args: Any) -> None:
+            raise RuntimeError("InductorError: the compiler crashed\nat line 3")
+
+    monkeypatch.setattr(tuned_step, "Compiled", Broken)
+    monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
+    records = run(short, "compile", "fused")
+    (failed,) = [record for record in records if record.status == "failed"]
+    assert (combination(failed.case), failed.note) == ("compile", "RuntimeError: InductorError: the compiler crashed")
+    assert list(timed(records)) == ["float32", "fused"]
+
+
+def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo gives up silently, and runs the function as it is."""
+
+    class GivenUp:
+        runs = 0
+
+        def __init__(self, function: Any) -> None:
+            self.function = function
+
+        def __call__(self, *args: Any) -> Any:
+            return self.function(*args)
+
+    monkeypatch.setattr(tuned_step, "Compiled", GivenUp)
+    monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
+    (failed,) = [record for record in run(short, "compile") if record.status == "failed"]
+    assert failed.reason is Reason.NOT_PROVEN
+    assert "steps in which no compiled code ran" in failed.note
+
+
+def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
+    short: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling takes 0.3 s here, once in each step that is built."""
+    import time
+
+    class Slow:
+        def __init__(self, function: Any) -> None:
+            self.function, self.runs = function, 0
+
+        def __call__(self, *args: Any) -> Any:
+            time.sleep(0 if self.runs else 0.3)
+            self.runs += 1
+            return self.function(*args)
+
+    monkeypatch.setattr(tuned_step, "Compiled", Slow)
+    monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
+    records = run(short, "compile")
+    (compiling,) = [record for record in records if record.metric == "compile_time"]
+    (stepping,) = [r for r in records if r.metric == "step_time" and "compile" in r.case and r.samples]
+    assert compiling.case == stepping.case
+    assert compiling.median >= 0.3
+    assert stepping.median < 0.3
+
+
+def test_once_the_time_is_over_the_rest_is_left_out(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interleaved_timing.budget, "left", lambda: -1)
+    (record,) = run(short, "fused")
+    assert record.status == "skipped"
+    assert "time budget was used up" in record.note

@@ -1,0 +1,52 @@
+"""What the first process of a run decides, the later ones keep."""
+
+from pathlib import Path
+
+import pytest
+from scalecard.measuring import shared_decisions
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(shared_decisions.FOLDER, "")
+
+
+def as_another_process(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
+    monkeypatch.setattr(shared_decisions.os, "getpid", lambda: pid)
+
+
+def test_only_the_first_process_that_asks_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it asks, and for every name anew."""
+    shared_decisions.begin(tmp_path)
+    answers = []
+    for pid, name in [(11, "cut"), (11, "cut"), (12, "cut"), (12, "batch"), (11, "batch")]:
+        as_another_process(monkeypatch, pid)
+        answers.append(shared_decisions.first(name))
+    assert answers == [True, True, False, True, False]
+
+
+def test_without_a_run_every_process_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pid in (11, 12):
+        as_another_process(monkeypatch, pid)
+        assert shared_decisions.first("cut")
+
+
+def test_a_decision_is_kept_in_the_types_of_json(tmp_path: Path) -> None:
+    assert shared_decisions.decided("cut", lambda: (1, 2)) == [1, 2]
+    shared_decisions.begin(tmp_path)
+    assert shared_decisions.decided("cut", lambda: (1, 2)) == [1, 2]
+    assert shared_decisions.decided("cut", lambda: (3, 4)) == [1, 2]
+    shared_decisions.begin(tmp_path / "another run")
+    (tmp_path / "another run").mkdir()
+    assert shared_decisions.decided("cut", lambda: (3, 4)) == [3, 4]
+
+
+def test_of_two_processes_that_decide_at_the_same_time_the_faster_one_has_decided(tmp_path: Path) -> None:
+    shared_decisions.begin(tmp_path)
+
+    def overtaken() -> str:
+        shared_decisions.decided("cut", lambda: "of the other process")
+        return "mine"
+
+    assert shared_decisions.decided("cut", overtaken) == "of the other process"
+    assert shared_decisions.decided("cut", lambda: "later") == "of the other process"

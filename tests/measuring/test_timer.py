@@ -1,0 +1,86 @@
+"""One block of calls: how long it is, when its clock stops, and what is read around it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import Bench
+from support.simulated_clock import SimulatedMachine
+
+
+class Queue:
+    """A device: submitting takes 1 ms, and what was submitted is done 0.5 s after somebody waits."""
+
+    def __init__(self, machine: SimulatedMachine) -> None:
+        self.machine, self.queued = machine, 0.0
+
+    def submit(self) -> None:
+        self.machine.work(0.001)()
+        self.queued = 0.5
+
+    def synchronize(self) -> None:
+        self.machine.work(self.queued)()
+        self.queued = 0.0
+
+
+def test_a_sleep_takes_as_long_as_it_lasts() -> None:
+    completion = Bench([]).block(lambda: time.sleep(0.005), 3).completion
+    assert 0.005 <= completion < 0.05
+
+
+def test_warm_up_calls_until_the_work_is_warm_and_a_block_is_as_long_as_asked(rule: Rule) -> None:
+    machine, calls = SimulatedMachine(), []
+
+    def work() -> None:
+        calls.append(len(calls))
+        machine.work(1.0 if len(calls) <= 3 else 0.001)()
+
+    bench = Bench([], clock=machine.clock)
+    assert bench.warm_up(work, replace(rule, warmup_seconds=3.0005, block_seconds=0.02)) == 20
+    assert len(calls) == 4 + 20, "and a block, to see how long it is"
+
+
+def test_every_device_is_waited_for_and_enqueueing_is_told_apart() -> None:
+    machine = SimulatedMachine()
+    devices = [Queue(machine), Queue(machine)]
+    enqueue, completion, _ = Bench(devices, clock=machine.clock).block(lambda: [d.submit() for d in devices], 1)
+    assert enqueue == pytest.approx(0.002)
+    assert completion == pytest.approx(1.002)
+
+
+def test_work_left_from_before_is_not_counted() -> None:
+    machine = SimulatedMachine()
+    device = Queue(machine)
+    device.submit()
+    completion = Bench([device], clock=machine.clock).block(machine.work(0.1), 1).completion
+    assert completion == pytest.approx(0.1)
+
+
+def test_a_sample_is_the_slowest_ranks() -> None:
+    def maximum(values: Sequence[float]) -> list[float]:
+        return [max(value, 7.0) for value in values]
+
+    ranks = SimpleNamespace(leads=True, alone=False, spans_nodes=False, barrier=lambda: None, maximum=maximum)
+    block = Bench([], ranks).block(lambda: None, 1)
+    assert (block.enqueue, block.completion) == (7.0, 7.0)
+    assert 0 < block.own < 7.0, "how long this rank itself took"
+
+
+def test_every_rank_learns_that_the_leading_ones_gpu_was_slowed_down() -> None:
+    ranks = SimpleNamespace(maximum=lambda values: [1.0])
+    assert Bench([], ranks).agreed_slowdown(None) == "a GPU was slowed down"
+    alone = SimpleNamespace(maximum=lambda values: values)
+    assert Bench([], alone).agreed_slowdown(None) == ""
+
+
+def test_a_block_is_as_long_as_asked_though_single_calls_are_waited_for(rule: Rule) -> None:
+    """A call takes 1 ms and waiting 9 ms, which ten calls together need only once."""
+    machine = SimulatedMachine()
+    device = SimpleNamespace(synchronize=machine.work(0.009))
+    bench = Bench([device], clock=machine.clock)
+    calls = bench.warm_up(machine.work(0.001), replace(rule, warmup_seconds=0, block_seconds=0.1))
+    seconds = bench.block(machine.work(0.001), calls).completion
+    assert calls * seconds == pytest.approx(0.1, rel=0.2)

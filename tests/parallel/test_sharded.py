@@ -1,0 +1,36 @@
+"""What is divided over ranks, on one rank: the proofs of `strategies` have several."""
+
+import pytest
+import torch
+from scalecard.parallel import sharded
+from torch import nn
+
+
+def test_what_nobody_divided_is_whole() -> None:
+    tensors = [torch.ones(2), torch.zeros(1, 3)]
+    assert list(map(id, sharded.whole(tensors))) == list(map(id, tensors))
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "elements"),
+    [((3, 2), 2, 8), ((4, 2), 2, 8), ((5,), 4, 8), ((1, 7), 3, 21), ((), 2, 2)],
+)
+def test_the_rows_of_what_is_gathered_are_padded_to_the_ranks(
+    shape: tuple[int, ...], ranks: int, elements: int
+) -> None:
+    """5 rows over 4 ranks are 2 each."""
+    for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
+        assert sharded.gathered_bytes([torch.ones(shape, dtype=dtype)], ranks) == elements * size
+    assert sharded.gathered_bytes([torch.ones(shape)] * 3, ranks) == 3 * elements * 4
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"0": "diagonal"}, r"tensor_plan\(model\)\['0'\] = 'diagonal': must be one of column, row"),
+        ({"0": "column", "7": "row"}, r"tensor_plan\(model\)\['7'\]: the model has no such layer"),
+    ],
+)
+def test_a_plan_that_the_model_cannot_follow_is_refused(plan: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sharded.divided(nn.Sequential(nn.Linear(2, 2)), plan, mesh=None)  # type: ignore[arg-type]

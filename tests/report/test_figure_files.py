@@ -1,0 +1,181 @@
+"""What a figure shows is what was measured: drawn, said when a reader points at it, and written as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from scalecard.figures import charts, line_labels, points, style, svg
+from scalecard.figures.sparkline import sparkline
+from scalecard.records.record import Record, Result
+from scalecard.report import figure_files, sections
+from scalecard.report.sections import allreduce, ddp, hybrid, model_parallel, pipeline
+from support.builders import timed
+from support.every_experiment import every_result
+
+Make = Callable[..., Result]
+CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples=[[0.1, 0.5], [0.2, 0.7], [0.1, 0.6]])
+
+
+@pytest.fixture
+def reduced(make_result: Make) -> Result:
+    """The library's all-reduce of 1 MiB on 4 devices in about 2 ms, and of 4 KiB in 10 us."""
+    small = timed([10e-6] * 7, algorithm="torch.distributed", devices=4, bytes=4096, backend="gloo")
+    large = [0.0019, 0.0021, 0.002, 0.002, 0.002, 0.0022, 0.0018]
+    records = [small, timed(large, algorithm="torch.distributed", devices=4, bytes=2**20, backend="gloo")]
+    return make_result(records, experiment="allreduce", spec={"bytes": [4096, 2**20]})
+
+
+def test_a_rate_is_the_amount_over_the_time_and_its_bounds_change_sides(reduced: Result) -> None:
+    point = points.rated(reduced, reduced.records[1], 4.0, series="a", x=1)
+    assert (point.value, point.low, point.high) == pytest.approx((2000.0, 4 / 0.0022, 4 / 0.0018))
+    assert point.samples == 7
+
+
+def test_after_each_epoch_the_median_of_the_processes_is_shown(make_result: Make) -> None:
+    shown = points.epochs(make_result([CURVES]), CURVES, series="1 device")
+    assert [(point.x, point.value, point.samples) for point in shown] == [(1, 0.1, 3), (2, 0.6, 3)]
+
+
+def test_each_mark_says_its_value_interval_number_and_platform(reduced: Result, tmp_path: Path) -> None:
+    figure_files.save(allreduce.plot([reduced]), tmp_path / "allreduce.html")
+    text = (tmp_path / "allreduce.html").read_text()
+    assert text.count("<svg") == 2, "one for each panel, so that they stack on a phone"
+    said = re.findall(r'<g class="point"><title>([^<]+)</title>', text)
+    assert "torch.distributed, 1 MiB: 0.786 GB/s (0.715 GB/s to 0.874 GB/s), n = 7, box (emulated)" in said
+    assert len(re.findall(r'id="point-', text)) == 0
+    assert len(ids := re.findall(r'\bid="([^"]+)"', text)) == len(set(ids)), "no id twice on a page"
+
+
+def test_the_data_of_a_figure_are_in_its_csv(reduced: Result, tmp_path: Path) -> None:
+    figure_files.save(allreduce.plot([reduced]), tmp_path / "allreduce.csv", "All-reduce", ["box: a machine"])
+    notes, table = (tmp_path / "allreduce.csv").read_text().split("panel,", 1)
+    assert notes == "# All-reduce\n# box: a machine\n"
+    rows = list(csv.DictReader(io.StringIO("panel," + table)))
+    (row,) = [row for row in rows if row["panel"] == "bandwidth" and float(row["x"]) == 2**20]
+    assert float(row["value"]) == pytest.approx(2 * 3 / 4 * 2**20 / 0.002 / 1e9, rel=1e-4)
+    assert (row["unit"], row["samples"], row["platform"]) == ("GB/s", "7", "box (emulated)")
+
+
+def test_a_file_says_what_it_shows_and_where_it_is_from(reduced: Result, tmp_path: Path) -> None:
+    outputs = [tmp_path / f"figure.{suffix}" for suffix in ("svg", "png", "pdf")]
+    for path in outputs:
+        figure_files.save(allreduce.plot([reduced]), path, "All-reduce", ["box: commit abc"])
+        content = path.read_bytes()
+        assert b"All-reduce" in content
+        assert b"box: commit abc" in content
+        figure_files.save(allreduce.plot([reduced]), path, "All-reduce", ["box: commit abc"])
+        assert path.read_bytes() == content, "the same whenever it is drawn"
+
+
+def test_where_numbers_are_from_is_said_of_each_platform(make_result: Make) -> None:
+    here, there = make_result([], experiment="ddp"), make_result([], experiment="ddp", platform="older")
+    lines = figure_files.origins([here, replace(here, finished="2026-02-01T00:00:00.000+00:00"), there])
+    assert len(lines) == 2
+    assert re.fullmatch(
+        r"box \(emulated\): .+ cores; ScaleCard, commit \w+(\+changes)?; 2026-01-01 to 2026-02-01", lines[0]
+    )
+
+
+def test_no_panel_has_more_than_four_lines(tmp_path: Path) -> None:
+    """On one platform, and with as many others as are drawn."""
+    platforms = [every_result(f"platform-{number}", gpus=4, scale="full") for number in range(4)]
+    for results in (platforms[:1], platforms):
+        for name in ("async_timing", "allreduce", "copy_cost", "ddp", "dp_scratch", "dp_concise", "hybrid", "pipeline"):
+            own = [result for each in results for result in each if result.experiment == name]
+            style.tell_platforms_apart(own, None)
+            figure = sections.load(name).plot(own)
+            for axes in figure.axes:
+                shown = [s.point for s in points.of(figure) if s.axes is axes and not isinstance(s.point.x, str)]
+                assert len({(p.series, p.platform) for p in shown}) <= 4, (name, axes.get_title(loc="left"))
+            plt.close(figure)
+
+
+def test_a_single_point_has_no_figure_on_the_page(make_result: Make, tmp_path: Path) -> None:
+    one = timed([0.1] * 7, model="resnet50", strategy="model parallel", ranks=1, devices=2, batch_size=8)
+    figure_files.save(hybrid.plot([make_result([one], experiment="hybrid")]), tmp_path / "hybrid.html")
+    assert (tmp_path / "hybrid.html").read_text() == ""
+
+
+def test_efficiency_is_the_share_of_its_own_rate_that_a_rank_keeps(make_result: Make) -> None:
+    """Two ranks take 0.06 s for the batch that one takes 0.1 s for, and 0.125 s for twice as much."""
+    case = {"model": "lenet", "batch_size": 64}
+    records = [
+        timed([seconds] * 7, metric="step_time", **case, scaling=scaling, devices=devices)
+        for seconds, scaling, devices in ((0.1, "strong", 1), (0.06, "strong", 2), (0.125, "weak", 2))
+    ]
+    figure = ddp.plot([make_result(records, experiment="ddp", spec={"models": ["lenet"]})])
+    found = {(s.point.series, s.point.x): s.point.value for s in points.of(figure) if s.unit == "share"}
+    assert found == pytest.approx({("strong", 1): 1, ("strong", 2): 0.1 / 0.12, ("weak", 1): 1, ("weak", 2): 0.8})
+    plt.close(figure)
+
+
+def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_result: Make) -> None:
+    """Stages of 0.3 s and 0.6 s: forward 0.1 and 0.2, backward 0.4 and 0.2 in the reverse order."""
+    resnet = {"model": "resnet50", "batches": 1}
+    cut = {**resnet, "devices": 2, "cut": "after layer2"}
+    records = [
+        timed([1.0] * 7, **resnet, strategy="single device"),
+        timed([1.0] * 7, **cut, strategy="model parallel"),
+        timed([0.3] * 7, **cut, strategy="stage alone", stage=0),
+        timed([0.6] * 7, **cut, strategy="stage alone", stage=1),
+    ]
+    figure = model_parallel.plot([make_result(records, experiment="model_parallel")])
+    (lanes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "who computes when"]
+    busy = [
+        (round(patch.get_y() + 0.25), round(patch.get_x(), 3), round(patch.get_width(), 3))
+        for patch in lanes.patches
+        if patch.get_alpha() is None
+    ]
+    assert busy == [(0, 0, 0.1), (1, 0.1, 0.2), (1, 0.3, 0.4), (0, 0.7, 0.2)]
+    assert {text.get_text() for text in lanes.texts} == {"idle 70 %", "idle 40 %"}
+    plt.close(figure)
+
+
+def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: Make) -> None:
+    shared = {"batch_size": 8, "image_size": 8}
+    records = [timed([1.0] * 7, implementation="single device", **shared)]
+    for size, seconds in ((8, 1.0), (4, 0.8), (1, 0.7)):
+        records.append(
+            timed([seconds] * 7, implementation="gpipe", split_size=size, **shared, devices=2, cut="after layer2")
+        )
+    spec = {"split_sizes": [1, 4, 8], "batch_size": 8}
+    figure = pipeline.plot([make_result(records, experiment="pipeline", spec=spec)])
+    assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({1: 1.0, 2: 1.25, 8: 1 / 0.7})
+    (bound,) = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert list(bound.get_ydata()) == pytest.approx([1, 4 / 3, 16 / 9])  # type: ignore[arg-type]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("heights", [[0.9, 0.89, 0.88], [0.02, 0.01, 0.0], [0.5, 0.1, 0.09, 0.0]])
+def test_names_at_the_ends_of_lines_never_overlap(heights: list[float]) -> None:
+    moved = line_labels.apart(heights)
+    assert all(upper - lower >= line_labels.GAP - 1e-9 for upper, lower in pairwise(moved))
+    assert min(moved) >= 0
+
+
+def test_names_that_have_room_stay_where_their_lines_end() -> None:
+    assert line_labels.apart([0.9, 0.5]) == [0.9, 0.5]
+
+
+def test_panels_above_one_another_stay_together() -> None:
+    figure, grid = plt.subplots(3, 1)
+    for axes in grid:
+        axes.plot([0, 1])
+    charts.finish(figure)
+    assert svg.as_html(figure, "trend").count("<svg") == 1
+    plt.close(figure)
+
+
+def test_a_small_line_goes_up_to_the_speed_up_and_the_ideal_to_the_corner() -> None:
+    """Four times on eight devices: half as high as the ideal."""
+    drawn = sparkline([(1, 1.0), (8, 4.0)])
+    ideal, line = re.findall(r'points="([^"]+)"', drawn)
+    top, bottom = 3.0, 27.0
+    assert ideal == f"3.0,{bottom} 93.0,{top}"
+    assert line.split()[-1] == f"93.0,{(top + bottom) / 2}"

@@ -1,0 +1,114 @@
+"""What the report says of cut models, from results whose truth is known."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from scalecard.records.record import Record, Result
+from scalecard.report import pipeline_stages
+from scalecard.report.sections import model_parallel, pipeline
+from support.builders import timed
+
+TEXTBOOK, BALANCED = ({"devices": 2, "cut": name} for name in pipeline_stages.CUTS)
+SPEC = {"split_sizes": [1, 2], "batch_size": 4, "image_size": 64}
+
+
+def steady(seconds: float, *, metric: str = "time", blocks: Sequence[int] = (), **case: object) -> Record:
+    """Eight samples about a time, which differ by a thousandth."""
+    samples = [seconds * (1 + 0.0002 * number) for number in range(-4, 4)]
+    return replace(timed(samples, metric=metric, **case), blocks=[*blocks])
+
+
+def texts(section: object, result: Result) -> str:
+    return "\n".join(finding.text for finding in section.findings(result))  # type: ignore[attr-defined]
+
+
+def of_model_parallel() -> list[Record]:
+    """One device takes 400 ms; the textbook's stages 120 and 300, the balanced ones 190 and 210."""
+    records = [steady(0.4, model="resnet50", strategy="single device")]
+    for cut, times, blocks in (
+        (TEXTBOOK, (0.12, 0.3), [8, 10]),
+        (BALANCED, (0.19, 0.21), [13, 5]),
+    ):
+        records.append(steady(0.41, model="resnet50", strategy="model parallel", blocks=blocks, **cut))
+        for stage, seconds in enumerate(times):
+            records.append(steady(seconds, model="resnet50", strategy="stage alone", stage=stage, **cut))
+    return records
+
+
+def test_stages_stand_beside_perfect_balance(make_result: Callable[..., Result]) -> None:
+    said = texts(model_parallel, make_result(of_model_parallel(), experiment="model_parallel"))
+    assert "Cut after layer2, 2 devices (blocks 0-7 | 8-17): the stages take 120 ms, 300 ms alone" in said
+    assert "43 % more than perfect balance, 210 ms each" in said
+    assert "can be more than 1.33x as fast as one device, and with perfect balance 1.90x" in said
+    assert "Cut balanced, 2 devices (blocks 0-12 | 13-17): the stages take 190 ms, 210 ms alone" in said
+    assert "5 % more than perfect balance" in said
+    assert "1.90x as fast" in said
+    assert "the devices idle 71 % and 27 % of the time" in said
+
+
+def test_a_stage_that_was_not_measured_says_nothing_of_balance(make_result: Callable[..., Result]) -> None:
+    said = texts(model_parallel, make_result(of_model_parallel()[:3], experiment="model_parallel"))
+    assert "Plain model parallelism, cut after layer2, 2 devices," in said
+    assert "perfect balance" not in said
+
+
+def of_pipeline(*, measured: float, rounds_id: str = "rounds") -> list[Record]:
+    """GPipe, 4 micro-batches: stages busy for 100 and 300 ms with their updates, played in 320 ms."""
+    whole = [steady(0.4, implementation=name, split_size=4, batch_size=4) for name in pipeline.LINES]
+    case = {"implementation": "gpipe", "split_size": 1, "batch_size": 4, **TEXTBOOK}
+    step = steady(measured, **case)
+    played = steady(0.32, metric="played_time", **case)
+    bubble = Record(case=step.case, metric="played_bubble", unit="fraction", samples=[[0.375] * 9])
+    alone = []
+    for stage, (both, update) in enumerate([(0.09, 0.01), (0.26, 0.04)]):
+        own = {"stage": stage, "batch_size": 4, **TEXTBOOK}
+        alone.append(steady(both, metric="stage_time", split_size=1, part="forward and backward", **own))
+        alone.append(steady(update, metric="stage_time", part="update", **own))
+    return [*whole, step, played, bubble, *alone]
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (
+            0.4,
+            "devices idle 50 % of the time, 38 % if played. That is 1.25x (1.25 to 1.25) the schedule's time, beyond",
+        ),
+        (0.3264, "1.02x (1.02 to 1.02) the schedule's time, within 5 % of it; the rest, 6.40 ms, is launching"),
+    ],
+)
+def test_a_step_stands_beside_its_schedule_and_the_rest_has_a_name(
+    make_result: Callable[..., Result], measured: float, said: str
+) -> None:
+    found = texts(pipeline, make_result(of_pipeline(measured=measured), experiment="pipeline", spec=SPEC))
+    assert said in found
+    assert "320 ms played with its stages' own times" in found
+
+
+def test_of_every_cut_the_fastest_step_is_told(make_result: Callable[..., Result]) -> None:
+    records = of_pipeline(measured=0.4)
+    case = {"implementation": "1f1b", "split_size": 1, "batch_size": 4, **TEXTBOOK}
+    faster = [steady(0.35, **case), steady(0.32, metric="played_time", **case)]
+    result = make_result([*records, *faster], experiment="pipeline", spec=SPEC)
+    (text,) = [finding.text for finding in pipeline.findings(result) if "played" in finding.text]
+    assert text.startswith("1f1b at split size 1, after layer2, 2 devices: 350 ms")
+
+
+def test_ours_stands_beside_the_librarys_of_the_same_rounds(make_result: Callable[..., Result]) -> None:
+    ours = steady(0.2, implementation="gpipe", split_size=2, batch_size=4, beside="torch gpipe")
+    theirs = steady(0.25, implementation="torch gpipe", library=True, split_size=2, batch_size=4)
+    result = make_result([*of_pipeline(measured=0.4), ours, theirs], experiment="pipeline", spec=SPEC)
+    assert "Our gpipe at split size 2 is 1.25x (1.25 to 1.25) as fast as torch.distributed" in texts(pipeline, result)
+    best = max(pipeline.findings(result), key=lambda finding: -finding.topic)
+    assert best.text.startswith("The best pipeline, torch gpipe"), "ours beside it is timed elsewhere"
+
+
+def test_the_balanced_cut_stands_beside_the_textbooks(make_result: Callable[..., Result]) -> None:
+    case = {"implementation": "gpipe", "split_size": 1, "batch_size": 4}
+    faster = steady(0.3, blocks=[12, 1, 5], **case, **BALANCED)
+    result = make_result([*of_pipeline(measured=0.4), faster], experiment="pipeline", spec=SPEC)
+    said = texts(pipeline, result)
+    assert "gpipe at split size 1, balanced (blocks 0-11 | 12 | 13-17), takes 25 % (25 % to 25 %) less time" in said
+    assert "The best pipeline, gpipe with split size 1, cut balanced, 2 devices, is 1.33x" in said
+    assert pipeline.fitted(result) is None, "four split sizes of one cut are fitted"

@@ -1,0 +1,22 @@
+"""The contents of the page: names for readers, and groups."""
+
+from scalecard.report import answers, sections, toc
+
+
+def test_what_is_listed_exists_once_and_has_a_name() -> None:
+    listed = [name for group in toc.GROUPS.values() for name in group]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) <= {*sections.names(), *answers.names()}
+    assert set(toc.NAMES) == set(listed)
+    assert len(set(toc.NAMES.values())) == len(listed)
+
+
+def test_groups_without_anything_are_left_out_and_trouble_is_marked() -> None:
+    found = toc.grouped(["ddp", "copy_cost", "new_one", "allreduce", "health"], {"allreduce": False, "copy_cost": True})
+    assert list(found) == ["Hardware", "Data parallelism", "Others"]
+    assert [(entry.label, entry.judged) for entry in found["Hardware"]] == [
+        ("Health", None),
+        ("Copies", True),
+        ("All-reduce", False),
+    ]
+    assert found["Others"][0].label == "new one"

@@ -1,0 +1,36 @@
+"""The only rank of a launch, on the CPU, in this process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from scalecard.hardware.device_timestamps import ClockMark
+
+
+@dataclass
+class LoneRank:
+    """What a RankContext offers, with nobody to agree with."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    world_size: int = 1
+    rank: int = 0
+    leads: bool = True
+    alone: bool = True
+    spans_nodes: bool = False
+
+    def synchronize(self) -> None:
+        """On a CPU work is done when its call returns."""
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
+
+    def mark(self, clock: Callable[[], int]) -> ClockMark:
+        now = clock()
+        return ClockMark(lambda: now)
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def maximum(self, values: list[float]) -> list[float]:
+        return values

@@ -1,0 +1,77 @@
+"""A GPU whose memory is made up, and the only rank, which has it; nothing is computed."""
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from scalecard.benchmarks.training import dry_run
+from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.records.record import Record
+
+MIB = 2.0**20
+GPU = torch.device("cuda", 0)
+
+
+@dataclass
+class Rank:
+    """The only rank, on a GPU."""
+
+    device: torch.device = GPU
+    world_size: int = 1
+    leads: bool = True
+
+    def synchronize(self) -> None:
+        """Nothing was submitted."""
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def maximum(self, values: list[float]) -> list[float]:
+        return values
+
+
+class Gpu:
+    """Of 1000 MiB that can be used; a strategy keeps 100 and takes one more for each sample, as it is timed."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, in_float64: float = 200) -> None:
+        self.most = 0.0
+        self.in_float64, self.tried = in_float64, list[int]()
+        self.built = list[weakref.ref[Any]]()
+        for known in ("memory_allocated", "memory_reserved"):
+            patch.setattr(torch.cuda, known, lambda index: self.now)
+        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
+        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
+        patch.setattr(dry_run, "_free", lambda index: 1000 * MIB - self.now)
+        patch.setattr(dry_run.Trials, "warm_up", lambda trials: None)
+
+    @property
+    def now(self) -> float:
+        """What was built is given back with its last reference."""
+        return 100 * MIB * sum(ref() is not None for ref in self.built)
+
+    def build(self, plainly: Plainly, at: Setting) -> Subject:
+        batch = at.load.batch_size
+        needed = self.in_float64 if at.load.exact else 100.0 + batch
+        if not at.load.exact:
+            self.tried.append(batch)
+        if needed > 1000:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        def step() -> None:
+            self.most = max(self.most, needed * MIB)
+
+        self.built.append(weakref.ref(step))
+        return Subject(work=step, prove=list)
+
+
+@dataclass
+class Timed:
+    """What time_rounds would have found."""
+
+    variant: Variant
+
+    def record(self, metric: str) -> Record:
+        return Record(case=self.variant.case, metric=metric, unit="s", samples=[[1.0]])

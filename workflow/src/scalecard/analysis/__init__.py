@@ -1,0 +1,1 @@
+"""From results to typed facts. No torch here, and no plots."""

@@ -1,0 +1,1 @@
+"""Which strategy to use, and which to avoid."""

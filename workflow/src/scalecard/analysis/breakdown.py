@@ -1,0 +1,307 @@
+"""Where the time of a step goes: terms that add up to it, each from its own measurement, with its error.
+
+Of strategies whose devices share the batch (DDP, FSDP, HSDP), b samples on each of n devices:
+
+    compute         T(B) B'/(B n)     one device's step over its batch B, for the whole batch B' = n b
+    smaller batch   T(b) - that       one device alone, over b samples; called launching if the host sets its pace
+    side by side    mean_r U_r - T(b) the ranks' own steps at the same time, without exchanging anything
+    slowest rank    U - mean_r U_r    U: the slowest rank of each round
+    communication   S - U             S: the step. At most what the exchange of DDP's gradients takes alone, and half
+                                      as much again where parameters are gathered twice
+
+Of cut models, from what every stage takes alone and the schedule played with these times (P), of replicas that are cut
+where one of them was timed alone:
+
+    smaller batch   mean over stages of their own time - compute
+    uneven cut      the slowest stage - that mean
+    bubble          P - the slowest stage; of an interleaved schedule, which is not played, that of equal stages
+
+A term that a strategy should have and nothing tells is missing, with the reason. The rest is what remains of the step:
+beyond 5 %, these terms do not explain it. Input comes on top: what a DataLoader takes longer for the batch than the
+step, which computes on data that is there.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from scalecard.analysis import step_records
+from scalecard.analysis.platform_results import Measured
+from scalecard.records import strategies
+from scalecard.records.record import Case, Record, Result
+from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
+
+COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"
+SHARING, SLOWEST, EXPOSED = "side by side", "slowest rank", "communication"
+UNEVEN, BUBBLE, INPUT, REST = "uneven cut", "bubble", "input", "the rest"
+TERMS = (COMPUTE, SMALLER, LAUNCHING, SHARING, SLOWEST, EXPOSED, UNEVEN, BUBBLE, INPUT, REST)
+TERMS_OF = {  # of which nothing is known if this was not timed alone
+    Untimed.RANKS: (SMALLER, SHARING, SLOWEST, EXPOSED),
+    Untimed.THREADS: (SHARING, SLOWEST, EXPOSED),
+    Untimed.LAYERS: (EXPOSED,),
+    Untimed.STAGES: (SMALLER, UNEVEN, BUBBLE),
+    Untimed.STAGE_PAIRS: (UNEVEN,),
+    Untimed.REPLICAS: (SLOWEST, EXPOSED),
+}
+UNEXPLAINED = 0.05
+ALWAYS = 0.9  # of the rounds, in which one rank is the slowest: then it is named,
+FEW_ROUNDS = 12  # unless there are fewer: two equal ranks take turns
+
+
+@dataclass(frozen=True)
+class Term:
+    """Seconds of a step; `error` is half of their 95 % interval, if both have one. `rank`: always the slowest one."""
+
+    name: str
+    seconds: float
+    error: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A step and its terms: input comes on top, the others add up to it. The rest includes what is `untimed`."""
+
+    record: Record
+    terms: list[Term]
+    untimed: tuple[Untimed, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of the step, as it was timed."""
+        return self.record.median
+
+    @property
+    def largest(self) -> Term:
+        """Of what a step takes beyond its share of the computing, and what its input takes longer."""
+        return max((term for term in self.terms if term.name != COMPUTE), key=lambda term: term.seconds)
+
+    @property
+    def explained(self) -> bool:
+        """Whether hardly anything remains."""
+        return abs(self.of(REST)) <= UNEXPLAINED * self.seconds
+
+    def of(self, name: str) -> float:
+        """Seconds of a term; 0 if there is none."""
+        return sum(term.seconds for term in self.terms if term.name == name)
+
+
+def of_strategies(measured: Measured) -> list[Breakdown]:
+    """Every strategy on several devices whose workload one device can train; without one there is no ideal share."""
+    result = measured.of("strategies")
+    if result is None:
+        return []
+    steps = [record for record in result.select("step_time") if float(record.case.get("devices") or 1) > 1]
+    return [found for step in steps if (found := _of(step, result, measured))]
+
+
+def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
+    single = step_records.single(result, str(step.case["workload"]))
+    if single is None:
+        return None
+    kind = strategies.of(step.case["strategy"])
+    compute = _compute(step, single)
+    found, untimed = _terms(kind, step, result, compute)
+    terms = [compute, *found]
+    terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
+    return Breakdown(step, [*terms, *_input(step, measured)], (*untimed, *kind.untimed))
+
+
+def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:
+    """What a step takes beyond its share of the computing, or what should have been timed alone to tell."""
+    if kind.family is Family.DATA:
+        found = _of_ranks(kind, step, result, compute) if kind.on_ranks else _of_threads(step, result, compute)
+        return found, () if found else (Untimed.RANKS,)
+    if kind.schedule is Schedule.INTERLEAVED:
+        found = _of_interleaved(kind, step, result, compute)
+    elif Division.STAGES in kind.divides:
+        found = _of_cut(kind, step, result, compute)
+    else:
+        return [], ()
+    return found, () if found else (Untimed.STAGES,)
+
+
+def _compute(step: Record, single: Record) -> Term:
+    share = _number(step, "units") / _number(single, "units") / _number(step, "devices")
+    half = _half(single)
+    return Term(COMPUTE, share * single.median, None if half is None else share * half)
+
+
+def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of what shares its batch as DDP does; nothing if DDP could not be measured."""
+    case: Case = {**step_records.place(step), "strategy": DDP.name}
+    slowest = result.find("unsynchronised_time", **case)
+    own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
+    local = _local(result, step)
+    if not (slowest and own and local):
+        return []
+    middle = mean(record.median for record in own)
+    exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
+    if exchange:
+        exposed = max(0.0, min(exposed, _exchanges(kind) * exchange.median))
+    return [
+        _smaller(local, compute),
+        Term(SHARING, middle - local[0], _both(_half(own[0]), local[1])),
+        Term(SLOWEST, slowest.median - middle, _of_differences(slowest, _mean_of(own)), _always_slowest(own)),
+        Term(EXPOSED, exposed, _of_differences(step, slowest)),
+    ]
+
+
+def _exchanges(kind: Strategy) -> float:
+    """What a step sends, over what DDP's all-reduce sends.
+
+    Around rings of n nodes of k devices, HSDP's replicas send less than the shorter rings within a node save:
+    (3nk - n - 2)/(2nk - 2) is at most 1.5.
+    """
+    return sum(kind.times(collective) * collective.passes for collective in Collective) / Collective.ALL_REDUCE.passes
+
+
+def _of_threads(step: Record, result: Result, compute: Term) -> list[Term]:
+    local = _local(result, step)
+    return [_smaller(local, compute)] if local else []
+
+
+def _smaller(local: tuple[float, float | None, bool], compute: Term) -> Term:
+    seconds, error, launching = local
+    return Term(LAUNCHING if launching else SMALLER, seconds - compute.seconds, _both(error, compute.error))
+
+
+def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:
+    """One device's step over its share of the batch, its error, and whether the host sets its pace.
+
+    Between two sizes that were timed, on the line between them.
+    """
+    size = _number(step, "batch_size") / _number(step, "devices")
+    timed = {_number(r, "batch_size"): r for r in result.select("local_time", workload=step.case["workload"])}
+    below = max((known for known in timed if known <= size), default=None)
+    above = min((known for known in timed if known >= size), default=None)
+    if below is None or above is None:
+        return None
+    low, high = timed[below], timed[above]
+    weight = (size - below) / (above - below) if above > below else 0.0
+    return low.median + weight * (high.median - low.median), _half(high), low.launch_bound
+
+
+def _of_cut(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of pipelines and model parallelism, also as a replica: from their stages alone; nothing of what has none."""
+    where = _replica(kind, step)
+    played = result.find("played_time", strategy=OURS[kind.schedule].name, **where)
+    stages = _stages(kind, where, result)
+    if not (played and stages):
+        return []
+    busy, error = [stage.busy for stage in stages], _half(played)
+    middle = mean(busy)
+    return [
+        Term(SMALLER, middle - compute.seconds, _both(error, compute.error)),
+        Term(UNEVEN, max(busy) - middle, error),
+        Term(BUBBLE, played.median - max(busy), error),
+    ]
+
+
+def _of_interleaved(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of v stages on each of p devices, from as many stages as devices: together, they compute the same.
+
+    The bubble is that of equal stages, (p - 1)/v of what one device computes of a micro-batch. Source: Narayanan et
+    al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM (2021), section 2.2.
+    """
+    stages = _stages(kind, _replica(kind, step), result)
+    if not stages:
+        return []
+    together = _both(*(_half(stage.both) for stage in stages))
+    error = None if together is None else together / len(stages)
+    num_micro = step.integer("batch_size") / stages[0].both.integer("split_size")
+    bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
+    return [
+        Term(SMALLER, mean(stage.busy for stage in stages) - compute.seconds, _both(error, compute.error)),
+        Term(BUBBLE, bubbles * mean(stage.both.median for stage in stages), None if error is None else bubbles * error),
+    ]
+
+
+def _replica(kind: Strategy, step: Record) -> Case:
+    """Where the stages of a step were timed alone: those of replicas, where one trains such a share of the batch."""
+    case: Case = {axis: step.case.get(axis) for axis in ("workload", "devices", "nodes", "scaling", "batch_size")}
+    if not kind.replica_devices:
+        return case
+    del case["scaling"]  # its share may be the batch of another scaling
+    replicas = step.integer("devices") // kind.replica_devices
+    whole = step.integer("batch_size")
+    return {**case, "devices": kind.replica_devices, "nodes": None, "batch_size": whole // replicas}
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a stage takes in a step: all forwards and backwards, and its update."""
+
+    both: Record
+    update: float
+
+    @property
+    def busy(self) -> float:
+        return self.both.median + self.update
+
+
+def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
+    """At the step's micro-batch, or at the whole batch if there are none."""
+    both = result.select("stage_time", **where, part="forward and backward")
+    sizes = sorted({record.integer("split_size") for record in both})
+    if not sizes:
+        return []
+    size = sizes[0] if kind.schedule else sizes[-1]
+    place = {axis: where[axis] for axis in ("workload", "devices")}  # an update knows nothing of the batch
+    update = {record.case["stage"]: record.median for record in result.select("stage_time", **place, part="update")}
+    own = [record for record in both if record.case["split_size"] == size]
+    return [_Stage(record, update.get(record.case["stage"], 0.0)) for record in own]
+
+
+def _input(step: Record, measured: Measured) -> Iterator[Term]:
+    """With the number of workers that loads the fastest, on every node for the node's own devices."""
+    result = measured.of("input")
+    loads = result.select("load_time", workload=step.case["workload"]) if result else []
+    fastest = min(loads, key=lambda record: record.median / _number(record, "batch_size"), default=None)
+    if fastest is None:
+        return
+    times = _number(step, "batch_size") / (_number(step, "nodes") or 1) / _number(fastest, "batch_size")
+    half = _half(fastest)
+    longer = times * fastest.median - step.median
+    if longer > 0:
+        yield Term(INPUT, longer, _both(None if half is None else times * half, _half(step)))
+
+
+def _number(record: Record, axis: str) -> float:
+    return float(record.case.get(axis) or 0)
+
+
+def _half(record: Record) -> float | None:
+    return record.interval.half_width if record.interval else None
+
+
+def _both(*errors: float | None) -> float | None:
+    """Independent errors add in quadrature."""
+    known = [error for error in errors if error is not None]
+    return math.hypot(*known) if len(known) == len(errors) else None
+
+
+def _of_differences(a: Record, b: Record) -> float | None:
+    """The error of a - b: of the differences in each round if both share their rounds, which cancels drift."""
+    ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (a, b))
+    if not ours or ours != theirs or list(map(len, a.samples)) != list(map(len, b.samples)):
+        return _both(_half(a), _half(b))
+    rounds = [[x - y for x, y in zip(xs, ys, strict=True)] for xs, ys in zip(a.samples, b.samples, strict=True)]
+    return _half(Record(case={}, metric=a.metric, unit=a.unit, samples=rounds))
+
+
+def _mean_of(own: Sequence[Record]) -> Record:
+    """Of every round, the mean over ranks."""
+    processes = zip(*(record.samples for record in own), strict=True)
+    rounds = [[mean(values) for values in zip(*ranks, strict=True)] for ranks in processes]
+    return Record(case={}, metric="rank_time", unit="s", samples=rounds, telemetry=own[0].telemetry)
+
+
+def _always_slowest(own: Sequence[Record]) -> int | None:
+    """The rank that is the slowest in nearly all rounds, if one is, and not by chance."""
+    rounds = [values for ranks in zip(*(r.samples for r in own), strict=True) for values in zip(*ranks, strict=True)]
+    slowest = [max(range(len(own)), key=values.__getitem__) for values in rounds]
+    often = max(set(slowest), key=slowest.count)
+    by_chance = len(slowest) < FEW_ROUNDS or slowest.count(often) < ALWAYS * len(slowest)
+    return None if by_chance else own[often].integer("rank")

@@ -1,0 +1,1 @@
+"""Two platforms, or one before and after, compared case by case."""

@@ -1,0 +1,1 @@
+"""How long a step takes where it was not measured."""

@@ -1,0 +1,256 @@
+"""A forecast: what a model says of every number of devices, where it fails, and how it did where it was not fitted."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from scalecard.analysis.forecast.fitted_terms import Parts
+from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
+from scalecard.analysis.forecast.model import DataParallel, Model, Pipeline
+from scalecard.analysis.forecast.monte_carlo import Draws, band, middle
+from scalecard.analysis.forecast.settings import Settings
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval
+from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy
+
+COUNTS = [2**k for k in range(11)]
+WIDEST = 0.25  # half of a band, relative: beyond it a forecast says too little
+FARTHEST = 64  # times the devices that the fit has seen
+MODELS: dict[Strategy, type[Model]] = {  # of all strategies whose parts are timed alone
+    strategy: DataParallel if strategy.family is Family.DATA else Pipeline
+    for strategy in ALL
+    if strategy.family in (Family.DATA, Family.STAGES) and not strategy.untimed
+}
+LIKE_IDEAL = "nothing that is modelled"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A step on the largest measured number of devices, which the forecast had not seen. Seconds."""
+
+    layout: Layout
+    measured: Record
+    forecast: float
+    band: Interval
+
+    @property
+    def error(self) -> float:
+        """Relative: 0.05 if the forecast is 5 % too slow."""
+        return self.forecast / self.measured.median - 1
+
+    @property
+    def inside(self) -> bool:
+        return self.band.low <= self.measured.median <= self.band.high
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The first number of devices on which efficiency is too low, where it is expected, and what costs most there.
+
+    `devices` is None if that is beyond what is forecast; a limit of `between` is infinite if that is.
+    """
+
+    devices: float | None
+    between: Interval
+    dominates: str
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """One workload, strategy and scaling."""
+
+    model: Model
+    settings: Settings
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Powers of two and what was measured, as far as there is something for every device to do."""
+        limit = self.model.limit or COUNTS[-1]
+        measured = [layout.devices for layout in self.model.steps]
+        return sorted(count for count in {*COUNTS, *measured} if count <= limit)
+
+    @cached_property
+    def efficiencies(self) -> dict[int, Draws]:
+        """Draws for every count."""
+        return {count: self.model.efficiency(count) for count in self.counts}
+
+    @property
+    def shown(self) -> list[int]:
+        """Counts up to four times what can be trusted, or what was measured."""
+        last = max(4 * self.trusted[0], *(layout.devices for layout in self.model.steps))
+        return [count for count in self.counts if count <= last]
+
+    def measured_efficiency(self, step: Record) -> float:
+        """Of a step that was measured."""
+        return middle(self.model.ideal(step.integer("devices"))) / step.median
+
+    @cached_property
+    def held_out(self) -> HeldOut | None:
+        """None if the largest number of devices has no such step."""
+        largest = self.model.workload.largest
+        step = self.model.steps.get(largest)
+        if step is None or largest.devices > self.counts[-1]:
+            return None
+        seconds = self.model.seconds(largest.devices)
+        return HeldOut(largest, step, middle(seconds), band(seconds))
+
+    @cached_property
+    def knee(self) -> Knee:
+        """Between two counts the efficiency is taken to change evenly with the logarithm of the number."""
+        curve = np.stack([self.efficiencies[count] for count in self.counts], axis=1)
+        each = [_crossing(self.counts, row, self.settings.knee) for row in curve]
+        here = _crossing(self.counts, np.median(curve, axis=0), self.settings.knee)
+        low, high = (float(np.quantile(each, q, method="nearest")) for q in (0.025, 0.975))
+        near = next((count for count in self.counts if count >= here), self.counts[-1])
+        return Knee(here if math.isfinite(here) else None, Interval(low, high), self.dominates(near))
+
+    def dominates(self, devices: int) -> str:
+        """The term that costs most on so many devices, beside the ideal."""
+        terms = {name: middle(values) for name, values in self.model.terms(devices).items() if name != "ideal"}
+        if not terms or max(terms.values()) <= 0:
+            return LIKE_IDEAL
+        return max(terms, key=lambda name: terms[name])
+
+    @cached_property
+    def trusted(self) -> tuple[int, str]:
+        """The largest count that can be trusted, and what is so beyond it."""
+        last, fitted = 1, max(2, self.model.most)
+        for count in self.counts:
+            found, values = band(self.efficiencies[count]), self.efficiencies[count]
+            if found.half_width > WIDEST * middle(values):
+                return last, f"the band is wider than ±{100 * WIDEST:.0f} %"
+            if count > FARTHEST * fitted:
+                return last, f"it is more than {FARTHEST} times what the fit has seen"
+            if self.model.whole(count) / count < self.model.parts.local.least:
+                least = self.model.parts.local.least
+                return last, f"a device has fewer samples than the {least} that were timed alone"
+            last = count
+        return last, "there are fewer samples than devices" if self.model.limit else "nothing is forecast"
+
+    def assumed(self, devices: int) -> bool:
+        """Whether these are on several nodes of which no network was measured."""
+        over = isinstance(self.model, DataParallel) and any(e.over for e in self.model.exchanges.values())
+        return devices > self.model.parts.per_node and not over
+
+    @property
+    def worth_trying(self) -> list[int]:
+        """Trusted counts above one before the knee."""
+        last = self.trusted[0]
+        return [n for n in self.counts if 1 < n <= last and middle(self.efficiencies[n]) >= self.settings.knee]
+
+    def speedup(self, devices: int) -> tuple[float, Interval]:
+        """How many times the samples per second of one device, with its band."""
+        found = devices * self.efficiencies[devices]
+        return middle(found), band(found)
+
+    def training_seconds(self, devices: int) -> Draws:
+        """Of `settings.samples` samples."""
+        steps = self.settings.samples / self.model.whole(devices)
+        return steps * self.model.seconds(devices)
+
+    def training_joules(self, devices: int) -> float | None:
+        """Of the devices that train; None if no energy was measured."""
+        watts = self.watts
+        return None if watts is None else watts * devices * middle(self.training_seconds(devices))
+
+    @cached_property
+    def watts(self) -> float | None:
+        """Of a device that trains, told from idle ones by steps on different numbers of devices."""
+        visible = len(self.model.workload.strategies.environment["gpus"])
+        single = self.model.workload.single
+        steps = {Layout(1): single, **self.model.known} if single else self.model.known
+        found = [(at.devices / at.nodes, power) for at, r in steps.items() if r and (power := _power(r)) is not None]
+        if not found or not visible:
+            return None
+        rows = np.array([[busy, max(0.0, visible - busy)] for busy, _ in found])
+        if len(found) == 1 or np.linalg.matrix_rank(rows) < 2:
+            return found[0][1] / visible
+        busy, _ = np.linalg.lstsq(rows, np.array([power for _, power in found]), rcond=None)[0]
+        return float(busy) if busy > 0 else None
+
+
+def _power(record: Record) -> float | None:
+    joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
+    return statistics.median(joules) / record.median if joules else None
+
+
+def _crossing(counts: list[int], curve: Draws, level: float) -> float:
+    """Where a curve over counts falls below the level for the first time; infinite if nowhere."""
+    for place in range(1, len(counts)):
+        before, after = float(curve[place - 1]), float(curve[place])
+        if after < level:
+            share = min(1.0, max(0.0, (before - level) / (before - after))) if before > after else 0.0
+            return float(counts[place - 1] * (counts[place] / counts[place - 1]) ** share)
+    return math.inf
+
+
+def with_network(one: Forecast, gbit_per_s: float) -> Forecast:
+    """The same with another network between nodes."""
+    settings = one.settings.at(gbit_per_s)
+    return Forecast(replace(one.model, network=settings.network), settings)
+
+
+def forecasts(results: Mapping[str, Result], settings: Settings) -> Iterator[Forecast]:
+    """Of every workload, strategy and scaling that was measured on several devices, and can be told from its parts."""
+    for workload in workloads(results):
+        parts = _parts(workload, settings)
+        for strategy, kind in MODELS.items():
+            for scaling in ("strong", "weak"):
+                model = kind(parts, settings.network, strategy, scaling)
+                if model.steps and not why_not(model):
+                    yield Forecast(model, settings)
+
+
+def without_a_model(results: Mapping[str, Result]) -> list[Strategy]:
+    """Those that were measured on several devices and cannot be forecast, because not all of a step is timed alone."""
+    result = results.get("strategies")
+    steps = result.select("step_time") if result else []
+    timed = {step.case["strategy"] for step in steps if layout_of(step).devices > 1}
+    return [strategy for strategy in ALL if strategy.name in timed and strategy not in MODELS]
+
+
+def why_not(model: Model) -> str:
+    """Why nothing can be forecast; empty if it can."""
+    if model.workload.single is None:
+        return "one device alone was not timed"
+    if not model.parts.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
+        return "one device alone was not timed with smaller batches"
+    if isinstance(model, DataParallel):
+        if not model.exchanges[Collective.ALL_REDUCE].known:
+            return "no all-reduce was timed"
+        if not model.parts.volume[0]:
+            return "the bytes of its gradients were not counted"
+    return ""
+
+
+def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
+    """Why there is no forecast of what was measured, each once; of DDP with either scaling."""
+    found = list[str]()
+    for workload in workloads(results):
+        timed = {str(r.case["scaling"]) for r in workload.strategies.select("step_time", workload=workload.name)}
+        for scaling in sorted(timed):
+            model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
+            reason = why_not(model) if model.steps else "DDP was not timed on several devices"
+            found.append(reason)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _parts(workload: Workload, settings: Settings) -> Parts:
+    """Of measured nodes, as many devices on each as they have; else what the settings say, or as many as there are."""
+    facts = workload.strategies.environment["machine"]
+    here, over = workload.per_node, workload.largest.nodes > 1
+    per_node = here if over or settings.devices_per_node is None else settings.devices_per_node
+    cores = int(facts["cores"]) if workload.strategies.emulated else None
+    return Parts(workload, max(here, per_node), cores)
+
+
+def accuracy(found: list[Forecast]) -> tuple[float, int, int] | None:
+    """(median absolute error, held-out steps inside their bands, held-out steps), or None without any."""
+    known = [one.held_out for one in found if one.held_out]
+    if not known:
+        return None
+    return statistics.median(abs(one.error) for one in known), sum(one.inside for one in known), len(known)

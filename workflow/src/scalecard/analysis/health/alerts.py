@@ -1,0 +1,215 @@
+"""Every part of a machine judged, and one alert for each fault.
+
+What a fault shows in is listed under its cause, however many measurements it slowed down.
+"""
+
+import math
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+
+from scalecard.analysis.health import judge_counters, judge_faults, judge_rates, judge_state
+from scalecard.analysis.health.per_node import Place, once
+from scalecard.analysis.health.verdict import WORDS, Kind, Verdict
+from scalecard.records.record import Result
+
+_ALL_TOGETHER = frozenset({Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE, Kind.NODE})
+_BETWEEN_NODES = frozenset({Kind.NODE_PAIR, Kind.NODE_LINKS, Kind.COLLECTIVE})  # over nodes
+_OF_A_LINK = frozenset({Kind.LATENCY, Kind.COLLECTIVE, Kind.NODE, Kind.PAIR, Kind.DEVICE_LINKS})
+_OF_A_SLOT = frozenset({Kind.LATENCY, Kind.PCIE_COLLECTIVE, Kind.HOST_LINK, Kind.PCIE_PAIR, Kind.PCIE_ERRORS})
+_OF_A_GPU = (
+    _ALL_TOGETHER
+    | _OF_A_LINK
+    | _OF_A_SLOT
+    | {Kind.COMPUTE, Kind.MEMORY, Kind.MEMORY_ERRORS, Kind.SLOWED_DOWN, Kind.XID, Kind.PEER_ACCESS}
+)
+# What each kind of trouble explains besides itself: of the same device, pair or node, and of whatever these take part
+# in.
+EXPLAINS: dict[Kind, frozenset[Kind]] = {
+    Kind.DEVICE_FAULT: _OF_A_GPU | {Kind.LOST, Kind.FAILED, Kind.DEVICE_FAULT, Kind.WRONG_VALUES},
+    Kind.WRONG_VALUES: _ALL_TOGETHER | {Kind.WRONG_VALUES},
+    Kind.LOST: _OF_A_GPU,
+    Kind.XID: frozenset({Kind.MEMORY_ERRORS, Kind.NVLINK_ERRORS}),
+    Kind.MEMORY_ERRORS: frozenset({Kind.MEMORY}),
+    Kind.SLOWED_DOWN: _ALL_TOGETHER | {Kind.COMPUTE, Kind.MEMORY},
+    Kind.SLOT_WIDTH: _OF_A_SLOT,
+    Kind.SLOT_GENERATION: _OF_A_SLOT,
+    Kind.NVLINKS_DOWN: _OF_A_LINK | {Kind.NVLINK_ERRORS},
+    Kind.NVLINK_ERRORS: _OF_A_LINK,
+    Kind.PCIE_ERRORS: _OF_A_SLOT,
+    Kind.PEER_ACCESS: _OF_A_LINK | {Kind.SHARED_MEMORY},
+    Kind.COMPUTE: _ALL_TOGETHER | {Kind.MEMORY},
+    Kind.MEMORY: _ALL_TOGETHER,
+    Kind.HOST_LINK: frozenset({Kind.LATENCY, Kind.PCIE_COLLECTIVE, Kind.PCIE_PAIR}),
+    Kind.DEVICE_LINKS: _OF_A_LINK,
+    Kind.PAIR: frozenset({Kind.LATENCY, Kind.COLLECTIVE, Kind.NODE}),
+    Kind.PCIE_PAIR: frozenset({Kind.LATENCY, Kind.PCIE_COLLECTIVE}),
+    Kind.SHARED_MEMORY: frozenset({Kind.LATENCY, Kind.COLLECTIVE, Kind.NODE}),
+    Kind.SOCKET: _BETWEEN_NODES | {Kind.ADAPTER_ERRORS},
+    Kind.ADAPTER_RATE: _BETWEEN_NODES,
+    Kind.ADAPTER_ERRORS: _BETWEEN_NODES,
+    Kind.NO_GPUDIRECT: _BETWEEN_NODES,
+    Kind.NODE: _BETWEEN_NODES,
+    Kind.NODE_LINKS: _BETWEEN_NODES,
+    Kind.NODE_PAIR: frozenset({Kind.COLLECTIVE}),
+}
+# Nobody says how many did not fail in this way, so each is named.
+NAMED_EACH = (Kind.DEVICE_FAULT, Kind.WRONG_VALUES, Kind.FAILED)
+COLLECTIVES = (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
+OF_NODES = (*COLLECTIVES, Kind.NODE, Kind.NODE_PAIR, Kind.NODE_LINKS)  # in which every device of a node takes part
+ABOUT = {
+    Kind.COMPUTE: "computing",
+    Kind.MEMORY: "its memory",
+    Kind.HOST_LINK: "its link to the host",
+    Kind.DEVICE_LINKS: "its links to the other GPUs",
+    Kind.PAIR: "the link between them",
+    Kind.PCIE_PAIR: "the way between them",
+    Kind.LATENCY: "small copies",
+    Kind.NODE: "all-reduce within it",
+    Kind.NODE_LINKS: "its links to the other nodes",
+    Kind.NODE_PAIR: "the way between them",
+    Kind.MEMORY_ERRORS: "errors of its memory",
+    Kind.DEVICE_FAULT: "the driver reported an error",
+    Kind.WRONG_VALUES: "wrong values",
+}
+# What most links of one end are evidence of, if they are slow. A GPU's only PCIe link leads to the host and to peers.
+OF_ENDS = {Kind.PAIR: Kind.DEVICE_LINKS, Kind.PCIE_PAIR: Kind.HOST_LINK, Kind.NODE_PAIR: Kind.NODE_LINKS}
+
+
+@once
+def verdicts(result: Result) -> list[Verdict]:
+    """What is said of every device, link, collective, node and counter, also if it is normal."""
+    judges = (judge_faults, judge_state, judge_counters, judge_rates)
+    return [verdict for judge in judges for verdict in judge.judged(result)]
+
+
+@once
+def alerts(result: Result) -> list[Verdict]:
+    """Only what is not normal, one for each fault, the worst first; where else a fault shows is in `seen_in`."""
+    return merged(verdicts(result))
+
+
+def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The faults, the worst first, each with what else it shows in; `verdicts` are all, also the normal ones."""
+    bad = [verdict for verdict in verdicts if not verdict.fine]
+    faults = [_fault(own) for own in _by_place(bad + _of_one_end(verdicts)).values()]
+    faults = _everywhere(faults, verdicts)
+    kinds = list(Kind)
+    faults.sort(key=lambda fault: (kinds.index(fault.kind), WORDS.index(fault.verdict), _breadth(fault)))
+    kept: list[Verdict] = []
+    for fault in faults:
+        cause = next((place for place, known in enumerate(kept) if _explains(known, fault)), None)
+        if cause is None:
+            kept.append(fault)
+        else:
+            seen = (*kept[cause].seen_in, fault.what, *fault.seen_in)
+            kept[cause] = replace(kept[cause], seen_in=seen, low=kept[cause].low or fault.low)
+    return kept
+
+
+def _breadth(fault: Verdict) -> float:
+    """A device comes before a pair, which comes before what nobody in particular is blamed for."""
+    return len(fault.place) or math.inf
+
+
+def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
+    """Verdicts of one kind and place are one fault, also what failed of one part; low collectives are one for all."""
+    found: dict[tuple[object, ...], list[Verdict]] = {}
+    for verdict in verdicts:
+        where = () if verdict.kind in COLLECTIVES else verdict.place or (verdict.part,)
+        found.setdefault((verdict.kind, where), []).append(verdict)
+    return found
+
+
+def _fault(own: Sequence[Verdict]) -> Verdict:
+    """The worst of one fault's verdicts stands for all, under the name of its cause."""
+    worst = min(own, key=lambda verdict: WORDS.index(verdict.verdict))
+    others = tuple(_short(verdict) for verdict in own if verdict is not worst)
+    worst = replace(worst, low=any(verdict.low for verdict in own), seen_in=(*worst.seen_in, *others))
+    if worst.kind not in ABOUT:
+        return worst
+    value = f"{_short(worst)}: {worst.value}" if worst.measured else worst.value
+    return replace(worst, who=f"{_whom(worst)}: {ABOUT[worst.kind]}", measured="", value=value)
+
+
+def _whom(verdict: Verdict) -> str:
+    """Names of devices, of which only the first has their node: "node 3's GPU 2 and GPU 5"; or the machine's part."""
+    if not verdict.place:
+        return verdict.part
+    first, *others = verdict.place
+    return " and ".join([str(first), *(other.on_its_node for other in others)])
+
+
+def _short(verdict: Verdict) -> str:
+    """What was measured, without the name of its only place."""
+    return verdict.measured if verdict.measured and len(verdict.place) == 1 else verdict.what
+
+
+def _of_one_end(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """If most links of a device or node are slow, and links without it are not, that is its own fault."""
+    found = []
+    for kind, cause in OF_ENDS.items():
+        own = [verdict for verdict in verdicts if verdict.kind is kind]
+        ways = dict.fromkeys(verdict.place for verdict in own)
+        slow = {verdict.place: verdict for verdict in reversed(own) if not verdict.fine}
+        for end in dict.fromkeys(end for way in ways for end in way):
+            mine = [way for way in ways if end in way]
+            bad = [way for way in mine if way in slow]
+            if len(bad) >= 2 and 2 * len(bad) > len(mine) and _others_are_fine(end, ways, slow):
+                worst = slow[bad[0]]
+                value = f"{len(bad)} of {len(mine)} are slow, as {worst.what}: {worst.value}"
+                found.append(replace(worst, who=str(end), measured="", value=value, kind=cause, place=(end,)))
+    return found
+
+
+def _others_are_fine(end: Place, ways: Iterable[tuple[Place, ...]], slow: Container[tuple[Place, ...]]) -> bool:
+    """Whether most of the links that do not lead to this end are as they should be."""
+    others = [way for way in ways if end not in way]
+    return 2 * sum(way in slow for way in others) < len(others)
+
+
+def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """A trouble that most devices, pairs or nodes have is one fault of the machine; on one node only, of that node."""
+    found = list(faults)
+    for kind in dict.fromkeys(fault.kind for fault in faults if fault.kind not in NAMED_EACH):
+        judged = {verdict.place for verdict in verdicts if verdict.kind is kind}
+        judged |= {(end,) for verdict in verdicts if OF_ENDS.get(verdict.kind) is kind for end in verdict.place}
+        same = [fault for fault in found if fault.kind is kind]
+        if _most(len(same), len(judged)):
+            found = [*(fault for fault in found if fault.kind is not kind), _one_of(same, len(judged), ())]
+            continue
+        for node in sorted({node for fault in same for node in _nodes_of(fault.place)}):
+            here = [fault for fault in same if _nodes_of(fault.place) == {node}]
+            alike = [place for place in judged if _nodes_of(place) == {node}]
+            if _most(len(here), len(alike)):
+                found = [*(fault for fault in found if fault not in here), _one_of(here, len(alike), (Place(node),))]
+    return found
+
+
+def _most(bad: int, judged: int) -> bool:
+    return bad >= 2 and (bad == judged or (bad >= 3 and 2 * bad > judged))
+
+
+def _one_of(same: Sequence[Verdict], judged: int, place: tuple[Place, ...]) -> Verdict:
+    first = same[0]
+    return replace(
+        first,
+        who=f"{len(same)} of {judged}, as {first.what}",
+        measured="",
+        place=place,
+        seen_in=first.seen_in + tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in)),
+        low=any(fault.low for fault in same),
+    )
+
+
+def _explains(cause: Verdict, effect: Verdict) -> bool:
+    """Whether an effect is of the same place as its cause, or includes it; a node includes all of its devices."""
+    if effect.kind not in EXPLAINS.get(cause.kind, ()) or (cause.kind in NAMED_EACH and not cause.place):
+        return False
+    if not effect.place or set(cause.place) <= set(effect.place):
+        return True
+    return effect.kind in OF_NODES and any(Place(node) in effect.place for node in _nodes_of(cause.place))
+
+
+def _nodes_of(place: Iterable[Place]) -> set[int]:
+    """The nodes that devices are on; empty if there is only one, or whole nodes are meant."""
+    return {end.node for end in place if end.node is not None and not end.is_node}

@@ -1,0 +1,298 @@
+"""Verdicts on what the hardware says of itself: lost GPUs, slots, links that are up, slow clocks, and NCCL's ways."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+
+from scalecard.analysis import formatting, gpu_links, published_figures
+from scalecard.analysis.health.per_node import Place, View, views
+from scalecard.analysis.health.verdict import Kind, Part, Verdict
+from scalecard.hardware.nvml import SLOWDOWNS
+from scalecard.hardware.optional_facts import silent_gpus
+from scalecard.records.record import Record, Result
+
+OWN = ("compute", "memory", "host link", "load")  # parts that every device has
+LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
+LAPTOP = "Laptop GPU"  # in the name of a GPU that is built into one
+CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
+# Of a sustained load:
+FALL = 0.95  # of the first rate
+FEWEST = 3
+FIRST = 0.1  # of the samples, and at least FEWEST, say what the rate was at first
+TOGETHER = 5  # samples, whose median is not moved by one interruption
+NOTABLE = 0.05  # of the readings
+OF_LAPTOPS = SLOWDOWNS[0x20]  # their fans are not made for a sustained load, so the driver lowers their clocks
+
+
+def judged(result: Result) -> Iterator[Verdict]:
+    """What each device, and the machine, says of itself."""
+    every = views(result)
+    for at in every:
+        yield from _lost(at)
+        yield from _slots(at)
+        yield from _nvlinks(at)
+        yield from _peer_access(at)
+        yield from _host(at)
+    yield from _loads(every)
+    yield from _adapters(every)
+    yield from _ways(result)
+
+
+def _devices(at: View) -> int:
+    return len(at.result.environment["gpus"]) or int(at.result.environment["machine"]["num_devices"])
+
+
+def _lost(at: View) -> Iterator[Verdict]:
+    """A device of which nothing was measured that was measured of others, or a card that does not answer."""
+    seen = {record.case.get("device") for part in OWN for record in at.result.select("time", part=part)}
+    gone = [at.device(device) for device in range(_devices(at)) if seen and device not in seen]
+    gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(at.result.environment["missing"])]
+    for lost in gone:
+        yield Verdict(
+            part=Part.COMPUTE,
+            who=str(lost),
+            value="lost: nothing was measured of it",
+            normal=f"{len(seen) or 'other'} devices were measured",
+            verdict="errors",
+            kind=Kind.LOST,
+            place=(lost,),
+        )
+
+
+def _slots(at: View) -> Iterator[Verdict]:
+    """The width and the generation of each card's slot, as seen while something was copied."""
+    gpus = at.result.environment["gpus"]
+    seen = {device: _seen(at, device) for device in range(len(gpus))}
+    for device, gpu in enumerate(gpus):
+        spec = published_figures.gpu_spec(gpu["name"])
+        if spec and spec.host_link:
+            continue  # its way to the host is another
+        alike = [seen[other] for other, its in enumerate(gpus) if its["name"] == gpu["name"]]
+        slots = ((Kind.SLOT_GENERATION, "pcie_gen_max"), (Kind.SLOT_WIDTH, "pcie_width_max"))
+        for index, (kind, most) in enumerate(slots):
+            found, usual = seen[device][index], _usual([own[index] for own in alike])
+            if found:
+                yield _slot(at.device(device), kind, found, max(gpu[most] or 0, usual))
+
+
+def _seen(at: View, device: int) -> tuple[int, int]:
+    """(generation, width) at their highest under load, 0 if it is not known: an idle card lowers its generation."""
+    records = at.result.select("time", part="host link", device=device)
+    states = [e.state.gpus[device] for r in records for e in r.telemetry if e.state and device < len(e.state.gpus)]
+    width = max((state.pcie_width or 0 for state in states), default=0)
+    generation = max((state.pcie_gen or 0 for state in states), default=0)
+    return generation, width or at.result.environment["gpus"][device]["pcie_width"] or 0
+
+
+def _usual(values: Sequence[int]) -> int:
+    """What most cards of a kind have, so that one in a slower slot stands out even if its driver knows no better."""
+    ((value, count),) = Counter(values).most_common(1)
+    return value if count > len(values) / 2 else 0
+
+
+def _slot(card: Place, kind: Kind, found: int, best: int) -> Verdict:
+    shown, could = (f"x{found}", f"x{best}") if kind is Kind.SLOT_WIDTH else (f"PCIe {found}", f"PCIe {best}")
+    fine = found >= best
+    return Verdict(
+        part=Part.HOST_LINKS,
+        who=str(card),
+        measured=kind,
+        value=f"{shown} instead of {could}" if not fine else shown,
+        normal=f"{could} is what card and slot can do",
+        verdict="normal" if fine else "low",
+        kind=kind,
+        place=(card,),
+    )
+
+
+def _nvlinks(at: View) -> Iterator[Verdict]:
+    """As many as the others have; cards without a bridge have none, which is no fault."""
+    gpus = at.result.environment["gpus"]
+    for device, gpu in enumerate(gpus):
+        alike = [its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]]
+        if not gpu["nvlinks"] or not alike:
+            continue
+        card, usual = at.device(device), int(median(alike))
+        fine = gpu["nvlinks"] >= usual
+        yield Verdict(
+            part=Part.GPU_LINKS,
+            who=str(card),
+            measured="NVLinks",
+            value=f"{gpu['nvlinks']} up",
+            normal=f"{usual} are up on the others",
+            verdict="normal" if fine else "low",
+            kind=Kind.NVLINKS_DOWN,
+            place=(card,),
+        )
+
+
+def _peer_access(at: View) -> Iterator[Verdict]:
+    """A GPU must be able to write to another one's memory where NVLinks lead there."""
+    off = sorted(
+        {
+            tuple(sorted((r.integer("source"), r.integer("target"))))
+            for r in at.result.select("time", part="device link", peer=False)
+        }
+    )
+    for a, b in off:
+        if gpu_links.nvlinks(at.result, a, b):
+            yield Verdict(
+                part=Part.GPU_LINKS,
+                who=f"{at.device(a)} and {b}",
+                measured="peer access",
+                value="off, though NVLinks lead there",
+                normal="peers write to each other's memory",
+                verdict="low",
+                kind=Kind.PEER_ACCESS,
+                place=(at.device(a), at.device(b)),
+            )
+
+
+def _host(at: View) -> Iterator[Verdict]:
+    """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
+    for record in at.result.select("free_space"):
+        place = at.part("free space in data_dir")
+        yield Verdict(
+            part=Part.HOST,
+            who=str(place),
+            value=formatting.count_bytes(record.median),
+            normal=f"at least {formatting.count_bytes(LEAST_FREE)}",
+            verdict="low" if record.median < LEAST_FREE else "normal",
+            kind=Kind.FREE_SPACE,
+            place=(place,),
+        )
+    facts = at.result.environment
+    governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
+    yield Verdict(
+        part=Part.HOST,
+        who=str(at.part("cores")),
+        value=f"{facts['machine']['cores']}{governor}",
+        normal="nothing is known to compare it with",
+        verdict="not judged",
+        place=(at.part("cores"),),
+    )
+
+
+@dataclass(frozen=True)
+class Course:
+    """The rate over a load: its last share of the first, and the seconds until it had fallen by 5 %, or None."""
+
+    seconds: float
+    at_the_end: float
+    fell_after: float | None
+
+
+def course(record: Record) -> Course:
+    """How the rate went, from the seconds per call in the order in which they were taken."""
+    calls = record.telemetry[0].iterations if record.telemetry else 1
+    samples = record.samples[0]
+    ends = [calls * seconds for seconds in accumulate(samples)]
+    first = median(samples[: max(FEWEST, int(FIRST * len(samples)))])
+    windows = [median(samples[start : start + TOGETHER]) for start in range(max(1, len(samples) - TOGETHER + 1))]
+    share = first / windows[-1]
+    slow = [start for start, seconds in enumerate(windows) if first / seconds <= FALL]
+    return Course(ends[-1], share, ends[slow[0]] if slow and share <= FALL else None)
+
+
+def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[str, float]:
+    """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
+    abnormal = {*SLOWDOWNS.values()} - ({OF_LAPTOPS} if in_laptop else set())
+    found: dict[str, float] = {}
+    for entry in record.telemetry:
+        if entry.state and device < len(entry.state.gpus):
+            for reason, share in entry.state.gpus[device].reasons.items():
+                if reason in abnormal and share >= NOTABLE:
+                    found[reason] = max(share, found.get(reason, 0.0))
+    return found
+
+
+def _loads(every: Sequence[View]) -> Iterator[Verdict]:
+    """Whether a sustained load slowed a device down. A power cap is normal, and a laptop's heat."""
+    known = [(at, record, course(record)) for at in every for record in at.result.select("time", part="load")]
+    usual = median(went.at_the_end for _, _, went in known) if known else 1.0
+    for at, record, went in known:
+        device, gpus = record.integer("device"), at.result.environment["gpus"]
+        in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
+        reasons = held_back(record, device, in_laptop=in_laptop)
+        slowed = bool(reasons) or went.at_the_end < FALL * usual
+        yield Verdict(
+            part=Part.COMPUTE,
+            who=str(at.device(device)),
+            measured="sustained load",
+            value=", ".join([_in_words(went), *_heat(record, device, reasons)]),
+            normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
+            + (" and the driver's limit of heat" if in_laptop else ""),
+            verdict="slowed down" if slowed else "normal",
+            kind=Kind.SLOWED_DOWN,
+            place=(at.device(device),),
+        )
+
+
+def _in_words(went: Course) -> str:
+    if went.fell_after is None:
+        return f"no fall by 5 % in {went.seconds:.3g} s"
+    return f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
+
+
+def _heat(record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
+    states = [entry.state.gpus[device] for entry in record.telemetry if entry.state and device < len(entry.state.gpus)]
+    degrees = max((gpu.temperature_c.high for gpu in states if gpu.temperature_c), default=None)
+    yield from [f"{degrees:.0f} °C"] if degrees is not None else []
+    yield from (f"{reason} in {100 * share:.0f} % of the readings" for reason, share in reasons.items())
+
+
+def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
+    """The line rate of each InfiniBand port beside that of the same port on the other nodes: ports may differ."""
+    known = [(at, str(r.case["adapter"]), r.median) for at in every for r in at.result.select("rate", part="adapter")]
+    for at, port, rate in known:
+        place = at.part(port)
+        usual = _usual([int(theirs) for _, other, theirs in known if other == port])
+        compared, fine = len(every) > 1 and usual > 0, rate >= usual
+        yield Verdict(
+            part=Part.NETWORK,
+            who=str(place),
+            measured="line rate",
+            value=f"{rate * 8 / 1e9:.0f} Gbit/s",
+            normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else "nothing is known to compare it with",
+            verdict="not judged" if not compared else "normal" if fine else "low",
+            kind=Kind.ADAPTER_RATE,
+            place=(place,),
+        )
+
+
+def _ways(result: Result) -> Iterator[Verdict]:
+    """What NCCL uses between nodes and within one, by its own word."""
+    paths, gpus = result.environment["nccl_paths"], result.environment["gpus"]
+    adapters = any("adapter" in record.case for record in result.records)
+    pairs = [count for row in result.environment["nvlink_pairs"] for count in row if count is not None]
+    able = bool(gpus) and not any(word in gpus[0]["name"] for word in CHEAP)
+    troubles = {
+        Kind.SOCKET: (Part.NETWORK, "NET/Socket" in paths and adapters, "TCP sockets, although there is InfiniBand"),
+        Kind.NO_GPUDIRECT: (
+            Part.NETWORK,
+            "NET/IB" in paths and "NET/IB/GDRDMA" not in paths and able,
+            "InfiniBand through the host's memory, without GPUDirect",
+        ),
+        Kind.SHARED_MEMORY: (
+            Part.GPU_LINKS,
+            "SHM" in paths and bool(pairs) and min(pairs) > 0,
+            "the host's memory, although NVLinks lead to every GPU",
+        ),
+    }
+    for kind, (part, wrong, value) in troubles.items():
+        if wrong:
+            yield Verdict(
+                part=part,
+                measured="NCCL uses",
+                value=value,
+                normal="the fastest way there is",
+                verdict="low",
+                kind=kind,
+            )
+    if paths and not any(wrong for _, wrong, _ in troubles.values()):
+        said = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
+        yield Verdict(
+            part=Part.COLLECTIVES, measured="NCCL uses", value=said, normal="the fastest way", verdict="normal"
+        )

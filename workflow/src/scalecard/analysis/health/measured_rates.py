@@ -1,0 +1,277 @@
+"""Rates from the records of `health`: of each device, pair, collective and node, with its interval and its limit."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+
+from scalecard.analysis import formatting, gpu_links, limits
+from scalecard.analysis.health.per_node import Place, View, once, together, views
+from scalecard.analysis.health.verdict import Kind, Part
+from scalecard.analysis.limits import Limit
+from scalecard.records.record import Record, Result
+
+FEWEST = 3  # samples whose range may stand for an interval
+# Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
+LEAST_BYTES = {"memory": 2**26, "host link": limits.LEAST_COPY, "device link": limits.LEAST_COPY, "collective": 2**28}
+LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
+# NCCL gets less out of a link with these than with an all-reduce.
+LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}
+# Without peer access every byte crosses the host's memory, whose rate many GPUs share, and both sides wait in turn.
+LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
+
+    `place` are the devices or nodes that it is about, and `node` is where, if there are several; what was measured of
+    them is the record's case. A rate with too few samples has no bounds, and one of a CPU worker no limit.
+    """
+
+    part: Part
+    kind: Kind
+    place: tuple[Place, ...]
+    like: tuple[Hashable, ...]
+    unit: str
+    value: float
+    low: float | None
+    high: float | None
+    limit: Limit | None
+    record: Record
+    node: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it was measured while every other device waited."""
+        return self.record.case.get("at_once") is False
+
+    @property
+    def text(self) -> str:
+        """The rate with its unit; a latency is told as a time."""
+        return self.in_words(self.value)
+
+    def in_words(self, value: float) -> str:
+        """Another rate of its kind."""
+        if self.kind is Kind.LATENCY:
+            return formatting.seconds(self.record.median * self.value / value)
+        return f"{self.number(value)} {self.unit}"
+
+    @staticmethod
+    def number(value: float) -> str:
+        """A rate without its unit."""
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _About:
+    """What a record's rate is a rate of."""
+
+    part: Part
+    kind: Kind
+    place: tuple[Place, ...] = ()
+    like: tuple[Hashable, ...] = ()
+
+
+@once
+def rates(result: Result) -> list[Rate]:
+    """Every rate that was measured, node by node, then those of several nodes."""
+    every = [*views(result), View(together(result))]
+    known = ((at, rate) for at in every for record in at.result.select("time") for rate in _of(at, record))
+    return [replace(rate, node=at.node) for at, rate in known]
+
+
+def _of(at: View, record: Record) -> Iterator[Rate]:
+    part = str(record.case.get("part"))
+    if part in ("compute", "load"):
+        yield _compute(at, record)
+    elif part == "memory":
+        yield _memory(at, record)
+    elif part == "host link":
+        yield _host_link(at, record)
+    elif part == "device link":
+        yield _device_link(at, record)
+    elif part == "collective":
+        yield _collective(at, record)
+    elif part in ("node", "node pair"):
+        yield _nodes(record)
+    elif part in ("storage", "host memory"):
+        yield _host(at, record)
+
+
+def _kind(at: View, device: int) -> str:
+    gpus = at.result.environment["gpus"]
+    return str(gpus[device]["name"]) if device < len(gpus) else ""
+
+
+def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit | None = None) -> Rate:
+    """`amount` per sample's time. The range of the samples is the interval if they are too few for one."""
+    every = [sample for samples in record.samples for sample in samples]
+    fastest, slowest = min(every), max(every)
+    if record.interval:
+        fastest, slowest = record.interval.low, record.interval.high
+    known = len(every) >= FEWEST
+    return Rate(
+        part=about.part,
+        kind=about.kind,
+        place=about.place,
+        like=(about.part, about.kind, *about.like),
+        unit=unit,
+        value=amount / record.median,
+        low=amount / slowest if known else None,
+        high=amount / fastest if known else None,
+        limit=None if record.case.get("at_once") or is_small(record) else limit,
+        record=record,
+    )
+
+
+def is_small(record: Record) -> bool:
+    """Whether it is too small for its rate to say anything of the hardware's."""
+    part, size, moved = str(record.case["part"]), record.case.get("size"), record.case.get("bytes")
+    if isinstance(size, int):
+        return size < LEAST_SIZE
+    return isinstance(moved, int) and moved < LEAST_BYTES.get(part, 0)
+
+
+def _compute(at: View, record: Record) -> Rate:
+    case, device = record.case, record.integer("device")
+    load = case["part"] == "load"
+    about = _About(
+        part=Part.COMPUTE,
+        kind=Kind.COMPUTE,
+        place=(at.device(device),),
+        like=(load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device)),
+    )
+    limit = None if load else limits.of_products(at.result, str(case["dtype"]), device)
+    return _rate(record, about, limits.product_rate(record) * record.median, "TFLOP/s", limit)
+
+
+def _memory(at: View, record: Record) -> Rate:
+    case, device = record.case, record.integer("device")
+    passes = 2 if case["access"] == "copy" else 1
+    about = _About(
+        part=Part.MEMORY,
+        kind=Kind.MEMORY,
+        place=(at.device(device),),
+        like=(case["access"], case["bytes"], case["at_once"], _kind(at, device)),
+    )
+    return _rate(record, about, passes * record.integer("bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
+
+
+def _host_link(at: View, record: Record) -> Rate:
+    """At once, GPUs behind a PCIe switch share its way to the host, and only those with like neighbours are alike.
+
+    A small copy also takes the longer the further the thread that starts it is from the GPU.
+    """
+    case, device, small = record.case, record.integer("device"), is_small(record)
+    near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
+    about = _About(
+        part=Part.HOST_LINKS,
+        kind=Kind.LATENCY if small else Kind.HOST_LINK,
+        place=(at.device(device),),
+        like=(
+            *(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device)),
+            *(near, _neighbours(at, device) if case["at_once"] else ()),
+        ),
+    )
+    pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
+    if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
+        about = replace(about, like=(*about.like, device))
+    limit = limits.of_host_copy(at.result, record, device) if pinned else None
+    return _rate(record, about, record.integer("bytes") / 1e9, "GB/s", limit)
+
+
+def _neighbours(at: View, device: int) -> tuple[int, ...]:
+    """The levels of NVML's common ancestor with every other GPU, in order: alike for GPUs in like places."""
+    topology: list[list[int | None]] = at.result.environment["topology"]
+    return tuple(sorted(level for level in topology[device] if level is not None)) if device < len(topology) else ()
+
+
+def _device_link(at: View, record: Record) -> Rate:
+    source, target, size = (record.integer(axis) for axis in ("source", "target", "bytes"))
+    at_once, way = bool(record.case["at_once"]), gpu_links.kind(at.result, source, target)
+    linked = Kind.PAIR if gpu_links.nvlinks(at.result, source, target) else Kind.PCIE_PAIR
+    kind = Kind.LATENCY if is_small(record) else linked
+    near = () if kind is Kind.PAIR else _places(at, source, target, at_once=at_once)
+    about = _About(
+        part=Part.GPU_LINKS,
+        kind=kind,
+        place=tuple(at.device(device) for device in sorted((source, target))),
+        like=(size, at_once, way, _kind(at, source), _kind(at, target), near),
+    )
+    limit = limits.of_pair(at.result, record, source, target)
+    if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
+        limit = replace(limit, least=LEAST_WITHOUT_PEERS)
+    return _rate(record, about, size / 1e9, "GB/s", limit)
+
+
+def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
+    """Where two GPUs are: copies over PCIe, and the threads that start small ones, may cross from CPU to CPU.
+
+    At once, they share their ways with those of their neighbours.
+    """
+    nodes = tuple(_numa_node(at, device) for device in (source, target))
+    return (*nodes, *(_neighbours(at, device) for device in (source, target) if at_once))
+
+
+def _numa_node(at: View, device: int) -> int | None:
+    gpus = at.result.environment["gpus"]
+    node: int | None = gpus[device]["numa_node"] if device < len(gpus) else None
+    return node
+
+
+def bus_factor(collective: str, devices: int) -> float:
+    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
+    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
+
+
+def _on_the_bus(record: Record) -> float:
+    """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
+    factor = bus_factor(str(record.case.get("collective", "all_reduce")), record.integer("devices"))
+    return factor * record.integer("bytes") / 1e9
+
+
+def _collective(at: View, record: Record) -> Rate:
+    case, nodes = record.case, record.case.get("nodes")
+    about = _About(
+        part=Part.NETWORK if nodes else Part.COLLECTIVES,
+        kind=Kind.COLLECTIVE if nodes or _has_ring(at, record) else Kind.PCIE_COLLECTIVE,
+        place=() if nodes else tuple(at.device(device) for device in range(record.integer("devices"))),
+        like=(case["collective"], case["devices"], nodes, case["bytes"]),
+    )
+    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(at, record))
+
+
+def _has_ring(at: View, record: Record) -> bool:
+    """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
+    return gpu_links.has_ring(at.result, range(record.integer("devices")))
+
+
+def _of_ring(at: View, record: Record) -> Limit | None:
+    """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
+    operation, used = str(record.case["collective"]), range(record.integer("devices"))
+    if operation == "all_to_all" and len({gpu_links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
+        return None
+    limit = limits.of_all_reduce(at.result, record)
+    least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
+    return limit and replace(limit, least=min(limit.least, least))
+
+
+def _nodes(record: Record) -> Rate:
+    ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
+    about = _About(
+        part=Part.COLLECTIVES if len(ends) == 1 else Part.NETWORK,
+        kind=Kind.NODE if len(ends) == 1 else Kind.NODE_PAIR,
+        place=tuple(map(Place, ends)),
+        like=(record.case["devices"], record.case["bytes"]),
+    )
+    return _rate(record, about, _on_the_bus(record), "GB/s")
+
+
+def _host(at: View, record: Record) -> Rate:
+    case, storage = record.case, record.case["part"] == "storage"
+    about = _About(
+        part=Part.HOST,
+        kind=Kind.STORAGE if storage else Kind.HOST_MEMORY,
+        place=(at.part("storage" if storage else f"NUMA node {case.get('numa_node')}"),),
+        like=(case["bytes"],),
+    )
+    return _rate(record, about, (1 if storage else 2) * record.integer("bytes") / 1e9, "GB/s")

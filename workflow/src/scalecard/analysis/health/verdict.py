@@ -1,0 +1,172 @@
+"""What is said about one part of a machine, and the kinds of trouble that it can be evidence of."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scalecard.analysis.health.per_node import Place
+
+WORDS = ("errors", "slowed down", "odd one out", "low", "not judged", "normal")  # the worst first
+MOST_SEEN = 3  # of what a fault also shows in are told
+FINE = ("normal", "not judged")
+SYMBOLS = {"normal": "✓", "not judged": "–", "odd one out": "≠", "low": "▼", "slowed down": "↓", "errors": "✗"}
+EXPERIMENT = "health"  # whose result is judged
+
+
+class Part(StrEnum):
+    """The parts of a machine, in the order of their tiles."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    HOST_LINKS = "host links"
+    GPU_LINKS = "GPU links"
+    COLLECTIVES = "collectives"
+    NETWORK = "network"
+    HOST = "host"
+
+
+class Kind(StrEnum):
+    """The kinds of trouble, the worst cause first: of two alerts the earlier kind leads."""
+
+    DEVICE_FAULT = "device fault"
+    WRONG_VALUES = "wrong values"
+    FAILED = "failed"
+    LOST = "lost"
+    XID = "XID"
+    MEMORY_ERRORS = "memory errors"
+    SLOWED_DOWN = "slowed down"
+    SLOT_WIDTH = "slot width"
+    SLOT_GENERATION = "slot generation"
+    NVLINKS_DOWN = "NVLinks down"
+    NVLINK_ERRORS = "NVLink errors"
+    PCIE_ERRORS = "PCIe errors"
+    PEER_ACCESS = "peer access"
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    HOST_LINK = "host link"
+    DEVICE_LINKS = "device links"
+    PAIR = "pair"
+    PCIE_PAIR = "PCIe pair"
+    SHARED_MEMORY = "shared memory"
+    SOCKET = "socket"
+    ADAPTER_RATE = "adapter rate"
+    ADAPTER_ERRORS = "adapter errors"
+    NO_GPUDIRECT = "no GPUDirect"
+    NODE = "node"
+    NODE_LINKS = "node links"
+    NODE_PAIR = "node pair"
+    HOST_MEMORY = "host memory"
+    LATENCY = "latency"
+    COLLECTIVE = "collective"
+    PCIE_COLLECTIVE = "PCIe collective"
+    STORAGE = "storage"
+    FREE_SPACE = "free space"
+    OTHER = "other"  # evidence of no trouble that is known
+
+
+# What to look at, in the order in which it is cheapest to look: one sentence without its full stop.
+ADVICE = {
+    Kind.LOST: "look for an XID in `dmesg`, then power-cycle the machine; if it stays away, reseat the card, or"
+    " return it",
+    Kind.DEVICE_FAULT: "look for its XID in `dmesg`; reset the GPU (`nvidia-smi --gpu-reset`) or power-cycle the"
+    " machine; return the card if it comes back",
+    Kind.WRONG_VALUES: "do not train on it; measure again, at its default clocks and power limit, then run NVIDIA's"
+    " `dcgmi diag -r 3`; return the card if it comes back",
+    Kind.FAILED: "the note and the log (results/logs) say which process failed and how; run it again, and look at"
+    " `dmesg` for what the kernel killed",
+    Kind.XID: "look the number up in NVIDIA's list of XIDs (`dmesg | grep -i xid`); drain the machine and reset the"
+    " GPU",
+    Kind.MEMORY_ERRORS: "`nvidia-smi -q -d ECC,ROW_REMAPPER`; reset the GPU if a remap is pending; return the card if"
+    " uncorrected errors come back",
+    Kind.SLOWED_DOWN: "clean fans and filters, check the airflow, the inlet's temperature and the power cables;"
+    " `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` says what holds it back",
+    Kind.SLOT_WIDTH: "reseat the card, check its riser and cables, and the slot's width or bifurcation in the BIOS",
+    Kind.SLOT_GENERATION: "check the riser and its cables, and set the slot's generation (or Auto) in the BIOS",
+    Kind.NVLINKS_DOWN: "`nvidia-smi nvlink -s` and `nvidia-smi nvlink -e`; reseat the bridge or the GPU's baseboard;"
+    " with NVSwitches check nvidia-fabricmanager's log",
+    Kind.NVLINK_ERRORS: "`nvidia-smi nvlink -e`; reseat the bridge or the GPU's baseboard; look at the fabric"
+    " manager's log",
+    Kind.PCIE_ERRORS: "reseat the card, check its riser and cables; look for AER messages in `dmesg`",
+    Kind.COMPUTE: "compare clocks, temperature and power limit with the others' (`nvidia-smi -q -d CLOCK,POWER`),"
+    " look for other processes, then at cooling and power",
+    Kind.MEMORY: "`nvidia-smi -q -d ECC,ROW_REMAPPER,CLOCK`: errors, and the memory's clock; look for other processes",
+    Kind.HOST_LINK: "`nvidia-smi -q -d PCIE` under load: generation and width; then the riser, the BIOS slot's width,"
+    " and whether the process ran on the GPU's NUMA node",
+    Kind.DEVICE_LINKS: "`nvidia-smi nvlink -s` and `nvidia-smi nvlink -e`; nvidia-fabricmanager's log; reseat the GPU",
+    Kind.PAIR: "`nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on both GPUs; reseat the bridge or the GPUs; with"
+    " NVSwitches look at nvidia-fabricmanager",
+    Kind.PCIE_PAIR: "whether ACS or the IOMMU sends peers' traffic through the CPU (`lspci -vvv | grep ACSCtl`;"
+    " BIOS), and NCCL_P2P_LEVEL",
+    Kind.PEER_ACCESS: "`nvidia-smi topo -p2p r`; turn ACS or the IOMMU off for these GPUs, start"
+    " nvidia-fabricmanager, and look at NCCL_P2P_DISABLE and NCCL_P2P_LEVEL",
+    Kind.LATENCY: "which NUMA node the process ran on, the CPU's governor, and ACS or the IOMMU",
+    Kind.COLLECTIVE: "NCCL_DEBUG=INFO for the paths that NCCL chose; NCCL_ALGO, NCCL_P2P_LEVEL and other NCCL"
+    " variables that are set",
+    Kind.PCIE_COLLECTIVE: "NCCL_DEBUG=INFO for the paths that NCCL chose; whether ACS or the IOMMU keeps GPUs from"
+    " writing to one another; NCCL_P2P_LEVEL",
+    Kind.SHARED_MEMORY: "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, ACS and the IOMMU, and whether the container shares its"
+    " processes' memory (--ipc=host)",
+    Kind.SOCKET: "install libibverbs, pass /dev/infiniband into the container, unset NCCL_IB_DISABLE, and look at"
+    " NCCL_IB_HCA and NCCL_SOCKET_IFNAME",
+    Kind.NO_GPUDIRECT: "load nvidia_peermem (or use the open kernel modules), and look at ACS and NCCL_NET_GDR_LEVEL",
+    Kind.ADAPTER_ERRORS: "clean or replace the cable and its transceiver; `ibqueryerrors`, `mlxlink -d DEVICE -c`",
+    Kind.ADAPTER_RATE: "`ibstat` there and the switch's port: the cable, its transceiver, and the speed that is set",
+    Kind.NODE: "run ScaleCard's health on that node alone: its GPUs, its links, then NCCL's environment there",
+    Kind.NODE_LINKS: "that node's cables and adapters: `ibstat`, `ibqueryerrors`, `mlxlink`; then its PCIe slots for"
+    " them",
+    Kind.NODE_PAIR: "the way between the two: cables, the switches' ports, routing (`ibtracert`)",
+    Kind.STORAGE: "whether other jobs read from it; `iostat -x`; the mount's options",
+    Kind.FREE_SPACE: "`df -h` on that file system, and what filled it; results that cannot be saved are kept elsewhere",
+    Kind.HOST_MEMORY: "whether every channel has its modules, and the BIOS's memory speed and NUMA settings",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One part of the machine, judged.
+
+    `verdict` is one of WORDS; `share` is that of the hardware's limit, where one is known. `kind` is the trouble that
+    it would be evidence of, and `place` the devices or nodes that it is about; an empty place is all of them. `who`
+    names them and `measured` says what was measured of them, to be printed. `seen_in` says of an alert where else the
+    same trouble shows; `low`, whether any of it is below what is normal for the hardware's limit, also where the word
+    is another.
+    """
+
+    part: Part
+    who: str = ""
+    measured: str = ""
+    value: str
+    normal: str
+    verdict: str
+    share: float | None = None
+    kind: Kind = Kind.OTHER
+    place: tuple[Place, ...] = ()
+    seen_in: tuple[str, ...] = ()
+    low: bool = False
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing is wrong, as far as could be judged."""
+        return self.verdict in FINE
+
+    @property
+    def what(self) -> str:
+        """'GPU 3, memory copy, alone': whose, and what was measured."""
+        return ", ".join(filter(None, (self.who, self.measured)))
+
+    @property
+    def advice(self) -> str:
+        """What to look at; '' if nothing is wrong."""
+        return "" if self.fine else ADVICE[self.kind]
+
+    @property
+    def text(self) -> str:
+        """The verdict as one clause, without the advice."""
+        return f"{self.what}: {self.verdict}, {self.value} ({self.normal}){self.elsewhere}"
+
+    @property
+    def elsewhere(self) -> str:
+        """Where else it shows, as the rest of a sentence; '' if nowhere."""
+        where = list(dict.fromkeys(self.seen_in))
+        shown = "; ".join(where[:MOST_SEEN])
+        more = f"; and {len(where) - MOST_SEEN} more" if len(where) > MOST_SEEN else ""
+        return f". It also shows in {shown}{more}" if shown else ""

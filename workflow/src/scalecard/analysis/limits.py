@@ -1,0 +1,184 @@
+"""The hardware's limit on a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
+
+Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. What
+two GPUs can reach follows from the NVLinks that this very pair has.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from scalecard.analysis import formatting, gpu_links, published_figures
+from scalecard.analysis.published_figures import GpuSpec
+from scalecard.records.record import Record, Result
+
+# One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
+PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+LEAST_COPY = 2**24  # bytes; a smaller one takes about as long as it takes to start
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`least` and `most` are the normal shares of it; `advice` is set if a link runs below what its card can do."""
+
+    rate: float
+    name: str
+    least: float
+    advice: str = ""
+    most: float = 1.0
+    is_nvlink: bool = False
+
+    @property
+    def normal(self) -> str:
+        """The normal shares: '50 % to 100 %'."""
+        return f"{formatting.percent(self.least)} to {formatting.percent(self.most)}"
+
+    def is_exceeded_by(self, rate: float) -> bool:
+        """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
+        return rate > BEYOND * self.most * self.rate
+
+
+# Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
+# product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
+PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
+# Healthy H100 SXM copy at 73.9 to 75.1 % of their memory's bandwidth, A100-80GB at 73.6 %: NVIDIA/nccl issue 1264.
+# Cards whose power cap keeps them further below their peak have their own shares in gpu_specs.yaml, and so have those
+# that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
+OF_REACHED = 0.85  # of what such a card was seen to reach
+C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
+BEYOND = 1.05  # of the most that is normal; more cannot be
+THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
+
+
+def of_copy(result: Result, record: Record) -> Limit | None:
+    """The limit of one copy, or None if it is not known."""
+    ends = [record.case["source"], record.case["target"]]
+    if not result.environment["gpus"] or ends == ["host", "host"]:
+        return None
+    if is_within(record):
+        return of_memory(result)
+    if not is_pair(record):
+        return of_host_copy(result, record)  # copies from and to the host use GPU 0
+    return of_pair(result, record, record.integer("source"), record.integer("target"))
+
+
+def of_memory(result: Result, device: int = 0) -> Limit | None:
+    """The device's own memory, each byte counted as often as it is read or written."""
+    spec = _spec(result, device)
+    return Limit(spec.mem_bw_gbs, "the memory's bandwidth", MEMORY) if spec and spec.mem_bw_gbs else None
+
+
+def of_host_copy(result: Result, record: Record, device: int = 0) -> Limit | None:
+    """The link between a device and the host: PCIe, or what its module has instead."""
+    spec = _spec(result, device)
+    if spec and spec.host_link:
+        rate = spec.host_link_one_way_gbs
+        return Limit(rate, f"{spec.host_link}'s line rate", C2C) if rate else None
+    return _pcie(result, record, [device])
+
+
+def of_pair(result: Result, record: Record, a: int, b: int) -> Limit | None:
+    """Copies from one GPU to another: the NVLinks of this pair or, if it has none, PCIe."""
+    count = gpu_links.nvlinks(result, a, b)
+    if count is None:
+        return None
+    if count:
+        return _nvlink(result, a, count)
+    pcie = _pcie(result, record, [a, b])
+    return pcie and replace(pcie, least=THROUGH_HOST)
+
+
+def is_within(record: Record) -> bool:
+    """Whether a copy stays in one device's memory."""
+    return record.case["source"] == record.case["target"] != "host"
+
+
+def is_pair(record: Record) -> bool:
+    """Whether a copy goes from one device to another."""
+    return "host" not in (record.case["source"], record.case["target"]) and not is_within(record)
+
+
+def copy_rate(record: Record) -> float:
+    """Effective GB/s. Within a device every byte counts twice, because it is read and written."""
+    passes = 2 if is_within(record) else 1
+    return passes * float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def of_all_reduce(result: Result, record: Record) -> Limit | None:
+    """The link that limits bus bandwidth; None between nodes, where the network does and its rate is not known."""
+    if record.case.get("nodes"):
+        return None
+    used = range(record.integer("devices"))
+    if len(used) < 2 or len(used) > len(result.environment["gpus"]):
+        return None
+    known = [gpu_links.nvlinks(result, a, b) for a in used for b in used if a != b]
+    if None in known:
+        return None
+    if gpu_links.has_ring(result, used):
+        return _nvlink(result, 0, min(gpu_links.of_group(result, gpu, used) for gpu in used))
+    pcie = _pcie(result, record, used)
+    return pcie and replace(pcie, least=THROUGH_HOST)
+
+
+def bus_bandwidth(record: Record) -> float:
+    """nccl-tests' bus bandwidth in GB/s: 2 (n - 1)/n x bytes / time."""
+    n = float(record.case["devices"] or 0)
+    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
+
+
+def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
+    """The chip's dense peak in TFLOP/s."""
+    spec = _spec(result, device)
+    peak = spec and spec.peak_tflops.get(dtype)
+    if not (spec and peak):
+        return None
+    reached, most = spec.reached.get(dtype), spec.most.get(dtype, 1.0)
+    return Limit(peak, f"the dense peak in {dtype}", OF_REACHED * reached if reached else COMPUTE, most=most)
+
+
+def product_rate(record: Record) -> float:
+    """TFLOP/s: 2 n^3 operations per product."""
+    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+
+
+def _spec(result: Result, device: int) -> GpuSpec | None:
+    gpus = result.environment["gpus"]
+    return published_figures.gpu_spec(gpus[device]["name"]) if device < len(gpus) else None
+
+
+def _nvlink(result: Result, device: int, count: int) -> Limit | None:
+    """This many of a GPU's NVLinks; None if the vendor's rate is not known, because PCIe is not the limit then."""
+    spec = _spec(result, device)
+    if not (spec and spec.one_nvlink_gbs):
+        return None
+    part = "" if count == spec.nvlinks else f" over {count} of {spec.nvlinks} links"
+    return Limit(count * spec.one_nvlink_gbs, f"NVLink's line rate{part}", NVLINK, is_nvlink=True)
+
+
+def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
+    """The slowest link among the GPUs used, at the highest generation and width seen while this was measured."""
+    found, gpus = [], result.environment["gpus"]
+    for index in (index for index in used if index < len(gpus)):
+        gpu = gpus[index]
+        seen = [e.state.gpus[index] for e in record.telemetry if e.state and len(e.state.gpus) > index]
+        gen, width = _most([gpu.pcie_gen for gpu in seen]), _most([gpu.pcie_width for gpu in seen])
+        if gen and width:
+            advice = _advice(gpu, gen, width)
+            found.append(Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
+    return min(found, key=lambda limit: limit.rate, default=None)
+
+
+def _most(values: list[int | None]) -> int | None:
+    return max((value for value in values if value), default=None)
+
+
+def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:
+    if width < (gpu["pcie_width_max"] or 0):
+        return f"the card can do x{gpu['pcie_width_max']} but runs at x{width}: reseat it, or check its slot"
+    if gen < (gpu["pcie_gen_max"] or 0):
+        return f"the card can do PCIe {gpu['pcie_gen_max']} but runs at {gen}: check the slot, the riser and the BIOS"
+    return ""
+
+
+def pcie_gbs(generation: int, lanes: int) -> float:
+    """One-way line rate in GB/s of a PCIe link."""
+    return PCIE_LANE_GBS[generation] * lanes

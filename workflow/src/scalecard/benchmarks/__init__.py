@@ -1,0 +1,1 @@
+"""What the experiments time, built and proven."""

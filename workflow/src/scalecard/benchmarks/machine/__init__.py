@@ -1,0 +1,1 @@
+"""Benchmarks of the machine alone: products, copies, memory, storage, collectives."""

@@ -1,0 +1,197 @@
+"""Every part of one node, in turns and all at once: devices, their ways to the host and to each other, a load on all of
+them, the host's memory and its storage."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+from scalecard import progress
+from scalecard.benchmarks.machine import copies, links, matmul, memory, storage
+from scalecard.benchmarks.machine.matmul import Products
+from scalecard.hardware import error_counters, numa
+from scalecard.hardware.devices import Device, host_device, near, open_devices
+from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.links import Link
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.records.record import Case, Reason, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amounts:
+    """How much of everything: products of size x size matrices, bytes, seconds of load, and the rule to measure by."""
+
+    rule: Rule
+    seed: int
+    size: int
+    products: int
+    dtypes: Sequence[str]
+    memory_bytes: int
+    link_bytes: Sequence[int]
+    load_seconds: float
+    data_dir: str
+
+    def in_dtype(self, dtype: str) -> Products:
+        """The products in this dtype."""
+        return Products(self.size, self.products, dtype)
+
+
+def records(of: Amounts, machine: Machine) -> Iterator[Record]:
+    """All of it, on the node that this process is on."""
+    with open_devices(machine) as devices:
+        yield from _devices(of, machine, devices)
+        yield from _pairs(of, devices)
+        yield from _load(of, machine, devices)
+    empty_cache()
+    yield from _host_memory(of)
+    yield from _storage(of)
+    for name, rate in error_counters.link_rates().items():
+        yield Record(case={"part": "adapter", "adapter": name}, metric="rate", unit="B/s", samples=[[rate]])
+
+
+def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
+    """Products, memory and the way to the host."""
+    progress.doing(f"{progress.counted(len(devices), 'device')}: products, memory, copies from and to the host")
+    for dtype in of.dtypes:
+        at = of.in_dtype(dtype)
+        case: Case = {"part": "compute", **asdict(at)}
+        if note := matmul.unsupported(dtype, machine, devices[0]):
+            yield Record.skipped(case, note)
+        else:
+            yield from _each(of, devices, case, partial(_multiplying, of, at))
+    for access in memory.PASSES:
+        case = {"part": "memory", "access": access, "bytes": of.memory_bytes}
+        yield from _each(of, devices, case, partial(memory.subject, of.seed, access, of.memory_bytes))
+    if machine.emulated:
+        yield Record.skipped({"part": "host link"}, "no GPU here: the memory of CPU workers is the host's")
+        return
+    for direction, size in product(("to device", "to host"), of.link_bytes):
+        case = {"part": "host link", "direction": direction, "memory": "pinned", "bytes": size}
+        yield from _each(of, devices, case, partial(_host_link, of, direction, size))
+
+
+def _each(of: Amounts, devices: Sequence[Device], case: Case, make: Callable[[Device], Subject]) -> Iterator[Record]:
+    """The same work on every device: in turns, then on all at once."""
+    for at_once in (False, True)[: len(devices)]:
+        cases: list[Case] = [{**case, "device": device.index, "at_once": at_once} for device in devices]
+        variants = [
+            Variant(name=str(device), case=own, build=partial(_made, make, device), place=device)
+            for device, own in zip(devices, cases, strict=True)
+        ]
+        yield from guarded(_timed(of.rule, variants, devices, at_once=at_once), {**case, "at_once": at_once})
+
+
+def _timed(
+    rule: Rule, variants: Sequence[Variant], devices: Sequence[Device], *, at_once: bool = False
+) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=devices, rule=rule, at_once=at_once):
+        yield timing.record()
+
+
+def _made(make: Callable[[Device], Subject], device: Device, _at: None) -> Subject:
+    return make(device)
+
+
+def _multiplying(of: Amounts, at: Products, device: Device) -> Subject:
+    return matmul.subject(of.seed, "concurrent", [device], at)
+
+
+def _host_link(of: Amounts, direction: str, size: int, device: Device) -> Subject:
+    """Copies from or to pinned memory of the NUMA node next to the GPU."""
+    with near([device.index]):
+        source, target = (None, device) if direction == "to device" else (device, None)
+        here = copies.filled(size, "device" if source else "pinned", source, of.seed)
+        there = copies.empty(size, "device" if target else "pinned", target)
+    return copies.subject(device, here, there, wait=False)
+
+
+def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
+    """Every ordered pair of devices by itself; then, in turns, every device sends to one other at the same time."""
+    if len(devices) == 1:
+        yield Record.skipped({"part": "device link"}, "needs 2 devices, this machine has 1")
+    able = [device for device in devices if not device.fault]
+    for device in devices:
+        if device.fault:
+            case: Case = {"part": "device link", "device": device.index}
+            yield Record.failed(case, f"{device} failed before: {device.fault}", reason=Reason.DEVICE_FAULT)
+    turns = [[Link(able[a], able[b]) for a, b in turn] for turn in links.shifts(len(able))]
+    alone = [link for turn in turns for link in turn]
+    for size, (at_once, turn) in product(of.link_bytes, [(False, alone), *((True, turn) for turn in turns)]):
+        progress.doing(f"{progress.counted(len(turn), 'pair')} of devices, {size} bytes{', all at once' * at_once}")
+        case = {"part": "device link", "bytes": size, "at_once": at_once}
+        variants = [
+            Variant(
+                name=str(link),
+                case={**case, "source": link.source.index, "target": link.target.index, "peer": link.peer},
+                build=partial(_copying, of, link, size),
+                place=link,
+            )
+            for link in turn
+        ]
+        if variants:
+            yield from guarded(_timed(of.rule, variants, devices, at_once=at_once), case)
+
+
+def _copying(of: Amounts, link: Link, size: int, _at: None) -> Subject:
+    return links.subject(link, of.seed, size)
+
+
+def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
+    """All devices multiply matrices until heat would show; the samples are in the order in which they were taken.
+
+    In the last of the dtypes that all of them support.
+    """
+    notes = {dtype: [matmul.unsupported(dtype, machine, device) for device in devices] for dtype in of.dtypes}
+    supported = [dtype for dtype in of.dtypes if not any(notes[dtype])]
+    if not supported:
+        yield Record.skipped({"part": "load"}, max(notes[of.dtypes[-1]]))
+        return
+    progress.doing(f"a load of {of.load_seconds:g} s on all devices")
+    each = max(1e-3, of.load_seconds / len(devices))
+    rule = replace(of.rule, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
+    at = of.in_dtype(supported[-1])
+    variants = [
+        Variant(
+            name=str(device),
+            case={"part": "load", "device": device.index, **asdict(at)},
+            build=partial(_made, partial(_multiplying, of, at), device),
+            place=device,
+        )
+        for device in devices
+    ]
+    yield from guarded(_timed(rule, variants, devices, at_once=True), {"part": "load"})
+
+
+def _host_memory(of: Amounts) -> Iterator[Record]:
+    """Copies within the memory of each NUMA node, by its own cores."""
+    for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
+        case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
+        with numa.on(cores), host_device(len(cores)) as host:
+            build = partial(_made, partial(memory.subject, of.seed, "copy", of.memory_bytes), host)
+            yield from _timed(of.rule, [Variant(name=f"NUMA node {node}", case=case, build=build)], [host])
+
+
+def _storage(of: Amounts) -> Iterator[Record]:
+    """Where training images come from: how much room there is, and how fast it is read."""
+    case: Case = {"part": "storage", "bytes": of.memory_bytes}
+    try:
+        folder = Path(of.data_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        free = float(shutil.disk_usage(folder).free)
+        yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
+        with storage.file_of(folder, of.memory_bytes) as (path, checksum):
+            build = partial(_reading, path, checksum)
+            yield from _timed(of.rule, [Variant(name="storage", case=case, build=build)], [])
+    except OSError as error:
+        yield Record.skipped(case, f"no file of this size can be written to data_dir: {error.strerror}")
+
+
+def _reading(path: Path, checksum: int, _at: None) -> Subject:
+    return storage.subject(path, checksum)

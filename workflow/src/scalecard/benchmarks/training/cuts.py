@@ -1,0 +1,81 @@
+"""Where ResNet-50 is cut: as the textbook does, and such that the slowest stage is as fast as possible."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+from scalecard import progress
+from scalecard.benchmarks.training.stages import given, gradients
+from scalecard.hardware.devices import Device
+from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.shared_decisions import decided
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timing import Timing
+from scalecard.parallel.resnet50 import Workload
+from scalecard.records.record import Case, Record
+from scalecard.records.statistics import FEWEST
+from scalecard.workloads.models import AFTER_LAYER2, NUM_BLOCKS
+from scalecard.workloads.stage_cuts import Cuts, balanced, stages
+
+TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
+
+
+def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
+    """Forward and backward of a batch of micro-batches in every block.
+
+    In the fewest rounds that have an interval, and proven as timed only: where to cut asks for no more. The stages
+    that are cut there are proven in float64 too.
+    """
+    every = tuple(range(1, NUM_BLOCKS))
+    variants = [
+        Variant(
+            name=f"block {block}",
+            case={**case, "block": block},
+            build=partial(gradients, block, device, num_micro=num_micro),
+            timed_at=load.cut(every),
+        )
+        for block in range(NUM_BLOCKS)
+    ]
+    rounds = min(rule.min_rounds, FEWEST)
+    short = replace(rule, min_rounds=rounds, max_rounds=rounds)
+    progress.doing(f"each of {NUM_BLOCKS} blocks alone, to find where to cut")
+    timings = time_rounds(variants, devices=[device], rule=short)
+    given.cache_clear()
+    return timings
+
+
+def chosen_cuts(blocks: Callable[[], Sequence[Timing]], counts: Sequence[int]) -> list[tuple[str, Cuts]]:
+    """The textbook's cut for two devices, then the balanced one for each of these numbers of devices, if it is known.
+
+    That is the one whose slowest stage is fastest. It is found by the times of the blocks in the run's first process:
+    they scatter, and processes that cut elsewhere would not measure the same case.
+    """
+    if not counts:
+        return []
+
+    def decide() -> list[Cuts]:
+        timings = blocks()
+        if not all(timing.completion for timing in timings):  # out of memory, or of time
+            return []
+        times = [median(timing.completion) for timing in timings]
+        return [balanced(times, count) for count in counts if count <= len(times)]
+
+    return [(TEXTBOOK, AFTER_LAYER2), *((BALANCED, tuple(cuts)) for cuts in decided("cuts", decide))]
+
+
+def not_cut(blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iterator[Record]:
+    """What could not be balanced, and why: a block without a time, or fewer blocks than devices."""
+    missing = next((timing.record() for timing in blocks if not timing.completion), None)
+    for count in counts:
+        own: Case = {**case, "devices": count, "cut": BALANCED}
+        if missing:
+            yield replace(missing, case=own, note=f"a block has no time: {missing.note}")
+        elif count > NUM_BLOCKS:
+            yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages")
+
+
+def with_blocks(record: Record, load: Workload) -> Record:
+    """A record of a cut model, with the number of blocks of each stage."""
+    return replace(record, blocks=[len(span) for span in stages(NUM_BLOCKS, load.cuts)])

@@ -1,0 +1,29 @@
+"""The exchange of a model's gradients, and nothing else: what DDP could hide behind backward at best."""
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.case_variant import Subject
+from scalecard.measuring.whole_numbers import fill, number, same_as, total
+from scalecard.parallel.ddp import AllReduceAlone
+from scalecard.records.record import Check
+
+
+def alone(name: str, model: nn.Module, ctx: RankContext) -> Subject:
+    """As many bytes as the gradients have, in DDP's buckets; zeros stay finite however often they are added."""
+    exchange = AllReduceAlone(model, ctx.device)
+
+    def prove() -> Iterator[Check]:
+        fill(exchange.flat, lambda places: number(places, ctx.rank))
+        exchange.reduce()
+        ctx.synchronize()
+        ranks = range(ctx.world_size)
+        name_of_sum = f"{name}, all-reduce alone: sum, element by element"
+        yield same_as(name_of_sum, exchange.flat, lambda places: total(places, ranks))
+        exchange.flat.zero_()
+
+    size = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    counts = {"all-reduces": len(exchange.buckets), "all-reduced bytes": size}
+    return Subject(work=exchange.reduce, prove=prove, expected=counts, agreeing=lambda: [exchange.flat])

@@ -1,0 +1,173 @@
+"""The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, and products with pipelines."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from scalecard.benchmarks.training import gradient_allreduce
+from scalecard.benchmarks.training.cut_model import blocks_of, calls_each_once
+from scalecard.benchmarks.training.device_mesh import mesh
+from scalecard.benchmarks.training.library_strategies import pipeline, suits
+from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.case_variant import Subject
+from scalecard.parallel import sharded
+from scalecard.parallel.ddp import wrap
+from scalecard.parallel.step import Step, state_of
+from scalecard.records.strategies import (
+    DATA_X_PIPELINE,
+    DATA_X_TENSOR,
+    DDP,
+    FSDP_GRADIENTS,
+    FSDP_PARAMETERS,
+    HSDP,
+    TENSOR_PARALLEL,
+    TORCH_1F1B,
+    TORCH_GPIPE,
+    TORCH_INTERLEAVED,
+    Collective,
+    Strategy,
+)
+from scalecard.workloads.reference import trainable
+from scalecard.workloads.workload import HOST
+
+
+def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
+    """Those of this many ranks, and what DDP's take to compute, and to exchange gradients.
+
+    With four or more ranks also products of two kinds, and over nodes FSDP within each.
+    """
+    yield StrategyBuilder(DDP, partial(_ddp, ctx))
+    yield StrategyBuilder(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
+    yield StrategyBuilder(DDP, partial(_exchange, ctx), metric=EXCHANGE)
+    for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
+        yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
+    if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
+        yield StrategyBuilder(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
+    yield StrategyBuilder(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
+    for kind in (TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED):
+        yield _pipeline(kind, ctx)
+    if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
+        replicas = ctx.world_size // DATA_X_TENSOR.replica_devices
+        yield StrategyBuilder(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        yield _pipeline(DATA_X_PIPELINE, ctx, replicas)
+
+
+def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
+    assert kind.schedule, "a pipeline's"
+    build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
+    return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
+
+
+def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    model = at.load.network(ctx.device)
+    values = trainable(model)
+    return _data_parallel(
+        ctx,
+        plainly,
+        at,
+        model,
+        wrap(model, ctx),
+        {
+            "all-reduced bytes": sum(value.nbytes for value in values),
+        },
+        agreeing=lambda: values,
+    )
+
+
+def _alone(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
+    mine = at.load.of_rank(ctx.rank, ctx.world_size)
+    model, sizes = mine.network(ctx.device), (at.load.batch_size // ctx.world_size,)
+    step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
+    counts = {"updates": 1, "forwards": 1, **plainly.counts(at.load, sizes)}
+    return _subject(ctx, plainly, replace(at, load=mine), sizes, model, model, step, counts)
+
+
+def _exchange(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+    return gradient_allreduce.alone(at.load.name, at.load.network(HOST), ctx)
+
+
+def _fsdp(kind: Strategy, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
+    model = at.load.network(HOST)
+    try:
+        blocks, once = blocks_of(at.load, model), calls_each_once(replace(at.load, batch_size=1))
+    except CannotBe:
+        blocks, once = [], True
+    own = set(model.modules())  # a block that was put together from several is called by nobody
+    blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
+    ranks = ctx.world_size // replicas
+    gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
+    reduced = sharded.gathered_bytes(trainable(model), ranks)
+    times = kind.times(Collective.ALL_GATHER)
+    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
+    counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
+    return _data_parallel(ctx, plainly, at, model, module, counts)
+
+
+def _data_parallel(
+    ctx: RankContext,
+    plainly: Plainly,
+    at: Setting,
+    model: nn.Module,
+    wrapped: nn.Module,
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
+    load = at.load
+    inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
+    step = Step(wrapped, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
+    flops = {} if load.exact else {**plainly.counts(load, at.shares()[:1]), **counts}
+    return _subject(ctx, plainly, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more)
+
+
+def _tensor_parallel(ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+    """All ranks of a replica compute on its whole share of the batch; replicas are averaged by FSDP2.
+
+    Operations on what is divided are seen as those of the whole, others as this rank's, so they are not compared.
+    """
+    load = at.load
+    if not hasattr(load.module, "tensor_plan"):
+        raise CannotBe("the workload has no tensor_plan(model)")
+    model, ranks = load.network(HOST), mesh(ctx, replicas)
+    inner = ranks["shard"] if replicas > 1 else ranks
+    module = sharded.divided(model, load.module.tensor_plan(model), inner).to(ctx.device)
+    if replicas > 1:
+        module = sharded.sharded(module, [], ranks["replica"], parameters=True)
+    mine = ctx.rank // (ctx.world_size // replicas)
+    inputs, targets = load.shared(ctx.device, mine, replicas)
+    step = Step(module, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
+    sizes = (load.batch_size // replicas,) * replicas
+    return _subject(ctx, plainly, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
+
+
+def _subject(
+    ctx: RankContext,
+    plainly: Plainly,
+    at: Setting,
+    sizes: tuple[int, ...],
+    model: nn.Module,
+    wrapped: nn.Module,
+    step: Callable[[], None],
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    state = partial(state_of, model)
+    return trained(
+        at,
+        step,
+        state,
+        plainly.at(at.load, sizes),
+        plainly=plainly,
+        modules=[wrapped],
+        devices=[ctx],
+        counts=counts,
+        compared=lambda: sharded.whole(state()),
+        **more,
+    )

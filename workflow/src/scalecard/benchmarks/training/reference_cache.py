@@ -1,0 +1,77 @@
+"""What every strategy must do, by the plain loop on one device; each is computed once."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from scalecard.hardware.memory import is_out_of_memory
+from scalecard.measuring.counting import flops
+from scalecard.measuring.proof import Change, Trained, expected
+from scalecard.workloads import reference
+from scalecard.workloads.nested import sizes
+from scalecard.workloads.workload import Load
+
+CHECKED_EACH = 2  # samples of every device on which equality is proven
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a strategy is built: the load with the batch of all devices, their number, and micro-batches."""
+
+    load: Load
+    devices: int
+    num_micro: int = 1
+
+    @property
+    def split_size(self) -> int:
+        """Samples of a micro-batch; the last one may have fewer."""
+        return -(-self.load.batch_size // self.num_micro)
+
+    def micro_sizes(self) -> tuple[int, ...]:
+        """Samples of every micro-batch."""
+        return sizes(self.load.batch_size, self.split_size)
+
+    def shares(self) -> tuple[int, ...]:
+        """Samples of every rank."""
+        return (self.load.batch_size // self.devices,) * self.devices
+
+
+class Plainly:
+    """The plain loop on one device: `steps` steps in float64, one as timed. Trials need no `counting`."""
+
+    def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
+        self.device, self.steps, self.counting = device, steps, counting
+        self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
+
+    def counts(self, load: Load, sizes: Sequence[int]) -> dict[str, float]:
+        """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
+        if not self.counting:
+            return {}
+        known = [one for size in sizes if (one := self.flops(load, size)) is not None]
+        return {"FLOPs": sum(known)} if len(known) == len(sizes) else {}
+
+    def at(self, load: Load, parts: Sequence[int]) -> Callable[[], Trained | Change]:
+        """After so many samples at a time; in float64 that makes no difference."""
+        return partial(self.wanted, load, (load.batch_size,) if load.exact else tuple(parts))
+
+    def _wanted(self, load: Load, parts: tuple[int, ...]) -> Trained | Change:
+        plain = partial(load.plain, self.device, parts, self.times(load))
+        return expected(load.name, plain, exact=load.exact)
+
+    def times(self, load: Load) -> int:
+        """How many steps are compared."""
+        return self.steps if load.exact else 1
+
+    def _flops(self, load: Load, samples: int) -> float | None:
+        """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""
+        try:
+            model = load.network(self.device).train(not load.exact)  # as it is timed, whatever it is proven in
+            parts = reference.split(*load.batch(samples, self.device), [samples])
+            return flops(partial(reference.gradient, model, parts, load.loss))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        return None

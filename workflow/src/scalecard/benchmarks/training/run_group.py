@@ -1,0 +1,192 @@
+"""Times the strategies of one number of devices in the same rounds: tried, proven, counted, timed."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from scalecard import progress
+from scalecard.benchmarks.training.dry_run import Trial, Trials
+from scalecard.benchmarks.training.max_batch import largest
+from scalecard.benchmarks.training.memory_trials import Fitting, timed, tried
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly, Setting
+from scalecard.benchmarks.training.simulated_pipelines import STAGE
+from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
+from scalecard.distributed.context import RankContext
+from scalecard.measuring import budget, tracing
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import Bench, Synchronised
+from scalecard.measuring.timing import Timing
+from scalecard.records.record import Case, Reason, Record
+from scalecard.records.strategies import Strategy
+from scalecard.workloads.workload import Load
+
+MOST = 64  # times the batch that is timed: the largest that is looked for
+MORE = f"the largest that is tried: {MOST} times what is timed"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A workload on the ranks and devices that measure it together, and how.
+
+    `load` has the batch of one device; `case` names the workload and says how many devices there are. Pipelines take at
+    most `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace.
+    """
+
+    ctx: RankContext
+    devices: Sequence[Synchronised]
+    plainly: Plainly
+    load: Load
+    case: Case
+    scalings: Sequence[str]
+    rule: Rule
+    num_micro: int
+    trace: bool = False
+
+    @property
+    def num_devices(self) -> int:
+        """Of all ranks."""
+        return self.ctx.world_size * len(self.devices)
+
+    @property
+    def trials(self) -> Trials:
+        """Of the same ranks and devices."""
+        return Trials(self.ctx, self.devices, Plainly(self.plainly.device, self.plainly.steps, counting=False))
+
+    def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
+        """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
+        fitting = list[Fitting]()
+        self.trials.warm_up()
+        for found in self._tried(strategies):
+            if isinstance(found, Record):
+                yield found
+            else:
+                fitting.append(found)
+        variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
+        progress.doing(f"{self.load.name}: {variants} on {where}")
+        yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
+
+    def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:
+        """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""
+        refused, alone = list[tuple[Strategy, Setting]](), list[Case]()
+        for strategy in strategies:
+            for case, at in self._settings(strategy):
+                if strategy.metric == STAGE and (case in alone or (strategy.kind, at) in refused):
+                    continue
+                found = self._fitting(strategy, case, at)
+                if strategy.metric == STAGE:
+                    alone.append(case)
+                elif isinstance(found, Record):
+                    refused.append((strategy.kind, at))
+                yield found
+
+    def _settings(self, strategy: StrategyBuilder) -> Iterator[tuple[Case, Setting]]:
+        """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
+        if strategy.metric == LOCAL:
+            for size in halves(self.load.batch_size):
+                yield {**self.case, **self._counted(size)}, Setting(replace(self.load, batch_size=size), 1)
+            return
+        for scaling in self.scalings:
+            at = self._setting(self.load.batch_size, scaling, strategy)
+            yield {**self.case, **self._axes(strategy, scaling, at)}, at
+
+    def _axes(self, strategy: StrategyBuilder, scaling: str, at: Setting) -> Case:
+        batch: Case = {"scaling": scaling, "batch_size": at.load.batch_size}
+        if strategy.metric == STAGE:
+            return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
+        return {"strategy": strategy.kind.name, **batch, **self._counted(at.load.batch_size)}
+
+    def _counted(self, size: int) -> Case:
+        return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
+
+    def _fitting(self, strategy: StrategyBuilder, case: Case, at: Setting) -> Fitting | Record:
+        progress.detail(f"trying {strategy.kind.name}")
+        found = tried(
+            strategy,
+            at,
+            self._small(at, strategy),
+            trials=self.trials,
+            plainly=self.plainly,
+            name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
+            case=case,
+        )
+        if isinstance(found, Fitting):
+            return found
+        refused = found.record(case, strategy.metric)
+        assert refused, "or it fits"
+        return refused
+
+    def _setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:
+        """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
+        whole = batch * (self.num_devices if scaling == "weak" else 1)
+        shared = max(1, whole // strategy.replicas)
+        num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
+        return Setting(replace(self.load, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1)
+
+    def _small(self, at: Setting, strategy: StrategyBuilder) -> Setting:
+        """What equality is proven on: a few samples of every device, in float64."""
+        load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
+        return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
+
+    def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
+        """What each rank took by itself, and files beside the records."""
+        for one, timing in zip(fitting, timings, strict=True):
+            if one.strategy.metric == UNSYNCHRONISED:
+                yield from self._of_each_rank(timing)
+        self._trace(fitting, timings)
+
+    def _trace(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> None:
+        """One more step of every strategy that was timed, if asked for."""
+        for one, timing in zip(fitting, timings, strict=True) if self.trace else ():
+            if timing.prepared and not timing.failure and not one.strategy.is_part:
+                case = timing.variant.case
+                name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
+                name += f" {case['nodes']} nodes" if "nodes" in case else ""
+                tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
+
+    def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
+        """How long each rank took by itself, in the same rounds."""
+        everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
+        for rank, samples in enumerate(everywhere if all(everywhere) else ()):
+            case: Case = {**timing.variant.case, "rank": rank}
+            yield Record(case=case, metric="rank_time", unit="s", samples=[samples], telemetry=[timing.telemetry])
+
+    def largest_batches(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
+        """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
+        self.trials.warm_up()
+        for strategy in (strategy for strategy in strategies if not strategy.is_part):
+            case: Case = {**self.case, "strategy": strategy.kind.name}
+            progress.detail(f"the largest batch of {strategy.kind.name}")
+            if budget.over(self.ctx):
+                late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
+                yield late(case, budget.LEFT_OUT)
+                continue
+            alone = self._trial_of_each(strategy, self.load.batch_size)
+            if not alone.refused:
+                yield self._largest(strategy, alone, case)
+
+    def _trial_of_each(self, strategy: StrategyBuilder, batch: int) -> Trial:
+        return self.trials.of(strategy, self._setting(batch, "weak", strategy))
+
+    def _largest(self, strategy: StrategyBuilder, alone: Trial, case: Case) -> Record:
+        def peak(batch: int) -> float | None:
+            trial = self._trial_of_each(strategy, batch)
+            return None if trial.refused else trial.peak
+
+        start = self.load.batch_size
+        most = MOST * start
+        found = largest(
+            peak,
+            start,
+            alone.peak,
+            slope=alone.peak / start,  # with the parameters and gradients, which do not grow: an excess
+            memory=self.trials.free(),
+            most=most,
+            multiple=self.num_micro if strategy.pipelined else 1,
+        )
+        note = MORE if found + max(self.num_micro, found // 16) > most else ""
+        return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
+
+
+def halves(batch: int) -> list[int]:
+    """The batch, half of it, and so on to one sample."""
+    return [batch, *halves(batch // 2)] if batch > 1 else [batch]

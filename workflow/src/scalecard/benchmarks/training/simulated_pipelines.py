@@ -1,0 +1,118 @@
+"""What a pipeline would take if launching and waiting cost nothing: its schedule, played with its stages' own times.
+
+Of each stage the forwards of a batch are timed alone, then its forwards and backwards, and its update; where there is
+something to copy, also the activations' way to the next stage. All in the pipelines' own rounds: each round is played
+by itself, so that drift of the machine does not come between what is played and what is measured.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from scalecard.benchmarks.machine import links
+from scalecard.benchmarks.training import stages
+from scalecard.benchmarks.training.stages import Staged
+from scalecard.hardware.devices import Device
+from scalecard.hardware.links import Link
+from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.parallel.schedule_simulation import Played, played
+from scalecard.parallel.schedules import SCHEDULES, Schedule
+from scalecard.records.record import Case, Record
+from scalecard.records.telemetry import Telemetry
+
+FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"
+STAGE = "stage_time"
+APART = "the devices' memory is too small to time all of its stages in the same rounds"
+Parts = Sequence[Mapping[str, Record]]  # of each stage, by their names
+
+
+def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, load: Staged) -> Subject:
+    """One part of a stage, of so many micro-batches like the load's batch; of a copy, of one."""
+    if part == COPY:
+        return links.subject(Link(devices[stage], devices[stage + 1]), load.seed, load.crossing()[stage])
+    if part == UPDATE:
+        return stages.update(stage, devices[stage], load)
+    work = stages.forwards if part == FORWARD else stages.gradients
+    return work(stage, devices[stage], load, num_micro=num_micro)
+
+
+def of_batches(stage: int, devices: Sequence[Device]) -> list[str]:
+    """The parts that depend on the batch; CPU workers share their memory, so nothing is copied."""
+    copied = stage < len(devices) - 1 and devices[stage].torch.type == "cuda"
+    return [FORWARD, BOTH, *([COPY] if copied else [])]
+
+
+def alone(
+    load: Staged, check: Staged, devices: Sequence[Device], sizes: Sequence[int], case: Case
+) -> Iterator[Variant]:
+    """What is played, at each of these split sizes, which divide the batch; proven in float64 with `check`."""
+    used = devices[: load.num_stages]
+    for stage in range(load.num_stages):
+        own: Case = {"stage": stage, "batch_size": load.batch_size, **case}
+        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], load)
+        for size in sizes:
+            for part in of_batches(stage, used):
+                build = partial(subject, part, stage, used, load.batch_size // size)
+                proven_at = [check] if part != COPY else []
+                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, load.of_size(size))
+
+
+def _variant(case: Case, build: Any, proven_at: Sequence[Staged], timed_at: Staged) -> Variant:
+    name = " ".join(f"{axis} {value}" for axis, value in case.items())
+    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
+
+
+def records(found: Sequence[Record], load: Staged, sizes: Sequence[int], case: Case) -> Iterator[Record]:
+    """`played_time` and `played_bubble` of every schedule at every split size."""
+    for size in sizes:
+        own: Case = {"split_size": size, "batch_size": load.batch_size, **case}
+        parts = of_stages(found, load.num_stages, own)
+        for name, schedule in SCHEDULES.items():
+            yield from play(schedule, parts, load.batch_size // size, {"implementation": name, **own})
+
+
+def of_stages(found: Iterable[Record], num_stages: int, case: Case) -> Parts:
+    """The parts of each stage among these records; an update does not depend on the split size, and has fewer axes."""
+
+    def parts(stage: int) -> Mapping[str, Record]:
+        alone = (record for record in found if record.metric == STAGE and record.matches(stage=stage))
+        own = {*case.items(), ("stage", stage)}
+        return {str(one.case["part"]): one for one in alone if {axis for axis, _ in one.case.items() - own} == {"part"}}
+
+    return [parts(stage) for stage in range(num_stages)]
+
+
+def play(schedule: Schedule, parts: Parts, num_micro: int, case: Case) -> Iterator[Record]:
+    """`played_time` and `played_bubble` (the share of it in which devices idle) of a schedule.
+
+    One sample per round, from the times that the parts had in it.
+    """
+    every = [part for stage in parts for part in stage.values()]
+    missing = next((part for part in every if part.status != "ok"), None)
+    rounds = {part.telemetry[0].rounds_id for part in every if part.status == "ok"}
+    if missing:
+        yield replace(missing, case=case, metric="played_time")
+    elif len(rounds) > 1:
+        yield Record.skipped(case, APART, metric="played_time")
+    else:
+        one_by_one = [_round(schedule, parts, num_micro, number) for number in range(len(every[0].samples[0]))]
+        computed = [Telemetry(rounds_id=rounds.pop(), no_joules="computed, not measured")]
+        of = partial(Record, case=case, telemetry=computed)
+        yield of(metric="played_time", unit="s", samples=[[one.makespan for one in one_by_one]])
+        yield of(metric="played_bubble", unit="fraction", samples=[[one.bubble for one in one_by_one]])
+
+
+def _round(schedule: Schedule, parts: Parts, num_micro: int, number: int) -> Played:
+    """One round, played; a stage's backward is what its forwards and backwards take more than its forwards.
+
+    A batch that is not cut goes to and fro without anything beside it, so the two together are enough.
+    """
+
+    def seconds(part: str) -> list[float]:
+        return [stage[part].samples[0][number] if part in stage else 0.0 for stage in parts]
+
+    both = [value / num_micro for value in seconds(BOTH)]
+    forward = [value / num_micro for value in seconds(FORWARD)] if FORWARD in parts[0] else both
+    backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
+    return played(schedule, forward, backward, seconds(COPY)[:-1], num_micro, seconds(UPDATE))

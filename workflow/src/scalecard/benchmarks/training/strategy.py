@@ -1,0 +1,102 @@
+"""One way to train a workload: what it is, how a subject of it is built, and what all of them have in common."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from scalecard import progress
+from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.measuring.case_variant import Subject, Work
+from scalecard.measuring.proof import Change, Trained
+from scalecard.measuring.timer import Synchronised
+from scalecard.measuring.training_subject import training
+from scalecard.records.record import Case, Check
+from scalecard.records.strategies import Family, Strategy
+from scalecard.workloads.workload import Load
+
+STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
+
+
+class CannotBe(ValueError):
+    """A workload cannot be trained in this way, and why."""
+
+
+@dataclass(frozen=True)
+class StrategyBuilder:
+    """An entry of the catalogue, and what builds a subject of it, or raises CannotBe.
+
+    `replicas` of the model share the batch. `suits` raises CannotBe for a setting at which it cannot be timed. With
+    another `metric`, it is no strategy, but a part of one that explains its time, and is proven as it is timed only;
+    `axes` say which part, and whether it depends on the batch (`of_batch`).
+    """
+
+    kind: Strategy
+    build: Callable[[Plainly, Setting], Subject]
+    replicas: int = 1
+    suits: Callable[[Setting], object] = bool
+    metric: str = STEP
+    axes: Case = field(default_factory=dict)
+    of_batch: bool = True
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether it takes micro-batches."""
+        return self.kind.schedule is not None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it only explains the time of a strategy."""
+        return self.metric != STEP
+
+    def refuse_uneven(self, at: Setting) -> None:
+        """CannotBe if the batch cannot be shared equally."""
+        each_has_a_share = self.kind.family is Family.DATA
+        shares, of = (at.devices, "devices") if each_has_a_share else (self.replicas, "replicas")
+        if at.load.batch_size % shares:
+            raise CannotBe(f"{shares} {of} cannot share {at.load.batch_size} samples equally")
+
+
+def trained(
+    at: Setting,
+    work: Work,
+    state: Callable[[], Sequence[Tensor]],
+    expected: Callable[[], Trained | Change],
+    *,
+    plainly: Plainly,
+    modules: Sequence[nn.Module],
+    devices: Sequence[Synchronised],
+    counts: Mapping[str, float],
+    **more: Any,
+) -> Subject:
+    """A subject that trains these modules, of which the first is watched.
+
+    A model that draws random numbers is proven in eval mode, and then counted and timed as it is trained.
+    """
+    times = plainly.times(at.load)
+    subject = training(
+        f"{at.load.name}, {progress.counted(at.devices, 'device')}",
+        work,
+        state,
+        expected,
+        times=times,
+        steps=times,
+        devices=devices,
+        counts=counts,
+        module=modules[0],
+        **more,
+    )
+
+    return in_train_mode(subject, at.load, modules)
+
+
+def in_train_mode(subject: Subject, load: Load, modules: Sequence[nn.Module]) -> Subject:
+    """A subject of these modules as it is trained: if the model draws random numbers, once it is proven without."""
+
+    def prove() -> Iterator[Check]:
+        yield from subject.prove()
+        for module in modules:
+            module.train()
+
+    return replace(subject, prove=prove) if load.frozen and not load.exact else subject

@@ -1,0 +1,1 @@
+"""The `scalecard` command: its arguments, and what it prints."""

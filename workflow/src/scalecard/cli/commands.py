@@ -1,0 +1,205 @@
+"""The commands of `scalecard`: each reads its input, calls one room, and prints or writes what comes of it.
+
+Bad input gives one error on stderr and exit status 2.
+"""
+
+import argparse
+import io
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import scalecard
+from scalecard.cli import arguments
+from scalecard.hardware import gpu_problems, host, machine, memory
+
+
+def main() -> int:
+    """Run one command and return the exit status."""
+    args = arguments.parser(scalecard.__doc__).parse_args()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: not every locale has a µ
+    try:
+        return globals()[f"_{args.command}"](args) or 0
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (ImportError, MemoryError) as error:
+        if not memory.is_out_of_memory(error):
+            raise
+        print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
+        return 2
+
+
+def _probe(args: argparse.Namespace) -> None:
+    found = machine.probe()
+    if args.output:
+        gpu_problems.refuse()
+        from scalecard.jobs.machine_file import write_machine
+
+        write_machine(args.output, found.any_node())
+    print(json.dumps({**asdict(found), "slug": found.slug, "fingerprint": found.fingerprint}, indent=1))
+
+
+def _check(args: argparse.Namespace) -> None:
+    from scalecard import experiments
+
+    problems = experiments.problems(json.load(sys.stdin))
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _container(args: argparse.Namespace) -> None:
+    from scalecard.jobs.containers import choose, marker
+
+    marker.write(args.output, choose.choose(args.settings, shared=args.shared))
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    from scalecard.workloads import datasets
+
+    datasets.load("fashion-mnist", args.data_dir)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from scalecard import progress
+    from scalecard.jobs.machine_file import read_machine
+    from scalecard.jobs.plan import place
+    from scalecard.run import run
+
+    expected = read_machine(args.machine)
+    gpu_problems.refuse()
+    found = machine.probe().as_specific_as(expected)
+    if found.fingerprint != expected.fingerprint:
+        raise ValueError(
+            f"{args.machine}: describes {expected.describe()} ({expected.fingerprint}), but this machine (host, hashed:"
+            f" {host.hashed_name()}) is {found.describe()} ({found.fingerprint}):"
+            f" {machine.differences(expected, found)}; give it its own platform label"
+        )
+    progress.set_place(place(args.name))
+    run(
+        args.name,
+        args.spec,
+        found,
+        args.output.parent.name,
+        args.output,
+        strict=args.strict,
+        seconds=args.seconds,
+        usual=args.usual,
+    )
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from scalecard.report import figure_files
+
+    for each in figure_files.draw(args.name, args.results, args.output, args.show, args.answers):
+        print(each)
+
+
+def _export(args: argparse.Namespace) -> None:
+    from scalecard.cli.locate_results import result_files
+    from scalecard.exports.write_exports import export
+
+    folder, left_out = export(args.results or result_files(_platform(args)), args.output)
+    for each in left_out:
+        print(each, file=sys.stderr)
+    print(f"exported to {folder}")
+
+
+def _report(args: argparse.Namespace) -> None:
+    from scalecard.records.atomic import write_atomically
+    from scalecard.report import render
+
+    left_out = render.write(
+        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers
+    )
+    for each in left_out:
+        print(each)
+    if args.left_out:
+        write_atomically(args.left_out, json.dumps([str(each) for each in left_out if each.ours], indent=1) + "\n")
+
+
+def _summary(args: argparse.Namespace) -> int:
+    from scalecard.jobs import end_summary
+
+    said, failures = end_summary.text(args.results, args.report, args.failed, args.left_out)
+    print(said)
+    return int(failures)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from scalecard.analysis.comparison import compare
+    from scalecard.cli import locate_results
+    from scalecard.records.atomic import write_atomically
+    from scalecard.report.comparison import comparison_output
+
+    _check_margin(args.margin)
+    old, new = compare.only(locate_results.find(args.a), locate_results.find(args.b), args.only)
+    found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
+    print(comparison_output.as_json(found) if args.json else comparison_output.as_text(found))
+    if args.html:
+        write_atomically(args.html, comparison_output.as_html(found))
+    if args.junit:
+        write_atomically(args.junit, comparison_output.as_junit(found))
+    return int(args.fail_on == "slower" and found.count("slower") > 0)
+
+
+def _check_margin(margin: float) -> None:
+    if not 0 <= margin < 1:
+        raise ValueError(f"--margin {margin:g}: must be at least 0 and below 1, e.g. 0.02 for 2 %")
+
+
+def _health(args: argparse.Namespace) -> int:
+    from scalecard.cli import health_gate, locate_results
+    from scalecard.records.atomic import write_atomically
+
+    name = args.results or str(locate_results.this_platform())
+    found = health_gate.check(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
+    print(health_gate.as_json(found) if args.json else health_gate.as_text(found))
+    if args.junit:
+        write_atomically(args.junit, health_gate.as_junit(found))
+    return int(bool(found.failing))
+
+
+def _keep(args: argparse.Namespace) -> None:
+    from scalecard.report.history.keep import keep
+
+    folder = _platform(args)
+    found = keep(folder)
+    for each in found.left_out:
+        print(each)
+    told = f"kept {', '.join(found.experiments)} in {found.folder}" if found.folder else "nothing new to keep"
+    print(f"{folder.name}: {told}")
+
+
+def _trend(args: argparse.Namespace) -> int:
+    from scalecard.report.history import trend, trend_output
+
+    _check_margin(args.margin)
+    if args.nights < 0:
+        raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
+    found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
+    print(trend_output.as_json(found) if args.json else trend_output.as_text(found, shown=args.nights))
+    if args.figure:
+        from scalecard.report import figure_files
+        from scalecard.report.history import figure
+
+        drawn = figure.plot(found)
+        for path in args.figure:
+            figure_files.save(drawn, path)
+    return int(args.fail_on == "slower" and bool(found.slower))
+
+
+def _reruns(args: argparse.Namespace) -> None:
+    from scalecard.jobs import reruns
+
+    for each in reruns.reruns(args.files):
+        print(each)
+
+
+def _platform(args: argparse.Namespace) -> Path:
+    """The folder that an argument names, or this machine's."""
+    from scalecard.cli import locate_results
+
+    return locate_results.platform_folder(args.platform) if args.platform else locate_results.this_platform()

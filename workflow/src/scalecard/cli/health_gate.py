@@ -1,0 +1,175 @@
+"""What the health of a machine is, for a terminal, a script, or a CI: `scalecard health`.
+
+Verdicts come from report/health; here they are counted by part, and a gate decides which of them fail.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from scalecard.analysis import formatting
+from scalecard.analysis.health.alerts import alerts, verdicts
+from scalecard.analysis.health.verdict import EXPERIMENT, WORDS, Verdict
+from scalecard.hardware.machine import from_facts
+from scalecard.records.record import Result
+from scalecard.report.junit import JUnitCase, as_xml
+
+# Which alerts each level of --fail-on means: a level includes those before it.
+ERRORS = frozenset({"errors"})
+LOW = ERRORS | {"low", "slowed down"}
+ODD = LOW | {"odd one out"}
+LEVELS = {"errors": ERRORS, "low": LOW, "odd": ODD}
+NOT_JUDGED, NORMAL = "not judged", "normal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartHealth:
+    """One part of the machine: the verdicts on its numbers that were judged, and its alerts, the worst first."""
+
+    name: str
+    verdicts: list[str]
+    alerts: list[Verdict]
+
+    @property
+    def judged(self) -> int:
+        """How many of its numbers were judged."""
+        return len(self.verdicts)
+
+    @property
+    def normal(self) -> int:
+        """How many of these are normal."""
+        return self.verdicts.count(NORMAL)
+
+    @property
+    def verdict(self) -> str:
+        """That of its worst alert, else of its worst number: an alert of another part may be the cause of that."""
+        if self.alerts:
+            return self.alerts[0].verdict
+        return min(self.verdicts, key=WORDS.index, default=NOT_JUDGED)
+
+    @property
+    def in_words(self) -> str:
+        """'2 of 3 normal', and why there is no alert for the third."""
+        if not self.judged:
+            return "nothing known to compare with"
+        elsewhere = self.normal < self.judged and not self.alerts
+        return f"{self.normal} of {self.judged} normal" + (", by an alert of another part" if elsewhere else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The verdicts on one machine. Without `fail_on` nothing fails."""
+
+    result: Result
+    verdicts: Sequence[Verdict]
+    alerts: Sequence[Verdict]
+    fail_on: str | None
+
+    @property
+    def parts(self) -> list[PartHealth]:
+        """Every part that was measured, in the order of the verdicts."""
+        return [self._part(name) for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])]
+
+    def _part(self, name: str) -> PartHealth:
+        judged = [v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED]
+        return PartHealth(name=name, verdicts=judged, alerts=[alert for alert in self.alerts if alert.part == name])
+
+    @property
+    def failing(self) -> list[Verdict]:
+        """The alerts that `fail_on` names."""
+        return [alert for alert in self.alerts if self.fail_on and fails(alert, self.fail_on)]
+
+
+def fails(alert: Verdict, level: str) -> bool:
+    """Whether a level of --fail-on includes this alert."""
+    included = LEVELS[level]
+    return alert.verdict in included or (alert.low and "low" in included)
+
+
+def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:
+    """The verdicts on the health result among these. ValueError if there is none, or it is older than `max_age` hours.
+
+    `name` is how the results were asked for.
+    """
+    if max_age is not None and not max_age > 0:
+        raise ValueError(f"--max-age {max_age:g}: must be above 0, in hours, e.g. 24")
+    result = next((r for r in results if r.experiment == EXPERIMENT), None)
+    if result is None:
+        has = ", ".join(sorted(r.experiment for r in results)) or "nothing"
+        raise ValueError(f"'{name}': has no result of {EXPERIMENT} (it has: {has}); measure it: snakemake {EXPERIMENT}")
+    hours = (datetime.now(UTC) - datetime.fromisoformat(result.finished)).total_seconds() / 3600
+    if max_age is not None and hours > max_age:
+        raise ValueError(
+            f"'{name}': {EXPERIMENT} was measured {hours:.1f} hours ago, more than --max-age {max_age:g};"
+            f" measure it again: snakemake {EXPERIMENT} --forcerun {EXPERIMENT}"
+        )
+    return Health(result=result, verdicts=verdicts(result), alerts=alerts(result), fail_on=fail_on)
+
+
+def as_text(health: Health) -> str:
+    """One line for each part, then each alert with its advice."""
+    machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
+    stands = ", emulated on CPU workers" if health.result.emulated else ""
+    lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
+    width = max((len(part.name) for part in health.parts), default=0)
+    lines += [f"  {part.name:{width}}  {part.verdict:11}  {part.in_words}" for part in health.parts]
+    for alert in health.alerts:
+        lines.append(f"{_said(alert)}.")
+        lines += [f"  {alert.advice}"] if alert.advice else []
+    lines.append(_closing(health))
+    return "\n".join(lines)
+
+
+def _said(alert: Verdict) -> str:
+    return f"{alert.verdict}: {alert.what}, {alert.value} ({alert.normal})"
+
+
+def _closing(health: Health) -> str:
+    many = f"{len(health.alerts)} alert{'' if len(health.alerts) == 1 else 's'}"
+    return many + (f", {len(health.failing)} of them fail --fail-on {health.fail_on}" if health.fail_on else "")
+
+
+def as_json(health: Health) -> str:
+    """The fields are described in docs/nightly.md."""
+    return json.dumps(
+        {
+            "platform": health.result.platform,
+            "measured": health.result.finished,
+            "emulated": health.result.emulated,
+            "fail_on": health.fail_on,
+            "failed": bool(health.failing),
+            "parts": [
+                {"part": p.name, "verdict": p.verdict, "judged": p.judged, "normal": p.normal} for p in health.parts
+            ],
+            "alerts": [{**_fields(alert), "fails": alert in health.failing} for alert in health.alerts],
+            "verdicts": [_fields(verdict) for verdict in health.verdicts],
+        },
+        indent=1,
+    )
+
+
+def _fields(verdict: Verdict) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in ("part", "what", "value", "normal", "verdict", "advice")}
+
+
+def as_junit(health: Health) -> str:
+    """One test case for each part, so that names stay the same from night to night.
+
+    A part fails by the alerts that --fail-on names, or by all if it was not given.
+    """
+    level = health.fail_on or "odd"
+    cases = [_case(part, [alert for alert in part.alerts if fails(alert, level)]) for part in health.parts]
+    return as_xml(f"health of {health.result.platform}", cases, timestamp=health.result.finished)
+
+
+def _case(part: PartHealth, failing: Sequence[Verdict]) -> JUnitCase:
+    more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
+    return JUnitCase(
+        group=EXPERIMENT,
+        name=part.name,
+        failure=f"{_said(failing[0])}{more}" if failing else "",
+        skipped="" if part.judged or part.alerts else part.in_words,
+        details=[line for alert in part.alerts for line in (_said(alert), alert.advice) if line] or [part.in_words],
+    )

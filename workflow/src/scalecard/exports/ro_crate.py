@@ -1,0 +1,202 @@
+"""ro-crate-metadata.json: what the exported files are and which run of the workflow made them, for archives.
+
+A Workflow Run RO-Crate (https://w3id.org/ro/wfrun/workflow/0.5): JSON-LD about a folder and the files in it. It names
+no person and no host.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from scalecard.analysis.provenance import commits, provenance
+from scalecard.exports import RAW
+from scalecard.records.record import Result
+
+Entity = dict[str, Any]
+
+CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
+WORKFLOW = "Snakefile"
+WORKFLOW_CRATE = "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
+PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
+    WORKFLOW_CRATE: ("Workflow RO-Crate", "1.0"),
+}
+COMPUTATIONAL_WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
+SNAKEMAKE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
+NO_LICENSE = "#license"
+SOFTWARE = {
+    "python": ("Python", "https://www.python.org"),
+    "torch": ("PyTorch", "https://pytorch.org"),
+    "cuda": ("CUDA", "https://developer.nvidia.com/cuda-toolkit"),
+    "cudnn": ("cuDNN", "https://developer.nvidia.com/cudnn"),
+    "nccl": ("NCCL", "https://developer.nvidia.com/nccl"),
+    "driver": ("NVIDIA driver", "https://www.nvidia.com/drivers"),
+}
+TYPES = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pdf": "application/pdf",
+    ".tex": "application/x-tex",
+    ".bib": "application/x-bibtex",
+}
+WHAT = {
+    "settings.json": "The values of config.yaml that each experiment was measured with",
+    "results.csv": "Every case with its median and 95 % interval, or why it was not measured",
+    "results.parquet": "Every sample",
+    "summary.md": "The report in a few lines: health, scaling, what to use, trust",
+    "citation.bib": "How to cite this measurement",
+    "scaling.csv": "Strong and weak scaling of every workload",
+    "scaling.md": "Strong and weak scaling of every workload, as tables",
+    "scaling.tex": "Strong and weak scaling of every workload, as tables for LaTeX",
+    "scaling.pdf": "Strong and weak scaling of every workload, as a figure",
+}
+
+
+def as_json(results: Sequence[Result], files: Mapping[str, bytes]) -> bytes:
+    """The description of one platform's exported files, given by name with their contents, Snakefile among them."""
+    made = [_file(name, content) for name, content in files.items() if name != WORKFLOW]
+    software = list(_software(results))
+    graph = [
+        _descriptor(),
+        _root(results, [WORKFLOW, *(entity["@id"] for entity in made)]),
+        *(_profile(uri) for uri in PROFILES),
+        _workflow(results, files[WORKFLOW], software),
+        _language(),
+        _run(results, [entity["@id"] for entity in made]),
+        *made,
+        *software,
+        *_beside(),
+        _license(),
+    ]
+    return (json.dumps({"@context": CONTEXT, "@graph": graph}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _descriptor() -> Entity:
+    return {
+        "@id": "ro-crate-metadata.json",
+        "@type": "CreativeWork",
+        "about": _to("./"),
+        "conformsTo": [_to("https://w3id.org/ro/crate/1.1"), _to(WORKFLOW_CRATE)],
+    }
+
+
+def _root(results: Sequence[Result], parts: Sequence[str]) -> Entity:
+    return {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"Parallel training measured on {results[0].platform}",
+        "description": provenance(results),
+        "identifier": f"{results[0].environment['fingerprint']} at commit {', '.join(commits(results))}",
+        "datePublished": max(result.finished for result in results),
+        "license": _to(NO_LICENSE),
+        "conformsTo": [_to(uri) for uri in PROFILES],
+        "mainEntity": _to(WORKFLOW),
+        "hasPart": [_to(name) for name in parts],
+        "mentions": [_to("#run"), *(_to(entity["@id"]) for entity in _beside())],
+    }
+
+
+def _profile(uri: str) -> Entity:
+    name, version = PROFILES[uri]
+    return {"@id": uri, "@type": "CreativeWork", "name": name, "version": version}
+
+
+def _workflow(results: Sequence[Result], content: bytes, software: Sequence[Entity]) -> Entity:
+    return {
+        "@id": WORKFLOW,
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
+        "name": "ScaleCard",
+        "description": "Measures parallel training on one's own hardware, and writes one report of it.",
+        "version": f"commit {', '.join(commits(results))}",
+        "contentSize": str(len(content)),
+        "encodingFormat": "text/plain",
+        "license": "Apache-2.0",
+        "conformsTo": _to(COMPUTATIONAL_WORKFLOW),
+        "programmingLanguage": _to(SNAKEMAKE),
+        "softwareRequirements": [_to(entity["@id"]) for entity in software],
+    }
+
+
+def _language() -> Entity:
+    return {
+        "@id": SNAKEMAKE,
+        "@type": "ComputerLanguage",
+        "name": "Snakemake",
+        "identifier": _to("https://doi.org/10.1093/bioinformatics/bts480"),
+        "url": _to("https://snakemake.readthedocs.io"),
+    }
+
+
+def _run(results: Sequence[Result], made: Sequence[str]) -> Entity:
+    """From the first measurement's start to the last one's end."""
+    return {
+        "@id": "#run",
+        "@type": "CreateAction",
+        "name": f"Measurement of {', '.join(result.experiment for result in results)}",
+        "description": f"{sum(r.count('failed') for r in results)} cases failed. {provenance(results)}",
+        "startTime": min(result.started for result in results),
+        "endTime": max(result.finished for result in results),
+        "actionStatus": "http://schema.org/CompletedActionStatus",
+        "instrument": _to(WORKFLOW),
+        "object": _to("settings.json"),
+        "result": [_to(name) for name in made if name != "settings.json"],
+    }
+
+
+def _file(name: str, content: bytes) -> Entity:
+    path = PurePosixPath(name)
+    of_experiment = f"Every record of the experiment {path.stem}: samples, proofs, telemetry, environment"
+    return {
+        "@id": name,
+        "@type": "File",
+        "name": name,
+        "description": of_experiment if path.parent.name == RAW else WHAT[name],
+        "contentSize": str(len(content)),
+        "encodingFormat": TYPES[path.suffix],
+    }
+
+
+def _software(results: Sequence[Result]) -> Iterator[Entity]:
+    environment = results[0].environment
+    versions = {**environment, "driver": environment["machine"]["driver"]}
+    for key, (name, url) in SOFTWARE.items():
+        if version := versions[key]:
+            about = {"name": name, "softwareVersion": str(version), "url": url}
+            yield {"@id": url, "@type": "SoftwareApplication", **about}
+
+
+def _beside() -> list[Entity]:
+    """What is drawn of the same results and stays outside of the folder, because it links it or is of all platforms."""
+    return [
+        {
+            "@id": "#report",
+            "@type": "CreativeWork",
+            "name": "results/report.html",
+            "description": "The report on these results. It is written after these files, and not among them.",
+            "encodingFormat": "text/html",
+        },
+        {
+            "@id": "#figures",
+            "@type": "CreativeWork",
+            "name": "results/figures",
+            "description": "A figure per experiment, of all platforms. The report has them, and this folder has not.",
+            "encodingFormat": "image/svg+xml",
+        },
+    ]
+
+
+def _license() -> Entity:
+    return {
+        "@id": NO_LICENSE,
+        "@type": "CreativeWork",
+        "name": "Not chosen yet",
+        "description": "ScaleCard records no names: whoever publishes these files chooses their license.",
+    }
+
+
+def _to(name: str) -> dict[str, str]:
+    return {"@id": name}

@@ -1,0 +1,178 @@
+"""Strong and weak scaling of every workload as a table for a proposal or a paper, and as a figure."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+from scalecard.analysis import formatting
+from scalecard.analysis.advice.strategy_runs import Place, places, workloads
+from scalecard.analysis.load_results import fit
+from scalecard.analysis.provenance import METHOD, provenance
+from scalecard.exports import EXPERIMENTS, figure
+from scalecard.records.record import Case, Record, Result
+from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.strategies import DDP, SINGLE
+from scalecard.report import figure_files, table_formats
+
+HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
+LEFT = 1  # column of text; the others are numbers
+Cells = Mapping[str, object]
+
+
+def of_results(results: Sequence[Result]) -> dict[str, bytes]:
+    """The table and the figure by the name of their files; none if no experiment was measured that they are of.
+
+    InvalidResult names a file that lacks what the table shows.
+    """
+    found = [result for name in EXPERIMENTS for result in results if result.experiment == name]
+    rows = [row for result in found for row in fit(result, partial(_complete, result))]
+    return {f"scaling{suffix}": write(rows, found) for suffix, write in FORMATS.items()} if found else {}
+
+
+def _complete(result: Result) -> list[Place]:
+    """Its rows, if each has what the tables show; otherwise the error of what is missing."""
+    rows = of_result(result)
+    as_csv(rows, [result])
+    return rows
+
+
+def of_result(result: Result) -> list[Place]:
+    """What was tried in an experiment: one device, then strong and weak scaling by strategy and devices."""
+    if result.experiment == "ddp":
+        return sorted(_of_ddp(result), key=_order)
+    return [row for name in workloads(result) for row in sorted(places(result, name), key=_order)]
+
+
+def _order(row: Place) -> tuple[str, bool, str, str, int, int]:
+    return (row.workload, row.devices > 1, row.scaling, row.strategy, row.devices, row.nodes)
+
+
+def _of_ddp(result: Result) -> Iterator[Place]:
+    """DDP's scaling of the textbooks' models, over one device without DDP."""
+    for record in result.records:
+        if record.metric == "step_time" and "option" not in record.case:
+            alone = result.find("step_time", model=record.case.get("model"), scaling="plain")
+            yield Place(_as_workload(record), alone and _as_workload(alone))
+
+
+def _as_workload(record: Record) -> Record:
+    """With the axes that `strategies` has; a model of that name may be another one there."""
+    case = record.case
+    strategy = SINGLE if case.get("scaling") == "plain" else DDP
+    named: Case = {
+        "workload": f"{case.get('model', 'every model')} (ddp)",
+        "strategy": strategy.name,
+        "unit": "samples",
+    }
+    return replace(record, case={**case, **named, "units": case.get("batch_size")})
+
+
+def as_csv(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+    """Every case, also those that were not measured, with the reason; numbers in ms, per second, and as shares."""
+    return table_formats.as_csv([_values(row) for row in rows], [METHOD, provenance(results)]).encode()
+
+
+def _values(row: Place) -> Cells:
+    step, fits = row.step, row.fits
+    return {
+        "workload": row.workload,
+        "strategy": row.strategy,
+        "scaling": row.scaling if row.devices > 1 else "",
+        "devices": row.devices,
+        "nodes": row.nodes,
+        "batch_size": step.case.get("batch_size"),
+        **_bounds("step_ms", Ratio(1e3 * step.median, _in_ms(step.interval)) if fits else None),
+        "unit": step.case.get("unit"),
+        "per_second": row.rate if fits else None,
+        **_bounds("speed_up", row.gain),
+        **_bounds("efficiency", row.efficiency),
+        "num_samples": step.num_samples,
+        "status": row.status,
+        "note": step.why,
+    }
+
+
+def _bounds(name: str, ratio: Ratio | None) -> Cells:
+    interval = ratio and ratio.interval
+    return {
+        name: ratio and ratio.value,
+        f"{name}_low": interval and interval.low,
+        f"{name}_high": interval and interval.high,
+    }
+
+
+def _in_ms(interval: Interval | None) -> Interval | None:
+    return interval and Interval(1e3 * interval.low, 1e3 * interval.high)
+
+
+def as_markdown(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+    """A table per workload and scaling, under headings."""
+    parts = ["# Scaling\n"]
+    for title, own in _tables(rows):
+        parts.append(f"## {table_formats.markdown(title)}\n")
+        parts.append(table_formats.as_markdown(HEAD, [_texts(row) for row in own], left=LEFT))
+    parts += [f"{table_formats.markdown(note)}\n" for note in (*_absent(rows), METHOD, provenance(results))]
+    return "\n".join(parts).encode()
+
+
+def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+    """A table per workload and scaling, each with the method and where the numbers are from."""
+    parts = ["% \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n"]
+    for title, own in _tables(rows):
+        caption = f"{title}. {METHOD} {provenance(results)}"
+        texts = [_texts(row) for row in own]
+        parts.append(table_formats.as_latex(HEAD, texts, left=LEFT, caption=caption, label=f"scaling {title}"))
+    parts += [f"% {table_formats.one_line(note)}\n" for note in _absent(rows)]
+    return "\n".join(parts).encode()
+
+
+def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+    """The figure, with where its numbers are from below it."""
+    drawn = figure.plot([row for row in rows if row.fits], provenance(results))
+    return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [provenance(results)])
+
+
+def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[Place]]]:
+    """Strong and weak scaling of each workload, each with one device in front."""
+    timed = [row for row in rows if row.fits]
+    for name, own in groupby(timed, key=lambda row: row.workload):
+        of_workload = list(own)
+        single = [row for row in of_workload if row.devices == 1]
+        several = [row for row in of_workload if row.devices > 1]
+        for scaling in dict.fromkeys(row.scaling for row in several) or ("",):
+            title = f"{scaling.capitalize()} scaling of {name}" if scaling else f"{name} on one device"
+            yield title, [*single, *(row for row in several if row.scaling == scaling)]
+
+
+def _texts(row: Place) -> list[str]:
+    step = row.step
+    return [
+        row.strategy,
+        str(row.devices),
+        str(row.nodes),
+        f"{row.batch:g}",
+        f"{1e3 * step.median:.4g}",
+        f"{1e3 * step.interval.low:.4g} to {1e3 * step.interval.high:.4g}" if step.interval else "too few samples",
+        f"{formatting.count(row.rate)} {row.unit}",
+        f"{row.gain.value:.2f}" if row.gain else "",
+        formatting.percent(row.efficiency.value) if row.efficiency else "",
+    ]
+
+
+def _absent(rows: Sequence[Place]) -> list[str]:
+    """What the table lacks, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.fits:
+            what = f"{row.workload} by {row.strategy} on {row.devices}"
+            reasons.setdefault(f"{row.status} ({row.step.why})", []).append(what)
+    return [f"Not measured: {', '.join(dict.fromkeys(what))}: {reason}." for reason, what in reasons.items()]
+
+
+FORMATS: dict[str, Callable[[Sequence[Place], Sequence[Result]], bytes]] = {
+    ".csv": as_csv,
+    ".md": as_markdown,
+    ".tex": as_latex,
+    ".pdf": as_pdf,
+}

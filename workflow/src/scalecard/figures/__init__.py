@@ -1,0 +1,1 @@
+"""From facts to plots: looks, kinds of charts, and SVG for the page."""

@@ -1,0 +1,207 @@
+"""The kinds of chart that the sections draw: every value with its interval, named where it is drawn.
+
+Lines are named at their ends and bars carry their values, so that few figures need a legend. points.py remembers what
+is shown. `finish` places the names, once all limits are known.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
+
+from scalecard.analysis import formatting
+from scalecard.figures import line_labels, points, style
+from scalecard.figures.points import Point
+
+COLUMNS = 2  # of panels
+BAR = 0.27  # inches of height for each bar
+WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
+
+
+def panels(count: int, *, height: float = style.HEIGHT) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, two to a row, each `height` inches high."""
+    columns = min(COLUMNS, max(1, count))
+    rows = math.ceil(max(1, count) / columns)
+    size = (style.WIDTH * max(columns, 1.25), height * rows)
+    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=size)
+    for axes in list(grid.flat)[max(1, count) :]:
+        axes.remove()
+    return figure, list(grid.flat)[: max(1, count)]
+
+
+def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", named: bool = True) -> None:
+    """A line for each series, or for each platform if there are several, with a band over the intervals."""
+    if not shown:
+        nothing(axes)
+        return
+    for label, own in _lines(shown).items():
+        colour, xs = style.colour(label), [_number(point) for point in own]
+        axes.plot(xs, [point.value for point in own], color=colour, linewidth=1.7)
+        axes.fill_between(
+            xs, [point.low for point in own], [point.high for point in own], color=colour, alpha=0.2, linewidth=0
+        )
+        for point, x in zip(own, xs, strict=True):
+            axes.plot(
+                [x], [point.value], style.marker(label), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
+            )
+        if named:
+            line_labels.name(axes, xs[-1], own[-1].value, label, colour)
+    number_axis(axes.yaxis, unit)
+
+
+def _lines(shown: Sequence[Point]) -> dict[str, list[Point]]:
+    """By what tells lines apart; each in the order of x."""
+    several, found = _several(shown), dict[str, list[Point]]()
+    for point in shown:
+        found.setdefault(point.platform if several else point.series, []).append(point)
+    return {label: sorted(own, key=_number) for label, own in found.items()}
+
+
+def _number(point: Point) -> float:
+    assert not isinstance(point.x, str)
+    return float(point.x)
+
+
+def bars(shown: Sequence[Point], axes: Axes, *, unit: str) -> None:
+    """Horizontal bars with whiskers over the intervals and values at their ends, from the top in the given order.
+
+    Bars of the same `x` lie beside one another: one for each series, or each platform if there are several. The first
+    of each says what it is.
+    """
+    if not shown:
+        nothing(axes)
+        return
+    several = _several(shown)
+    rows, kinds = (list(dict.fromkeys(keys)) for keys in ([p.x for p in shown], [_kind(p, several) for p in shown]))
+    height, named = 0.76 / len(kinds), set[str]()
+    for point in shown:
+        kind = _kind(point, several)
+        place = rows.index(point.x) + height * (kinds.index(kind) - (len(kinds) - 1) / 2)
+        axes.barh([place], [point.value], height, color=style.colour(kind), gid=points.show(axes, point, unit))
+        if point.interval:
+            axes.plot([point.low, point.high], [place, place], **WHISKER)
+        name = f" {kind}" if len(kinds) > 1 and kind not in named else ""
+        beside(axes, point.high, place, f"{formatting.of(point.value, unit)}{name}")
+        named.add(kind)
+    axes.set_yticks(range(len(rows)), [str(row) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    number_axis(axes.xaxis, unit)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.margins(x=0.28)  # the values
+
+
+def beside(axes: Axes, x: float, y: float, text: str) -> None:
+    """Right of a mark; spaces would be lost in an SVG."""
+    axes.annotate(
+        text, (x, y), (5, 0), textcoords="offset points", va="center", fontsize="small", annotation_clip=False
+    )
+
+
+def _kind(point: Point, several: bool) -> str:
+    return point.platform if several else point.series
+
+
+def height_of(shown: Sequence[Point]) -> float:
+    """The height in inches of a panel with these bars."""
+    kinds = {_kind(point, _several(shown)) for point in shown}
+    return max(style.HEIGHT, 0.9 + BAR * len({point.x for point in shown}) * len(kinds))
+
+
+def ratios(shown: Sequence[Point], axes: Axes) -> None:
+    """Ratios to one, one per row, each with its interval and its change; a dashed line marks 1."""
+    if not shown:
+        nothing(axes)
+        return
+    for place, point in enumerate(shown):
+        axes.plot([point.low, point.high], [place, place], color=style.PALETTE[0], linewidth=2)
+        axes.plot([point.value], [place], "o", color=style.PALETTE[0], ms=5, gid=points.show(axes, point, "x"))
+        beside(axes, point.high, place, formatting.change(point.value))
+    axes.axvline(1, color=style.INK, linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(shown)), [str(point.x) for point in shown])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.margins(x=0.2)
+
+
+def accuracies(shown: Sequence[Point], axes: Axes) -> None:
+    """Test accuracy after each epoch."""
+    curves(shown, axes, unit="share")
+    axes.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1.02))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def limit(axes: Axes, value: float, label: str) -> None:
+    """A dashed line across at what cannot be exceeded, with its name above it."""
+    axes.axhline(value, color=style.INK, linewidth=0.9, linestyle="--")
+    axes.annotate(label, (0.01, value), xycoords=axes.get_yaxis_transform(), va="bottom", fontsize="small")
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, max(high, 1.12 * value))
+
+
+def ideal(axes: Axes, xs: Sequence[float], values: Sequence[float], label: str = "ideal") -> None:
+    """A dotted line through what would be ideal."""
+    axes.plot(xs, values, ":", color=style.colour("ideal"), linewidth=1.4)
+    line_labels.name(axes, xs[-1], values[-1], label, style.colour("ideal"))
+
+
+def mark_at(axes: Axes, value: float, label: str) -> None:
+    """A dotted line from top to bottom, with its name beside its upper end."""
+    axes.axvline(value, color=style.INK, linewidth=1.1, linestyle=":")
+    place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(label, (value, 1), (4, 0), **place, va="top", fontsize="small")
+
+
+def number_axis(axis: Axis, unit: str) -> None:
+    """Ticks as readers want them: times in the unit that fits, shares in per cent, no powers of ten."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: formatting.on_tick(value, unit)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def ticks(axes: Axes, values: Sequence[float]) -> None:
+    """Ticks at the values measured and nowhere else: at every second one, or fewer, if they are many."""
+    every = max(1, math.ceil(len(values) / 8))
+    axes.set_xticks(list(values)[::every], [f"{value:g}" for value in values][::every])
+    axes.set_xticks([], minor=True)
+
+
+def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
+    """Ticks at four sizes at most, in KiB and MiB: more would touch one another."""
+    every = max(1, math.ceil(len(values) / 4))
+    axes.set_xticks(list(values)[::every], [formatting.count_bytes(value) for value in values][::every])
+    axes.set_xticks([], minor=True)
+
+
+def nothing(axes: Axes) -> None:
+    """Say so, where there is nothing to draw."""
+    axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
+
+
+def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
+    """A legend without repeated entries, so far below the axes that their label fits between."""
+    handles, labels = axes.get_legend_handles_labels()
+    unique, figure = dict(zip(labels, handles, strict=True)), axes.get_figure()
+    assert isinstance(figure, Figure)
+    below = axes.transAxes + ScaledTranslation(0, -inches, figure.dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "ncols": 2}
+    axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small", **place)
+
+
+def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
+    """Name the ends of lines, remove frames and write the lines of `footer` below: the last thing before saving."""
+    for axes in figure.axes:
+        line_labels.place(axes)
+    sns.despine(figure)
+    if footer:
+        lines = "\n".join(footer)
+        figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))
+
+
+def _several(shown: Sequence[Point]) -> bool:
+    return len({point.platform for point in shown}) > 1

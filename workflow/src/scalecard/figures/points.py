@@ -1,0 +1,129 @@
+"""What figures show, value by value: drawn by charts.py, said when a reader points at it, and written as CSV."""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalecard.analysis import formatting, platform_selection
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval, Ratio
+
+MARK = "point-"  # and a number: the ids of marks in an SVG
+X = float | str  # a place on an axis of numbers, or the name of a bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A value of a `series` at `x` with its 95 % interval, if there are samples enough, and their number."""
+
+    series: str
+    x: X
+    value: float
+    interval: Interval | None
+    samples: int | None  # None of what was computed from many records
+    platform: str
+
+    @property
+    def low(self) -> float:
+        return self.interval.low if self.interval else self.value
+
+    @property
+    def high(self) -> float:
+        return self.interval.high if self.interval else self.value
+
+
+def timed(result: Result, record: Record, *, series: str, x: X) -> Point:
+    """The record's median, in its own unit."""
+    return _point(result, record, record.median, record.interval, series, x)
+
+
+def rated(result: Result, record: Record, amount: float, *, series: str, x: X) -> Point:
+    """`amount` per time."""
+    bounds = record.interval and Interval(amount / record.interval.high, amount / record.interval.low)
+    return _point(result, record, amount / record.median, bounds, series, x)
+
+
+def epochs(result: Result, record: Record, *, series: str) -> list[Point]:
+    """A value after each epoch, which has no interval: the median of the processes'."""
+    runs, platform = list(zip(*record.samples, strict=False)), platform_selection.platform_label(result)
+    return [
+        Point(series=series, x=number, value=median(run), interval=None, samples=len(run), platform=platform)
+        for number, run in enumerate(runs, 1)
+    ]
+
+
+def compared(result: Result, record: Record, ratio: Ratio, *, series: str, x: X) -> Point:
+    """A ratio of the record to another one."""
+    return _point(result, record, ratio.value, ratio.interval, series, x)
+
+
+def _point(result: Result, record: Record, value: float, interval: Interval | None, series: str, x: X) -> Point:
+    platform, samples = platform_selection.platform_label(result), record.num_samples
+    return Point(series=series, x=x, value=value, interval=interval, samples=samples, platform=platform)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A point as it was drawn: in which panel, in which unit, and over what."""
+
+    axes: Axes
+    point: Point
+    unit: str
+    x_unit: str = ""  # 'B' of sizes
+
+    @property
+    def text(self) -> str:
+        """'ring, 16 MiB: 101 GB/s (100 GB/s to 102 GB/s), n = 30, h100x8-3fa9c1'."""
+        p = self.point
+        names = ", ".join(dict.fromkeys(filter(None, (p.series, self._place))))
+        bounds = f" ({formatting.of(p.low, self.unit)} to {formatting.of(p.high, self.unit)})" if p.interval else ""
+        count = f", n = {p.samples}" if p.samples else ""
+        return f"{names}: {formatting.of(p.value, self.unit)}{bounds}{count}, {p.platform}"
+
+    @property
+    def _place(self) -> str:
+        if isinstance(self.point.x, str):
+            return self.point.x
+        return formatting.count_bytes(self.point.x) if self.x_unit else f"{self.axes.get_xlabel()} {self.point.x:g}"
+
+
+_shown: "weakref.WeakKeyDictionary[Figure, list[Shown]]" = weakref.WeakKeyDictionary()
+
+
+def show(axes: Axes, point: Point, unit: str, x_unit: str = "") -> str:
+    """Remember that the axes show this point; returns the id of its mark in the figure's SVG."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    known = _shown.setdefault(figure, [])
+    known.append(Shown(axes, point, unit, x_unit))
+    return f"{MARK}{len(known) - 1}"
+
+
+def of(figure: Figure) -> Sequence[Shown]:
+    """What a figure shows, in the order in which it was drawn."""
+    return _shown.get(figure, [])
+
+
+def rows(figure: Figure) -> list[dict[str, object]]:
+    """A row for each point that the figure shows, in the units of the records."""
+    return [_row(shown) for shown in of(figure)]
+
+
+def _row(shown: Shown) -> dict[str, object]:
+    p, axes = shown.point, shown.axes
+    return {
+        "panel": axes.get_title(loc="left"),
+        "series": p.series,
+        "platform": p.platform,
+        "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
+        "x_axis": axes.get_xlabel() if isinstance(p.x, int | float) else axes.get_ylabel(),
+        "value": p.value,
+        "low": p.interval and p.interval.low,
+        "high": p.interval and p.interval.high,
+        "unit": shown.unit,
+        "samples": p.samples,
+    }

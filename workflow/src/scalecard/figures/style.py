@@ -1,0 +1,114 @@
+"""Looks: the same colour and marker for a label in every figure, and the captions."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import seaborn as sns
+
+from scalecard.analysis.platform_selection import device_name, platform_label
+from scalecard.records.record import Result
+from scalecard.records.strategies import ALL
+
+WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
+INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
+# Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
+MARKERS = "osD^vPX*"
+FIXED = {
+    **{strategy.name: strategy.colour for strategy in ALL},
+    "": 0,
+    "on those above": 0,
+    "alone": 4,
+    "ideal": 7,
+    "naive": 0,
+    "ring": 1,
+    "torch.distributed": 2,
+    "textbook": 0,
+    "gpipe": 1,
+    "1f1b": 2,
+    "serial": 0,
+    "concurrent": 1,
+    "measured": 0,
+    "played": 1,
+    "float32": 0,
+    "bfloat16": 1,
+    "tf32": 2,
+    "float16": 3,
+    "strong": 0,
+    "weak": 1,
+    "all-reduce": 0,
+    "all-gather": 1,
+    "all-to-all": 2,
+    "forward": 0,
+    "backward": 1,
+}
+GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see
+_given: dict[str, int] = {}
+_platforms: dict[str, tuple[str, str]] = {}
+
+sns.set_theme(
+    context="notebook",
+    style="ticks",
+    font_scale=0.8,
+    rc={
+        "figure.figsize": (2 * WIDTH, HEIGHT),
+        "figure.constrained_layout.use": True,
+        "axes.titlesize": "medium",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "grid.alpha": 0.18,
+        "grid.color": INK,
+        "legend.framealpha": 0,
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,  # TrueType, which publishers ask for
+        "svg.hashsalt": "scalecard",
+        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    },
+)
+
+
+def _index(label: str) -> int:
+    return FIXED.get(label, _given.setdefault(label, len(_given))) % len(PALETTE)
+
+
+def colour(label: str) -> str:
+    """The same label has the same colour in every figure of a report."""
+    return _platforms[label][0] if label in _platforms else PALETTE[_index(label)]
+
+
+def marker(label: str) -> str:
+    """The same label has the same marker too, so that nothing depends on colour alone."""
+    return _platforms[label][1] if label in _platforms else MARKERS[_index(label)]
+
+
+def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) -> None:
+    """From now on the first result's platform has the first colour, those of `show` the next ones, and others are grey.
+
+    So this platform and those of `show` look the same in figures that are drawn apart, whoever else has measured what
+    they show. Which grey another one has may differ.
+    """
+    asked = [name for name in show or () if name != results[0].platform]
+    rest = dict.fromkeys(r.platform for r in results[1:] if r.platform not in (results[0].platform, *asked))
+    looks = {results[0].platform: (PALETTE[0], MARKERS[0])}
+    looks |= {
+        name: (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) for place, name in enumerate(asked, 1)
+    }
+    looks |= {name: (GREYS[place % len(GREYS)], MARKERS[-1 - place]) for place, name in enumerate(rest)}
+    _platforms.clear()
+    _platforms.update({platform_label(result): looks[result.platform] for result in results})
+
+
+def caption(results: Sequence[Result]) -> str:
+    """Device, number of samples, and what stands in for a GPU."""
+    return "; ".join(_caption(result) for result in results)
+
+
+def _caption(result: Result) -> str:
+    counts = [r.num_samples for r in result.records if r.status == "ok"]
+    few, many = min(counts, default=0), max(counts, default=0)
+    samples = f"{few}" if few == many else f"{few} to {many}"
+    where = f"{platform_label(result)}: {device_name(result)}, {samples} samples per case"
+    return where + (", emulated on CPU workers and ranks" if result.emulated else "")

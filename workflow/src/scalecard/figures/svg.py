@@ -1,0 +1,95 @@
+"""A figure as the page shows it: each panel an SVG of its own, so that they stack on a phone.
+
+Their text stays text, in the page's font. Each value that points.py knows says what it is: as a title, which browsers
+show on hover, and which report.js shows to those who come by keyboard or by touch.
+"""
+
+import io
+import re
+import zlib
+from html import escape
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from scalecard.figures import points, style
+
+PAD = 0.06  # inches around a panel
+SLIM = [
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (rf'<g id="(?!{points.MARK})[^"]*">', "<g>"),
+        (r' transform="rotate\(-0[^"]*"', ""),
+        (r"font-family: [^;]*; ", ""),
+        (r"(\d\d\.\d)\d+", r"\1"),
+        (r"\s*\n\s*", " "),
+        *[(r"<g> (<use [^>]*>) </g>", r"\1")] * 2,  # a mark is in a group of a group
+        (r"<g> (<text .*?</text>) </g>", r"\1"),
+        (r"> <", "><"),
+    )
+]
+STYLE = re.compile(r'style="([^"-][^"]*)"')
+POINT = re.compile(rf'<g id="{points.MARK}(\d+)">')
+
+
+MISSING = '<p class="warning">This figure could not be drawn; its log says why.</p>'  # in its place, for the page
+
+
+def as_html(figure: Figure, name: str) -> str:
+    """The panels of a finished figure as inline SVG, whose ids begin with `name`; '' if it has none.
+
+    Panels above one another already are one SVG.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    for text in filter(None, (figure._supxlabel, *figure.texts)):  # type: ignore[attr-defined]
+        text.set_visible(False)  # the caption says it
+    parts = [shown] if _in_one_column(shown) else [[axes] for axes in shown]
+    made = "\n".join(_inline(figure, part, f"{name}-{index}") for index, part in enumerate(parts))
+    for axes in shown:
+        axes.set_visible(True)
+    return made
+
+
+def _in_one_column(shown: list[Axes]) -> bool:
+    """Whether all begin in the same third of the figure's width."""
+    return len({int(3 * axes.get_position().x0) for axes in shown}) == 1
+
+
+def _inline(figure: Figure, part: list[Axes], prefix: str) -> str:
+    for axes in figure.axes:
+        axes.set_visible(axes in part)
+    box = Bbox.union([box for axes in part if (box := axes.get_tightbbox())]).padded(PAD * figure.dpi)
+    inches = box.transformed(figure.dpi_scale_trans.inverted())
+    content = io.StringIO()
+    figure.savefig(content, format="svg", transparent=True, bbox_inches=inches)
+    texts = {str(index): shown.text for index, shown in enumerate(points.of(figure))}
+    return _as_element(content.getvalue(), prefix, inches.width, texts)
+
+
+def _slim(svg: str) -> str:
+    """A third as long: without what says nothing, and each style once. A tenth of a pixel is fine enough."""
+    for pattern, instead in SLIM:
+        svg = pattern.sub(instead, svg)
+    names: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        return f'class="{names.setdefault(found[1], f"s{zlib.crc32(found[1].encode()):x}")}"'
+
+    svg = STYLE.sub(named, svg)
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    return svg.replace("</style>", f"{rules}</style>", 1)
+
+
+def _as_element(svg: str, prefix: str, width: float, texts: dict[str, str]) -> str:
+    """Without prologue, metadata and size, in the page's own ink; ids get the prefix, since a page has many figures."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', rf'\1 style="--inches: {width:.2f}"', svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = _slim(svg.replace(style.INK, "currentColor"))
+    svg = POINT.sub(lambda found: f'<g class="point"><title>{escape(texts[found[1]])}</title>', svg)
+    for mark in ('id="', 'xlink:href="#', "url(#"):
+        svg = svg.replace(mark, f"{mark}{prefix}-")
+    return svg

@@ -1,0 +1,139 @@
+"""Shuffled, interleaved rounds over the variants to compare, until the comparison is precise enough.
+
+One sample is a block of calls, about `block_seconds` long, plus the wait for every device used. Each round measures
+every variant once, in shuffled order, so that drift of a busy machine affects all of them alike. Rounds stop when the
+95 % interval of the median log-ratio to the first variant is narrow enough, or at a limit; the reason is recorded.
+"""
+
+import math
+import random
+import time
+import uuid
+from collections.abc import Sequence
+
+from scalecard import progress
+from scalecard.measuring import budget, repeats, telemetry
+from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.energy import Meter
+from scalecard.measuring.failures import caught
+from scalecard.measuring.prepare import fail_wrong, prepared
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.timer import ALONE, Bench, Clock, Ranks, Synchronised
+from scalecard.measuring.timing import Timing
+from scalecard.records.statistics import FEWEST, median_interval
+
+
+def time_rounds(
+    variants: Sequence[Variant],
+    *,
+    devices: Sequence[Synchronised],
+    rule: Rule,
+    ranks: Ranks = ALONE,
+    clock: Clock = time.perf_counter_ns,
+    energy: bool = False,
+    at_once: bool = False,
+) -> list[Timing]:
+    """Prove, then time every variant, in the order given; the others are compared with the first one.
+
+    A variant that runs out of memory, is not proven, or does not do the work that it should is dropped, its Timing says
+    why, and the others go on; so is one whose parameters are wrong once timing is over, and one whose GPU has failed.
+    With `ranks` a sample is the slowest rank's, and every rank sees the same samples, so all stop in the same round. If
+    only one rank fails, its error ends the launch: the others would wait for it in vain. If heat or the power supply
+    slowed a GPU down meanwhile, everything is measured once more, and the telemetry says so, unless that was in vain
+    before in this run. With `energy`, every one that is metered runs for another second in which nothing but the GPUs'
+    energy is measured. With `at_once`, all variants of a round, each of a device of its own, run side by side, and each
+    takes its device's own time.
+    """
+    bench = Bench(devices, ranks, clock)
+    ready = prepared(variants, bench)
+    timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
+    if repeats.is_worthwhile(slowed, bench):
+        progress.say(f"measuring once more: {slowed}")
+        timings, again = _measure(ready, bench, rule, energy=energy, at_once=at_once)
+        repeats.note(again, bench)
+        for timing in timings:
+            timing.measured_again = slowed
+    fail_wrong(timings, bench)
+    return timings
+
+
+def _measure(
+    ready: Sequence[Timing], bench: Bench, rule: Rule, *, energy: bool, at_once: bool
+) -> tuple[list[Timing], str]:
+    """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
+    rounds_id = uuid.uuid4().hex[:8]
+    timings = [timing.again(rounds_id) for timing in ready]
+    for timing in timings:
+        if timing.prepared and not timing.failure:
+            progress.detail(f"warming up {timing.variant.name}")
+            with caught(on_failure=timing.fail, alone=bench.ranks.alone):
+                timing.iterations = bench.warm_up(timing.prepared.call, rule, timing.variant.place)
+    with telemetry.watching(bench.ranks.leads) as watch:
+        reason = _run_rounds(timings, bench, rule, at_once=at_once)
+        if energy:
+            _meter(timings, Meter(bench, watch))
+    for timing in timings:
+        timing.stopped, timing.state = reason, watch.summary() if watch else None
+    return timings, bench.agreed_slowdown(watch)
+
+
+def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once: bool) -> str:
+    """Run shuffled rounds until there is a reason to stop, and return it."""
+    shuffle, next_check, told = random.Random(0), rule.min_rounds, 0.0
+    started, deadline, longest = bench.clock(), budget.deadline(), rule.max_seconds * budget.pace()
+    while alive := [timing for timing in timings if timing.prepared and not timing.failure]:
+        if at_once:
+            bench.sample_at_once(alive)
+        else:
+            for timing in shuffle.sample(alive, len(alive)):
+                with caught(on_failure=timing.fail, alone=bench.ranks.alone):
+                    bench.sample(timing)
+        late = bench.ranks.leads and time.monotonic() >= deadline
+        elapsed, over = bench.ranks.maximum([(bench.clock() - started) / 1e9, float(late)])
+        alive = [timing for timing in alive if not timing.failure]
+        if not alive:
+            break
+        done = len(alive[0].completion)
+        if elapsed >= told:  # not in every short round
+            told = elapsed + 1
+            _tell(done, longest * len(alive) - elapsed)
+        each = elapsed / len(alive)
+        reason = budget.OVER if over and done >= FEWEST else _limit(done, rule.max_rounds, each, longest)
+        if not reason and done >= next_check:
+            next_check = math.ceil(done * 1.25)
+            reason = _precise([timing.completion for timing in alive], elapsed, rule)
+        if reason:
+            return reason
+    return ""
+
+
+def _meter(timings: Sequence[Timing], meter: Meter) -> None:
+    for timing in (timing for timing in timings if timing.variant.metered):
+        progress.detail(f"energy of {timing.variant.name}")
+        meter.pass_over(timing)
+
+
+def _tell(done: int, left: float) -> None:
+    progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
+
+
+def _limit(done: int, max_rounds: int, each: float, longest: float) -> str:
+    """Which limit is reached after `done` rounds and `each` seconds per variant, or ''."""
+    if done >= max_rounds:
+        return f"{max_rounds} rounds"
+    # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
+    spent = each >= longest and (done >= FEWEST or each >= 3 * longest)
+    return f"{longest:.3g} s per variant" if done >= 2 and spent else ""
+
+
+def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:
+    """The reason to stop if every variant's median log-ratio to the first is precise enough, else ''."""
+    if elapsed < rule.min_seconds:
+        return ""
+    base, *others = samples
+    logs = [[math.log(a / b) for a, b in zip(other, base, strict=True)] for other in others]
+    for values in logs or [[math.log(s) for s in base]]:
+        interval = median_interval(values)
+        if interval is None or interval.half_width > rule.precision:
+            return ""
+    return f"interval within {100 * rule.precision:g} %"

@@ -1,0 +1,213 @@
+"""The clock: one block of calls, timed until it is enqueued and until every device and rank is done.
+
+This is the only module that reads clocks around work. Times are in seconds.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from scalecard.hardware.device_timestamps import Place
+from scalecard.hardware.failures import DeviceFault, reason_of
+from scalecard.measuring.case_variant import Work
+from scalecard.measuring.device_clock_check import NotSynchronised, OwnTime
+from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.telemetry import Watch
+from scalecard.measuring.timing import Timing
+from scalecard.records.record import Reason
+
+Clock = Callable[[], int]
+CLOSE, ADJUSTMENTS = 0.8, 3  # of the block's length that is asked for, and how often it is sought at most
+
+
+class Synchronised(Protocol):
+    """Anything whose queued work can be waited for."""
+
+    def synchronize(self) -> None:
+        """Wait for all work submitted so far."""
+
+
+class Ranks(Protocol):
+    """What timing needs from the other processes: to start together, and to agree on the slowest.
+
+    One of them leads: it watches the machine's state for all of them. One that is alone has nobody waiting for it.
+    """
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+    @property
+    def spans_nodes(self) -> bool: ...
+
+    def barrier(self) -> None: ...
+
+    def maximum(self, values: Sequence[float]) -> list[float]: ...
+
+
+class _Alone:
+    leads = True
+    alone = True
+    spans_nodes = False
+
+    def barrier(self) -> None:
+        pass
+
+    def maximum(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+
+ALONE: Ranks = _Alone()
+
+
+class Block(NamedTuple):
+    """Seconds per call until all are enqueued, and until every device is done, of the slowest rank; and our own."""
+
+    enqueue: float
+    completion: float
+    own: float
+
+
+@dataclass
+class Bench:
+    """The devices to wait for, the ranks that measure together, and the clock (nanoseconds)."""
+
+    devices: Sequence[Synchronised]
+    ranks: Ranks = ALONE
+    clock: Clock = time.perf_counter_ns
+
+    def block(self, work: Work, iterations: int, *, compared: bool = False, place: Place | None = None) -> Block:
+        """One block of so many calls, which all ranks start together; `place` as in synchronize().
+
+        If `compared`, NotSynchronised is raised on every rank if a device's own time says that it was not done.
+        """
+        self.synchronize(place)
+        self.ranks.barrier()
+        with self.naming_faults(place):
+            devices = OwnTime([place] if place else self._able(), self.clock) if compared else None
+            start = self.clock()
+            for _ in range(iterations):
+                kept = work()  # keeps the last result alive until it is complete
+            enqueued = self.clock()
+            if devices:
+                devices.work_submitted()
+        self.synchronize(place)
+        end = self.clock()
+        del kept
+        if devices:
+            self._refuse_overrun(*devices.overrun(end))
+        own = (end - start) / 1e9
+        enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, own])
+        return Block(enqueue / iterations, completion / iterations, own / iterations)
+
+    def sample(self, timing: Timing) -> float:
+        """Add one block to a timing, and return its seconds.
+
+        The first block is compared with the devices' own time; in every block that would cost a mark per device.
+        """
+        assert timing.prepared, "only what was prepared is timed"
+        place, first = timing.variant.place, not timing.completion
+        block = self.block(timing.prepared.call, timing.iterations, compared=first, place=place)
+        timing.enqueue.append(block.enqueue)
+        timing.completion.append(block.completion)
+        timing.own.append(block.own)
+        return block.completion * timing.iterations
+
+    def sample_at_once(self, timings: Sequence[Timing]) -> None:
+        """Add one block to each of these timings, which run side by side; each takes its place's own time.
+
+        One whose device has a fault fails; the others are not disturbed.
+        """
+        with contextlib.suppress(DeviceFault):  # it is said of its place below
+            self.synchronize()
+        marked = []
+        for timing in timings:
+            place, started = timing.variant.place, self.clock()
+            assert timing.prepared, "only what was prepared is timed"
+            assert place, "what runs beside others has a place of its own"
+            with contextlib.suppress(DeviceFault), self.naming_faults(place):
+                before = place.mark(self.clock)
+                kept = [timing.prepared.call() for _ in range(timing.iterations)]
+                marked.append((timing, before, place.mark(self.clock), kept))
+                timing.enqueue.append((self.clock() - started) / 1e9 / timing.iterations)
+        with contextlib.suppress(DeviceFault):
+            self.synchronize()
+        for timing, before, after, _ in marked:
+            if not (timing.variant.place and timing.variant.place.fault):
+                timing.completion.append(after.seconds_since(before) / timing.iterations)
+        for timing in timings:
+            if timing.variant.place and (fault := timing.variant.place.fault):
+                timing.fail(f"{timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
+
+    def warm_up(self, work: Work, rule: Rule, place: Place | None = None) -> int:
+        """Call the work until it is warm, and return how many calls make a block."""
+        spent, last = 0.0, math.inf
+        while True:
+            seconds = self.block(work, 1, place=place).completion
+            spent, last = spent + seconds, min(last, seconds)
+            if spent >= rule.warmup_seconds:
+                break
+        calls = _calls(rule, last)
+        for _ in range(ADJUSTMENTS if calls > 1 else 0):  # a call among many takes less than one that is waited for
+            seconds = self.block(work, calls, place=place).completion
+            if calls * seconds >= CLOSE * rule.block_seconds:
+                break
+            calls = _calls(rule, seconds)
+        return calls
+
+    def agreed_slowdown(self, watch: Watch | None) -> str:
+        """What slowed a GPU down, on every rank if the leading one saw it; else ''."""
+        seen = "; ".join(watch.slowdowns) if watch else ""
+        (slowed,) = self.ranks.maximum([float(bool(seen))])
+        return seen or ("a GPU was slowed down" if slowed else "")
+
+    def _refuse_overrun(self, seconds: float, told: str) -> None:
+        """All ranks refuse if one does, so that none waits for another in vain."""
+        (worst,) = self.ranks.maximum([seconds])
+        if worst > 0:
+            told = told or f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
+            raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
+
+    @contextlib.contextmanager
+    def naming_faults(self, place: Place | None = None) -> Iterator[None]:
+        """An error of work on a GPU that has a fault becomes DeviceFault, which names the GPU.
+
+        A library may be the first to notice, in its own words: cuBLAS says that its execution failed.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            try:
+                self.synchronize(place)
+            except RuntimeError as other:
+                if reason_of(other) is Reason.DEVICE_FAULT:
+                    raise other from error
+            raise
+
+    def _able(self) -> list[Synchronised]:
+        """The devices without a fault: every call that reaches one of the others would raise its error again."""
+        return [device for device in self.devices if not getattr(device, "fault", "")]
+
+    def synchronize(self, place: Place | None = None) -> None:
+        """Wait for every device, also if one has failed, so that no later work is blamed; raise the first error.
+
+        If only what one place does is waited for, the fault of a device elsewhere raises nothing: its own work will.
+        """
+        failed = []
+        for device in self._able():
+            try:
+                device.synchronize()
+            except Exception as error:  # whatever the work raised
+                if not (isinstance(error, DeviceFault) and place and not place.fault):
+                    failed.append(error)
+        if failed:
+            raise failed[0]
+
+
+def _calls(rule: Rule, seconds: float) -> int:
+    return max(1, round(rule.block_seconds / seconds)) if seconds > 0 else 1

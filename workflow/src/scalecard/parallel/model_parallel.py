@@ -1,0 +1,158 @@
+"""Model parallelism: consecutive stages of a network on consecutive devices, one minibatch at a time.
+
+device 0   | F0            B0 |
+device 1   |    F1      B1    |      one device computes while the other waits
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scalecard.hardware.devices import Device, Task, received
+from scalecard.workloads.nested import Tree, mapped
+from scalecard.workloads.reference import trainable
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+class ModelParallel:
+    """Stages on devices; with every stage on one device, the single-device baseline. Autograd runs the backward.
+
+    On CUDA, autograd runs each device's part on that device. On a CPU the backward runs in the thread that starts it,
+    here the last device's worker.
+    """
+
+    def __init__(
+        self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float, loss: Loss = functional.mse_loss
+    ) -> None:
+        self.devices, self.loss = devices, loss
+        self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
+        self.optimizers = [torch.optim.SGD(stage.parameters(), lr=lr) for stage in self.stages]
+
+    def forward(self, inputs: Tree | Task) -> Task:
+        """The output, on the last device, as a Task."""
+        value: Tree | Task = inputs
+        for device, stage in zip(self.devices, self.stages, strict=True):
+            value = device.submit(run_stage, stage, value)
+        assert isinstance(value, Task)
+        return value
+
+    def step(self, inputs: Tree, targets: Tree) -> None:
+        """One SGD step with the loss against `targets`, which live on the last device."""
+        done = self.devices[-1].submit(backward, self.loss, self.forward(inputs), targets)
+        self.update(done)
+
+    def update(self, *after: Task) -> None:
+        """Apply and clear the gradients on every device once the tasks `after` are done."""
+        for device, optimizer in zip(self.devices, self.optimizers, strict=True):
+            device.submit(_update, optimizer, *after)
+
+    def parameters(self) -> list[Tensor]:
+        """Every stage's parameters, in the order of the stages."""
+        return [p for stage in self.stages for p in stage.parameters()]
+
+    def state(self) -> list[Tensor]:
+        """Every stage's parameters, then every stage's buffers."""
+        return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
+
+
+def run_stage(stage: nn.Module, inputs: Tree) -> Tree:
+    """The stage's output on the device that runs this, to which the inputs are copied first."""
+    return stage(mapped(received, inputs))
+
+
+def backward(loss: Loss, output: Tree, targets: Tree) -> None:
+    """Backward of the loss."""
+    loss(output, targets).backward()
+
+
+def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a stage gets in a step: its inputs and, if its loss counts as its work, the targets."""
+
+    inputs: Tree
+    targets: Tree = None
+    loss: Loss | None = None
+
+    def through(self, stage: nn.Module) -> Tensor:
+        """What the stage makes of it: its output, or the loss."""
+        output = stage(self.inputs)
+        return output if self.loss is None else self.loss(output, self.targets)
+
+    def mapped(self, function: Callable[[Tree], Tree]) -> "Given":
+        """With function(tree) in the place of the inputs and of the targets."""
+        return replace(self, inputs=function(self.inputs), targets=function(self.targets))
+
+    def to(self, device: torch.device) -> "Given":
+        """The same on a device, without what computed it."""
+        return self.mapped(partial(mapped, lambda tensor: tensor.detach().to(device)))
+
+
+class StageAlone:
+    """One stage's forward and backward on fixed tensors, which takes as long as its device is busy in a step.
+
+    As in a pipeline, the gradients of consecutive micro-batches, each like what is given, add up. What comes back from
+    the next stage is normal: the gradient of a sum would vanish in a stage that ends with a normalisation.
+    """
+
+    def __init__(self, stage: nn.Module, given: Given, device: Device, *, needs_gradient: bool = False) -> None:
+        self.device, self.needs_gradient = device, needs_gradient
+        self.stage = stage.to(device.torch)
+        self.given = given.to(device.torch)
+        with torch.no_grad():
+            output = self.given.through(self.stage)
+        self.gradient = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
+
+    def run(self, count: int, *, num_micro: int = 1) -> None:
+        """`count` batches of so many micro-batches, forward and backward; the gradients of the last batch stay."""
+        for _ in range(count):
+            self.device.submit(self._batch, num_micro)
+
+    def forward(self, num_micro: int) -> Task:
+        """The forwards of one batch, and its last output; until it is done, all of their graphs are kept."""
+        return self.device.submit(lambda: self._forwards(num_micro)[-1].detach())
+
+    def _forwards(self, num_micro: int) -> list[Tensor]:
+        return [self._micro().through(self.stage) for _ in range(num_micro)]
+
+    def _micro(self) -> Given:
+        leaf = partial(mapped, lambda tensor: tensor.detach().requires_grad_(self.needs_gradient))
+        return replace(self.given, inputs=leaf(self.given.inputs))
+
+    def _batch(self, num_micro: int) -> None:
+        self.stage.zero_grad(set_to_none=True)
+        outputs = self._forwards(num_micro)
+        while outputs:
+            outputs.pop(0).backward(self.gradient)
+
+    def gradients(self) -> list[Tensor]:
+        """Of the last batch, one tensor per parameter."""
+        return [p.grad for p in self.stage.parameters() if p.grad is not None]
+
+
+class UpdateAlone:
+    """The update of one stage's parameters by SGD, with gradients that are all one."""
+
+    def __init__(self, stage: nn.Module, device: Device, *, lr: float) -> None:
+        self.device, self.parameters = device, trainable(stage.to(device.torch))
+        self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
+        self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
+
+    def run(self) -> None:
+        """One update."""
+        self.device.submit(self._once)
+
+    def _once(self) -> None:
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()

@@ -1,0 +1,97 @@
+"""Pipeline parallelism: micro-batches keep all stages busy.
+
+Two executors over the stages of ModelParallel: the textbook's, in which one thread issues the forwards and autograd
+runs the backward of the whole batch, and our own, which follows a schedule (schedules.py) stage by stage.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.hardware.devices import Task, received
+from scalecard.parallel.model_parallel import Loss, ModelParallel, backward
+from scalecard.parallel.schedules import Schedule
+from scalecard.workloads.nested import Tree, chunks, mapped, rows
+
+
+class TextbookPipeline(ModelParallel):
+    """Split, issue every micro-batch through all stages, concatenate, one backward.
+
+    Source: PyTorch tutorial "Single-Machine Model Parallel Best Practices".
+    """
+
+    def pipelined_step(self, inputs: Tensor, targets: Tensor, *, split_size: int) -> None:
+        """One SGD step with micro-batches of `split_size` samples."""
+        outputs = [self.forward(micro) for micro in inputs.split(split_size)]
+        last = self.devices[-1]
+        whole = last.submit(_concatenate, *outputs)
+        self.update(last.submit(backward, self.loss, whole, targets))
+
+
+def _concatenate(*parts: Tensor) -> Tensor:
+    return torch.cat(parts)
+
+
+@dataclass
+class _Cut:
+    """One micro-batch at one stage: its input as a leaf, and its output (at the last stage, its share of the loss).
+
+    The first stage's input needs no gradient.
+    """
+
+    leaf: Tensor | None
+    output: Tensor
+
+
+@dataclass
+class _InFlight:
+    cuts: dict[tuple[int, int], Task] = field(default_factory=dict)
+    gradients: dict[tuple[int, int], Task] = field(default_factory=dict)
+
+
+class ScheduledPipeline(ModelParallel):
+    """Runs a schedule of forwards and backwards; gradients add up over micro-batches and are applied once."""
+
+    def pipelined_step(self, inputs: Tree, targets: Tree, *, split_size: int, schedule: Schedule) -> None:
+        """One SGD step; a micro-batch's loss is weighted by its share of the whole batch, so uneven ones stay exact.
+
+        A device updates its parameters as soon as its own last backward is done, which it was given before.
+        """
+        micros = list(zip(chunks(inputs, split_size), chunks(targets, split_size), strict=True))
+        flight, total = _InFlight(), rows(inputs)
+        for tick in schedule(len(self.stages), len(micros)):
+            for action in tick:
+                run = self._forward if action.forward else self._backward
+                run(flight, action.stage, action.micro, *micros[action.micro], total)
+        self.update()
+
+    def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tree, targets: Tree, total: int) -> None:
+        last = s == len(self.stages) - 1
+        value = flight.cuts[s - 1, m] if s else inputs
+        goal = (self.loss, targets, rows(targets) / total) if last else None
+        flight.cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal)
+
+    def _backward(self, flight: _InFlight, s: int, m: int, *_unused: object) -> None:
+        last = s == len(self.stages) - 1
+        gradient = None if last else flight.gradients.pop((s + 1, m))
+        flight.gradients[s, m] = self.devices[s].submit(_backward_cut, flight.cuts.pop((s, m)), gradient)
+
+
+def _forward_cut(stage: nn.Module, value: "_Cut | Tree", goal: tuple[Loss, Tree, float] | None) -> _Cut:
+    if isinstance(value, _Cut):
+        taken = leaf = received(value.output.detach()).requires_grad_()
+    else:
+        taken, leaf = mapped(received, value), None
+    output = stage(taken)
+    if goal is not None:
+        loss, targets, weight = goal
+        output = weight * loss(output, targets)
+    return _Cut(leaf, output)
+
+
+def _backward_cut(cut: _Cut, gradient: Tensor | None) -> Tensor | None:
+    if gradient is not None:
+        gradient = received(gradient)
+    torch.autograd.backward(cut.output, gradient)
+    return None if cut.leaf is None else cut.leaf.grad

@@ -1,0 +1,48 @@
+"""One SGD step of any module on one resident batch, however the module is wrapped."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.workloads.nested import Tree
+from scalecard.workloads.reference import trainable, untrained
+
+
+class Step:
+    """Forward, loss, backward, update, each time it is called; the gradients are cleared."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Iterable[Tensor],
+        inputs: Tree,
+        targets: Tree,
+        *,
+        loss: Callable[[Any, Any], Tensor],
+        lr: float,
+    ) -> None:
+        self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
+        self.optimizer = torch.optim.SGD(groups_by_kind(parameters), lr=lr)
+
+    def __call__(self) -> None:
+        self.loss(self.module(self.inputs), self.targets).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def groups_by_kind(parameters: Iterable[Tensor]) -> list[dict[str, list[Tensor]]]:
+    """Parameter groups of one kind of tensor each.
+
+    On CUDA, SGD updates a whole group at once (foreach) and refuses plain tensors beside DTensors.
+    """
+    kinds: dict[type[Tensor], list[Tensor]] = {}
+    for parameter in parameters:
+        kinds.setdefault(type(parameter.data), []).append(parameter)
+    return [{"params": of_one_kind} for of_one_kind in kinds.values()]
+
+
+def state_of(model: nn.Module) -> list[Tensor]:
+    """What training changes or may change: trained parameters, then the others and the buffers."""
+    return [*trainable(model), *untrained(model)]

@@ -1,0 +1,218 @@
+"""One SGD step on one device or rank with any of the switches that may make it faster: the rungs of a ladder.
+
+    tf32            GPUs round the factors of float32 products and convolutions to TF32
+    bf16            autocast computes products and convolutions in bfloat16; parameters stay float32
+    channels_last   images and the weights of convolutions lie in memory channel by channel of a pixel
+    fused           one kernel updates all parameters
+    benchmark       cuDNN tries its kernels for every shape, and keeps the fastest
+    compile         torch.compile makes kernels of the forward, the loss and their backward
+    graphs          CUDA replays the forward and backward as one graph; the update stays outside of it
+
+In float64 TF32 and bfloat16 change nothing, so that every combination can be compared with a plain loop there.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from scalecard.hardware import work_observer
+from scalecard.hardware.precision import switched
+from scalecard.parallel.compiled import Compiled, no_compiler
+from scalecard.parallel.trainer import Trainer
+from scalecard.workloads.nested import Tree, leaves, mapped
+from scalecard.workloads.reference import trainable
+
+ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
+WARM_UP = 3  # steps before CUDA records a graph, as its documentation has it
+GPUS_ONLY = {
+    "tf32": "TF32 exists on GPUs only",
+    "benchmark": "cuDNN exists on GPUs only",
+    "graphs": "CUDA graphs exist on GPUs only",
+}
+Part = tuple[Tree, Tree]
+
+
+def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str:
+    """Why a rung does not exist for this model on this device, or ''."""
+    cuda = device.type == "cuda"
+    if rung in GPUS_ONLY and not cuda:
+        return GPUS_ONLY[rung]
+    if rung in ROUNDING and cuda and torch.cuda.get_device_capability(device) < (8, 0):
+        return f"{rung} needs compute capability 8.0"
+    if rung == "bf16" and not cuda and not _cpu_has_bfloat16():
+        return "this CPU has no instructions for bfloat16, and is slower with it"
+    if rung in ("channels_last", "benchmark") and not any(weight.dim() == 4 for weight in model.parameters()):
+        return "the workload has no convolutions of images"
+    if rung == "graphs" and ranks > 1:
+        return "a graph that holds DDP's all-reduces has not been tried on any machine yet"
+    return no_compiler(device) if rung == "compile" else ""
+
+
+def _cpu_has_bfloat16() -> bool:
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+class TunedStep:
+    """Forward and backward over every part of a batch, whose gradients add up to their mean; then one update.
+
+    `model` has the parameters; `module` is what is called, the model itself or wrapped by DDP. Parts are equally large.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        module: nn.Module,
+        parts: Sequence[Part],
+        rungs: Iterable[str],
+        *,
+        loss: Callable[[Any, Any], Tensor],
+        lr: float,
+    ) -> None:
+        self.module, self.rungs = module, frozenset(rungs)
+        self.parts = [in_layout(part, self.rungs) for part in parts]
+        self.parameters = trainable(model)
+        self.device = self.parameters[0].device
+        self.optimizer = torch.optim.SGD(self.parameters, lr=lr, fused=True if "fused" in self.rungs else None)
+
+        def forward(inputs: Tree, targets: Tree) -> Tensor:
+            return loss(module(inputs), targets)
+
+        self.compiled = Compiled(forward) if "compile" in self.rungs else None
+        self._forward = self.compiled or forward
+        self._graphs: dict[bool, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
+        self._thread = own_thread(self.device) if "benchmark" in self.rungs else None
+
+    def __call__(self) -> None:
+        self._call(self._step)
+
+    def _call(self, step: Callable[[], None]) -> None:
+        if self._thread:
+            self._thread.submit(_observed, step).result()
+        else:
+            step()
+
+    def on(self, part: Part) -> None:
+        """A step on another batch: a graph reads where its first one lay, and takes no other size."""
+        part, recorded = in_layout(part, self.rungs), "graphs" in self.rungs
+        if recorded and self.parts and _shapes(part) == _shapes(self.parts[0]):
+            for kept, new in zip(leaves(self.parts[0]), leaves(part), strict=True):
+                kept.copy_(new)
+            self()
+        elif recorded and self.parts:
+            self._call(partial(self._step, part))
+        else:
+            self.parts = [part]
+            self()
+
+    def _step(self, odd: Part | None = None) -> None:
+        """With an odd batch, which no graph takes, as it would be without graphs."""
+        with switched(tf32="tf32" in self.rungs, benchmark="benchmark" in self.rungs):
+            if odd is not None:
+                self._backward([odd])
+            elif "graphs" in self.rungs:
+                self._replay()
+            else:
+                self._backward(self.parts)
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _backward(self, parts: Sequence[Part]) -> None:
+        for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
+            with self._without_exchange() if left else nullcontext():
+                with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
+                    value = self._forward(inputs, targets)
+                (value / len(parts) if len(parts) > 1 else value).backward()
+
+    def _without_exchange(self) -> AbstractContextManager[Any]:
+        """DDP adds up the gradients of further parts, and exchanges them with the last one."""
+        wrapped = isinstance(self.module, DistributedDataParallel)
+        return self.module.no_sync() if wrapped else nullcontext()  # type: ignore[operator]
+
+    def _replay(self) -> None:
+        """A graph always writes the same gradients; whether dropout draws is part of it."""
+        mode = self.module.training
+        if mode not in self._graphs:
+            self._graphs[mode] = self._recorded()
+        graph, gradients = self._graphs[mode]
+        graph.replay()
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+    def _recorded(self) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None]]:
+        """Recorded after a few passes on another stream, in which libraries choose kernels and allocate workspaces.
+
+        Those change statistics of batch normalisation, but no parameter.
+        """
+        here, beside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):
+            for _ in range(WARM_UP):
+                self._backward(self.parts)
+                self.optimizer.zero_grad(set_to_none=True)  # so that the graph's own backward allocates them
+        here.wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._backward(self.parts)
+        return graph, [parameter.grad for parameter in self.parameters]
+
+
+@dataclass
+class TunedTrainer(Trainer):
+    """Epochs whose steps have these rungs. Test images are scored in float32, as ever."""
+
+    rungs: Sequence[str] = ()
+    tuned: TunedStep = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_layout(self.model, self.rungs)
+        self.tuned = TunedStep(self.model, self.model, [], self.rungs, loss=functional.cross_entropy, lr=self.lr)
+        self.optimizer = self.tuned.optimizer
+
+    def step(self, images: Tensor, labels: Tensor) -> None:
+        """One step on these images."""
+        self.tuned.on((images, labels))
+
+
+def in_layout(tree: Any, rungs: Iterable[str]) -> Any:
+    """A model as it is, or images channel by channel of a pixel, if that is among the rungs."""
+    if "channels_last" not in rungs:
+        return tree
+    if isinstance(tree, nn.Module):
+        return tree.to(memory_format=torch.channels_last)
+    return mapped(lambda t: t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t, tree)
+
+
+def _shapes(part: Part) -> list[torch.Size]:
+    return [tensor.shape for tensor in leaves(part)]
+
+
+def own_thread(device: torch.device) -> ThreadPoolExecutor:
+    """A thread for all work of one step, its backward included.
+
+    cuDNN keeps what it chose for a shape per thread, tried or not: in one thread the step that comes first would choose
+    for all. PyTorch's own threads for backward passes are shared, too. Source: aten/src/ATen/native/cudnn/Conv_v8.cpp.
+    """
+
+    def begin() -> None:
+        torch.autograd.set_multithreading_enabled(False)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+
+    return ThreadPoolExecutor(1, initializer=begin)
+
+
+def _observed(work: Callable[[], None]) -> None:
+    """What counts operations sees those of another thread only if it is told."""
+    with ExitStack() as entered:
+        for observer in work_observer.observers:
+            entered.enter_context(observer.around())
+        work()

@@ -1,0 +1,96 @@
+"""Data parallelism over unequal devices: each takes the samples that it is given of the minibatch, or none.
+
+    minibatch --divided--> shard d --> summed loss --> gradient d --added up, sent back--> p_d -= lr / batch size * sum
+
+Losses are summed and divided by the whole batch once, so uneven shards stay exact. Each shard is resident on its
+device: where the samples come from is another question. Replicas stay the same bit for bit, also on devices of
+different kinds: a product and then a difference are rounded alike everywhere, which a fused operation need not be.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scalecard.hardware.devices import Device
+from scalecard.parallel.scratch_allreduce import naive
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Network(Protocol):
+    """Makes the network on a device, the same one each time."""
+
+    def __call__(self, *, device: torch.device) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The network and its shard of the minibatch, both on the device."""
+
+    device: Device
+    network: nn.Module
+    shard: Batch
+    times: int
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return list(self.network.parameters())
+
+
+class UnevenDataParallel:
+    """One model on the devices that have a share of the minibatch.
+
+    `shares` has the number of samples of each device, and `times` how often it computes its gradients: one that is to
+    be slower does so more than once, and drops the others.
+    ValueError if the shares do not make up the batch of images (n, ...) and labels (n,).
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        devices: Sequence[Device],
+        shares: Sequence[int],
+        batch: Batch,
+        *,
+        lr: float,
+        times: Sequence[int],
+    ) -> None:
+        if sum(shares) != len(batch[1]) or min(shares) < 0:
+            raise ValueError(f"shares = {list(shares)}: must make up the batch of {len(batch[1])} samples")
+        images, labels = (part.split(list(shares)) for part in batch)
+        self.replicas = []
+        for d, device in enumerate(devices):
+            if shares[d]:
+                shard = images[d].to(device.torch), labels[d].to(device.torch)
+                self.replicas.append(Replica(device, network(device=device.torch), shard, times[d]))
+        self.scale = lr / len(batch[1])
+
+    def step(self) -> None:
+        """One SGD step.
+
+        A CPU worker takes its work at once, a GPU's is launched by this thread. So devices get their work from the last
+        to the first: where the first is a GPU, the others compute already while it is launched.
+        """
+        backwards = self.replicas[::-1]
+        gradients = [r.device.submit(_gradients, r.network, r.shard, r.times) for r in backwards][::-1]
+        naive([r.device for r in self.replicas], gradients)
+        for replica, gradient in zip(backwards, gradients[::-1], strict=True):
+            replica.device.submit(_sgd, replica.parameters, gradient, self.scale)
+
+
+def _gradients(network: nn.Module, shard: Batch, times: int) -> list[Tensor]:
+    images, labels = shard
+    for _ in range(times):
+        loss = functional.cross_entropy(network(images), labels, reduction="sum")
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+    return list(gradients)
+
+
+@torch.no_grad()
+def _sgd(parameters: list[Tensor], gradients: list[Tensor], scale: float) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.sub_(gradient.mul_(scale))

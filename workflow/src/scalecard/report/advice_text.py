@@ -1,0 +1,174 @@
+"""What the numbers of a workload come down to, in three sentences at most."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis.advice.choice import Choice, avoid, choose
+from scalecard.analysis.advice.defaults import Change, best, tried
+from scalecard.analysis.advice.scaling_limit import Batches, batches
+from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Place, fewest, on, places, timed
+from scalecard.analysis.platform_results import Measured
+from scalecard.records.record import Case, Record, Result
+from scalecard.records.statistics import Ratio
+from scalecard.report import strategy_table
+
+USE, BATCH, AVOID = "use", "batch", "avoid"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What it is about (USE, BATCH or AVOID), and its gist, if it has one."""
+
+    about: str
+    text: str
+    gist: str = ""
+
+
+def sentences(result: Result, workload: str) -> list[Sentence]:
+    """What to use, how many samples each device should have, and what to avoid."""
+    found = places(result, workload)
+    told = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
+    return [replace(one, text=f"{workload}: {one.text}.") for one in told]
+
+
+def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
+    choice, too_large = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
+    if choice and any(place.devices > 1 for place in timed(found, "strong")):
+        yield Sentence(USE, _chosen(result, choice, found), choice.best.where)
+    elif needs := _needs(found):
+        yield Sentence(USE, needs, f"fits on {on(fewest(found)[0].devices)}")
+    elif too_large and not fewest(found):
+        most = on(max(place.devices for place in too_large))
+        text = f"it fits nowhere up to {most}, by any strategy; try a smaller batch, or more devices"
+        yield Sentence(USE, text, "fits nowhere")
+
+
+def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
+    best, single = choice.best, next(((p, ratio) for p, ratio in choice.others if p.devices == 1), None)
+    if best.devices == 1:
+        return f"stay on one device: with the same batch nothing on several is surely faster{_next(choice)}"
+    if single and not choice.helps:
+        told = ratio_text.versus(best.where, ratio_text.inverse(single[1]), "one device")
+        return f"with the same batch, one device will do: {told}"
+    what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
+    return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
+
+
+def _needs(found: list[Place]) -> str:
+    """The fewest devices, if one does not do; '' if it does, or if nothing says that it does not."""
+    least = fewest(found)
+    if not least or least[0].devices == 1 or all(p.status != TOO_LARGE for p in found if p.devices == 1):
+        return ""
+    names = ", ".join(place.strategy for place in least)
+    return f"it does not fit on one device, but on {least[0].devices} (by {names})"
+
+
+def _measures(result: Result, best: Place) -> str:
+    rate = f"{formatting.count(best.rate)} {best.unit}/s"
+    gain, efficiency = best.gain, best.efficiency
+    if gain and efficiency:
+        rate = (
+            f"{ratio_text.factor(gain)} the rate of one device, {formatting.percent(efficiency.value)} efficient,"
+            f" {rate}"
+        )
+    memory, _ = strategy_table.memory(result, best.step)
+    return rate + (f", {memory} on the fullest device" if memory else "")
+
+
+def _next(choice: Choice) -> str:
+    """The runner-up and by how much, or that it cannot be told apart."""
+    if choice.runner_up is None:
+        return ""
+    place, ratio = choice.runner_up
+    return f"; {ratio_text.versus(f'the runner-up, {place.where},', ratio, 'it')}"
+
+
+def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Sentence]:
+    """Where scaling collapses, how far down it holds, and what it brings if the batch grows with the devices."""
+    if not any(place.fits and place.devices > 1 for place in found):
+        return
+    said = [_collapse(batches(result, workload, found))]
+    weak = choose([place for place in found if place.devices > 1], "weak")
+    if weak and weak.best.efficiency:
+        each = weak.best.batch / weak.best.devices
+        share = ratio_text.share(weak.best.efficiency)
+        said.append(f"with {each:g} samples on each, {weak.best.where} is {share} efficient")
+    if any(said):
+        yield Sentence(BATCH, "; ".join(filter(None, said)))
+
+
+def _collapse(found: Batches) -> str:
+    down, least = found.collapse, found.least
+    held = (
+        f"{least.batch:g} samples per device ({least.what}: {ratio_text.share(least.share)} efficient)" if least else ""
+    )
+    if down is None:
+        return f"scaling holds down to {held}" if held else ""
+    told = f"where {down.what} does {ratio_text.share(down.share)} of a device's full rate"
+    return f"scaling collapses at {down.batch:g} samples per device, {told}" + (f"; it holds at {held}" if held else "")
+
+
+def _avoid(found: list[Place]) -> Iterator[Sentence]:
+    """What is to be avoided for the same reason is said together; all of it is on the same number of devices."""
+    reasons: dict[str, list[str]] = {}
+    lost = avoid(found)
+    for place, why in lost:
+        gain = f" ({place.gain.value:.2f}x)" if place.gain else ""
+        reasons.setdefault(why, []).append(f"{place.strategy}{gain}")
+    if reasons:
+        said = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+        yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {said}")
+
+
+def on_defaults(found: list[Change]) -> list[str]:
+    """One sentence per piece of work: the settings that pay, each by how much, or that none does."""
+    said = []
+    for what in dict.fromkeys(change.what for change in found):
+        own = [change for change in found if change.what == what]
+        paying = [_change(own, change) for change in best(own)]
+        if paying:
+            said.append(f"{what}: {'; '.join(paying)}.")
+        else:
+            others = f"of {len(own)} other settings none is" if len(own) > 1 else "the other setting is not"
+            said.append(f"{what}: keep the defaults; {others} surely faster.")
+    return said
+
+
+def _change(found: list[Change], one: Change) -> str:
+    of_several = f"the best of {number}" if (number := tried(found, one)) > 1 else ""
+    notes = [note for note in (of_several, one.but) if note]
+    per = " per batch" if one.family == "accumulation" else ""
+    return ratio_text.versus(one.setting, one.ratio, one.instead) + per + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def on_data_parallel(measured: Measured) -> list[str]:
+    """nn.DataParallel of the textbook's ResNet-18 beside DDP, each against one device in its own experiment."""
+    threads, ranks = measured.of("dp_concise"), measured.of("ddp")
+    slow, fast = threads and _of_threads(threads), ranks and _of_ranks(ranks)
+    if not (slow and fast) or slow[0] != fast[0]:
+        return []
+    a, b = slow[1], fast[1]
+    if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
+        return []
+    where = f"as fast on {on(slow[0])} as on one"
+    return [f"resnet18: avoid nn.DataParallel: it is {ratio_text.factor(a)} {where}, and DDP {ratio_text.factor(b)}."]
+
+
+def _of_threads(result: Result) -> tuple[int, Ratio] | None:
+    """(devices, gain) at the textbook's first batch and rate."""
+    same: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
+    return _gain(result.select("epoch_time", **same))
+
+
+def _of_ranks(result: Result) -> tuple[int, Ratio] | None:
+    return _gain(result.select("step_time", model="resnet18", scaling="strong", nodes=None))
+
+
+def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
+    """Of one batch on the most devices, over one device."""
+    by_devices = {record.integer("devices"): record for record in records}
+    most = max(by_devices, default=1)
+    if most == 1 or 1 not in by_devices:
+        return None
+    return most, ratio_text.inverse(by_devices[most].over(by_devices[1]))

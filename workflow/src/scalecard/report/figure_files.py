@@ -1,0 +1,132 @@
+"""Figures as files: SVG, PNG and PDF, what they show as CSV, and their panels for the page; whole or not at all."""
+
+import io
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from scalecard.analysis import platform_results, platform_selection, provenance
+from scalecard.analysis.load_results import UNFIT, LeftOut, attempt, each_fit, gather
+from scalecard.analysis.platform_results import NO_SETTINGS, Settings
+from scalecard.analysis.platform_selection import drawn
+from scalecard.figures import charts, points, style, svg
+from scalecard.hardware.machine import from_facts
+from scalecard.records.atomic import write_atomically
+from scalecard.records.record import Result
+from scalecard.report import answers, plugin_loader, sections, table_formats
+
+
+def draw(
+    name: str,
+    results: Sequence[Path],
+    outputs: Sequence[Path],
+    show: Sequence[str] | None = None,
+    settings: Settings = NO_SETTINGS,
+) -> list[LeftOut]:
+    """Draw an experiment's or an answer's figure from result files, the current platform's first, and save it.
+
+    Of more than four platforms those of `show` are drawn. `settings` are those of answers. Returns what was left
+    out: files of other platforms and, if it could not be drawn, the figure itself, whose files then say so.
+    """
+    found = gather(results)
+    platforms = drawn(found.results, show)
+    chosen = sorted((r for r in found.results if r.platform in platforms), key=lambda r: platforms.index(r.platform))
+    style.tell_platforms_apart(chosen, show)
+
+    def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
+        return pictures(_figure(name, subset, settings), outputs, _title(name), origins(subset))
+
+    left_out = found.left_out
+    try:
+        made: dict[Path, bytes] | None = drawn_of(chosen)
+    except UNFIT:  # a result of another platform may lack what the figure needs
+        others = [result for result in chosen if result.platform != platforms[0]] if name in sections.names() else []
+        fitting, unfit = each_fit(others, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
+        ours = [result for result in chosen if result.platform == platforms[0]]
+        left_out += unfit
+        made = attempt(f"figure of {name}", partial(drawn_of, [*ours, *fitting]), left_out)
+    for path, content in (made or _missing(name, left_out[-1].reason, outputs)).items():
+        write_atomically(path, content)
+    return left_out
+
+
+def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
+    """Files that say why the figure is missing."""
+    figure = plt.figure(figsize=(8, 1))
+    figure.text(
+        0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True, parse_math=False
+    )
+    made = pictures(figure, outputs, _title(name), [])
+    return {path: svg.MISSING.encode() if path.suffix == ".html" else made[path] for path in made}
+
+
+def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
+    if name in answers.names():
+        answer: Figure = answers.load(name).plot(platform_results.measured(results, settings))
+        return answer
+    section: Figure = sections.load(name).plot(results)
+    return section
+
+
+def _title(name: str) -> str:
+    return plugin_loader.title(answers.load(name) if name in answers.names() else sections.load(name))
+
+
+def origins(results: Sequence[Result]) -> list[str]:
+    """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
+    by_platform = {platform_selection.platform_label(result): result for result in results}
+    return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
+
+
+def _origin(label: str, own: Sequence[Result]) -> str:
+    machine = from_facts(own[0].environment["machine"]).describe()
+    return f"{label}: {machine}; ScaleCard, commit {', '.join(provenance.commits(own))}; {provenance.days(own)}"
+
+
+def save(figure: Figure, path: Path, title: str = "", footer: Sequence[str] = ()) -> None:
+    """Write the figure in the format of the file's suffix."""
+    for each, content in pictures(figure, [path], title, footer).items():
+        write_atomically(each, content)
+
+
+def pictures(figure: Figure, outputs: Sequence[Path], title: str, footer: Sequence[str]) -> dict[Path, bytes]:
+    """The figure in the format of each suffix: .svg, .png, .pdf, .csv (what it shows), .html (panels for the page).
+
+    The footer stands below the figure and in the file's own metadata.
+    """
+    plt.close(figure)
+    charts.finish(figure, footer)
+    content = {path: picture(figure, path.suffix, title, footer) for path in outputs if path.suffix in METADATA}
+    for path in outputs:
+        if path.suffix == ".csv":
+            content[path] = table_formats.as_csv(points.rows(figure), [title, *footer]).encode()
+        elif path.suffix == ".html":  # last, because it takes the figure apart
+            content[path] = svg.as_html(figure, path.stem).encode()
+    return content
+
+
+def picture(figure: Figure, suffix: str, title: str, footer: Sequence[str]) -> bytes:
+    """The figure as it stands, on white, with title and footer in the file's metadata."""
+    plt.close(figure)  # otherwise pyplot keeps every figure
+    content = io.BytesIO()
+    figure.savefig(
+        content, format=suffix[1:], facecolor="white", dpi=160, metadata=METADATA[suffix](title, "; ".join(footer))
+    )
+    return content.getvalue()
+
+
+# The same picture has the same bytes whenever it is drawn, so no file has the time of drawing.
+METADATA: dict[str, Callable[[str, str], dict[str, str | None]]] = {
+    ".svg": lambda title, footer: {"Date": None, "Creator": "ScaleCard", "Title": title, "Description": footer},
+    ".png": lambda title, footer: {"Software": "ScaleCard", "Title": title, "Description": footer},
+    ".pdf": lambda title, footer: {
+        "CreationDate": None,
+        "Producer": None,
+        "Creator": "ScaleCard",
+        "Title": title,
+        "Subject": footer,
+    },
+}

@@ -1,0 +1,236 @@
+"""Forecasts in sentences and tables."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from scalecard.analysis import formatting
+from scalecard.analysis.forecast.forecast import Forecast, Knee, accuracy, with_network
+from scalecard.analysis.forecast.monte_carlo import band, middle
+from scalecard.analysis.forecast.settings import PRESETS, Settings
+from scalecard.records.statistics import Interval
+from scalecard.records.strategies import Family
+from scalecard.report.strategy_table import Table
+
+Sentence = tuple[str, str]  # and its headline
+Cells = list[tuple[str, float]]
+REMEDY = {
+    "smaller batch": "the smaller batch of each device",
+    "company": "that ranks compute side by side",
+    "slowest rank": "waiting for the slowest rank",
+    "exchange": "exchanging gradients",
+    "bubble": "the pipeline's bubble",
+    "unequal stages": "unequal stages",
+    "hand-over": "handing over between stages",
+}
+SHOWN = (16, 64, 256, 1024)
+
+
+def error(found: Sequence[Forecast]) -> Sentence:
+    """How the forecasts did where they were not fitted."""
+    known = accuracy(list(found))
+    if known is None:
+        return "No step was measured on the most devices, so the error of the forecast is not known.", ""
+    median, inside, count = known
+    devices = " or ".join(map(str, sorted({one.held_out.layout.devices for one in found if one.held_out})))
+    text = (
+        f"The forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
+        f" {formatting.percent(median, 1)} (median of {count}); {inside} of {count} lie in their bands."
+    )
+    return text + _farthest_off(found), ""
+
+
+def _farthest_off(found: Sequence[Forecast]) -> str:
+    """Of the steps outside their bands: a small median may hide a strategy that is not understood."""
+    outside = [(abs(one.held_out.error), one) for one in found if one.held_out and not one.held_out.inside]
+    if not outside:
+        return ""
+    error, one = max(outside, key=lambda pair: pair[0])
+    return (
+        f" The farthest off is {', '.join(name for name, _ in _case(one))} scaling, by {formatting.percent(error, 1)}."
+    )
+
+
+def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
+    """Of each workload: the strategy and scaling that go farthest, the knee, what dominates, and what is next."""
+    for name in dict.fromkeys(one.model.workload.name for one in found):
+        for scaling in ("strong", "weak"):
+            own = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
+            if own:
+                yield _sentence(max(own, key=_reach))
+
+
+def _reach(one: Forecast) -> tuple[bool, float, float]:
+    """Whether it can be trusted as far as was measured, where its knee is, how efficient the next count is."""
+    return (
+        one.trusted[0] >= one.model.workload.largest.devices,
+        one.knee.devices or math.inf,
+        middle(one.efficiencies[next_count(one)]),
+    )
+
+
+def next_count(one: Forecast) -> int:
+    """Twice the most devices that were measured, or as many as can take part."""
+    return max(count for count in one.counts if count <= 2 * one.model.workload.largest.devices)
+
+
+def _sentence(one: Forecast) -> Sentence:
+    model, count = one.model, next_count(one)
+    how = "one device's batch shared by all" if model.scaling == "strong" else "as many samples on each device"
+    gain, between = one.speedup(count)
+    network = f", with {_network(one.settings)} between nodes (assumed)" if one.assumed(count) else ""
+    would = "would" if count <= one.trusted[0] else "might"
+    factor = f"{gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g})"
+    there = f"{count} devices {would} be {factor}{network}"
+    text = f"{model.workload.name}, {model.strategy.name}, {how}: {there}; {_knee(one)}. {_until(one)}"
+    return text, f"{model.workload.name}: {knee_words(one.knee)}"
+
+
+def _knee(one: Forecast) -> str:
+    level, knee = formatting.percent(one.settings.knee), one.knee
+    if knee.devices is None:
+        return f"efficiency stays above {level} up to {one.counts[-1]} devices"
+    dominates = REMEDY.get(knee.dominates, knee.dominates)
+    where = (
+        f"at about {knee.devices:.0f} devices {_between(knee.between)}"
+        if knee.devices > 2
+        else "with 2 devices already"
+    )
+    return f"efficiency falls below {level} {where}; what costs most there is {dominates}"
+
+
+def _until(one: Forecast) -> str:
+    count, why = one.trusted
+    return f"Trust it up to {count} devices: beyond, {why}." if count > 1 else f"Do not rely on it: {why}."
+
+
+def knee_words(knee: Knee) -> str:
+    """'11', '2 or fewer' or 'not reached'."""
+    if knee.devices is None:
+        return "not reached"
+    return f"{knee.devices:.0f} devices" if knee.devices > 2 else "below 2 devices"
+
+
+def _between(limits: Interval) -> str:
+    low = f"{limits.low:.0f}" if math.isfinite(limits.low) else "beyond"
+    return f"({low} to {limits.high:.0f})" if math.isfinite(limits.high) else f"({low} or more)"
+
+
+def _network(settings: Settings) -> str:
+    return f"{settings.gbit_per_s:g} Gbit/s per node"
+
+
+def held_out(found: Sequence[Forecast]) -> Table:
+    """Forecast and measurement of every step on the most devices."""
+    rows = list[Cells]()
+    for one in found:
+        if held := one.held_out:
+            limits, measured = held.band, held.measured.median
+            rows.append(
+                [
+                    *_case(one),
+                    (str(held.layout.devices), held.layout.devices),
+                    (formatting.seconds(held.forecast), held.forecast),
+                    (f"{formatting.seconds(limits.low)} to {formatting.seconds(limits.high)}", limits.low),
+                    (formatting.seconds(measured), measured),
+                    (f"{100 * held.error:+.1f} %", abs(held.error)),
+                    ("yes" if held.inside else "no", float(held.inside)),
+                ]
+            )
+    head = ["Workload", "Strategy", "Scaling", "Devices", "Forecast", "Band (95 %)", "Measured", "Error", "In the band"]
+    note = "No step on this number of devices was used for the forecast."
+    return Table("Forecast and measurement on the most devices", head, rows, note)
+
+
+def how_far(found: Sequence[Forecast]) -> Table:
+    """The knee, and the efficiency on more devices than there are."""
+    rows = list[Cells]()
+    for one in found:
+        knee, last = one.knee, one.trusted[0]
+        sort = knee.devices or math.inf
+        limits = f" {_between(knee.between)}" if knee.devices and knee.devices > 2 else ""
+        rows.append(
+            [
+                *_case(one),
+                (f"{knee_words(knee)}{limits}", min(sort, 1e9)),
+                ("" if knee.devices is None else knee.dominates, 0.0),
+                (", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
+                (str(last), last),
+                *(_efficiency(one, count) for count in SHOWN),
+            ]
+        )
+    level, settings = formatting.percent(found[0].settings.knee), found[0].settings
+    head = ["Workload", "Strategy", "Scaling", f"Below {level} from", "Because of", "Worth trying", "Trusted to"]
+    note = (
+        f"Efficiency on more devices, with its band. Between nodes {_network(settings)} and {settings.latency_us:g} µs"
+        " are assumed, if no nodes were measured: forecast in config.yaml."
+    )
+    return Table("How far each strategy goes", [*head, *(f"On {count}" for count in SHOWN)], rows, note)
+
+
+def _efficiency(one: Forecast, count: int) -> tuple[str, float]:
+    if count not in one.efficiencies:
+        return ("", 0.0)
+    values, limits = one.efficiencies[count], band(one.efficiencies[count])
+    return (f"{formatting.percent(middle(values))} ({100 * limits.low:.0f} to {100 * limits.high:.0f})", middle(values))
+
+
+def _case(one: Forecast) -> Cells:
+    return [(one.model.workload.name, 0.0), (one.model.strategy.name, 0.0), (one.model.scaling, 0.0)]
+
+
+def networks(found: Sequence[Forecast]) -> Iterator[Table]:
+    """What the usual networks between nodes would change; nothing if nodes were measured."""
+    rows = list[Cells]()
+    for rate in PRESETS:
+        for one in (with_network(one, rate) for one in found):
+            farther = [count for count in one.counts if one.assumed(count)]
+            if one.model.strategy.family is Family.DATA and farther:
+                cells = [_efficiency(one, count) for count in SHOWN]
+                rows.append(
+                    [*_case(one), (f"{rate:g} Gbit/s", rate), (knee_words(one.knee), one.knee.devices or 1e9), *cells]
+                )
+    if rows:
+        head = ["Workload", "Strategy", "Scaling", "Between nodes", "Below the knee from", *(f"On {n}" for n in SHOWN)]
+        note = "Assumed networks, of a whole node each way: none was measured here."
+        yield Table("With other networks", head, sorted(rows, key=lambda row: [cell[0] for cell in row[:3]]), note)
+
+
+def training(found: Sequence[Forecast]) -> Iterator[Table]:
+    """Hours and energy to train so many samples on each number of devices, with the fastest strategy there."""
+    rows = list[Cells]()
+    for name in dict.fromkeys(one.model.workload.name for one in found):
+        own = [one for one in found if one.model.workload.name == name]
+        for count in sorted({count for one in own for count in one.counts if count <= one.trusted[0]}):
+            able = [one for one in own if count <= one.trusted[0] and count in one.efficiencies]
+            best = min(able, key=lambda one: middle(one.training_seconds(count)))
+            rows.append([(name, 0.0), (str(count), count), *_training(best, count)])
+    samples = formatting.count(found[0].settings.samples)
+    head = ["Workload", "Devices", "Strategy", "Scaling", "Time", "Band (95 %)", "Energy"]
+    note = f"For {samples} samples (forecast.samples in config.yaml). Energy is that of the devices that train."
+    if any(row[-1][0] for row in rows):
+        yield Table("Time and energy to train", head, rows, note)
+    elif rows:
+        note = f"For {samples} samples (forecast.samples in config.yaml). No energy was measured."
+        yield Table("Time to train", head[:-1], [row[:-1] for row in rows], note)
+
+
+def _training(one: Forecast, count: int) -> Cells:
+    seconds, joules = one.training_seconds(count), one.training_joules(count)
+    limits = band(seconds)
+    return [
+        (one.model.strategy.name if count > 1 else "", 0.0),
+        (one.model.scaling if count > 1 else "", 0.0),
+        (_duration(middle(seconds)), middle(seconds)),
+        (f"{_duration(limits.low)} to {_duration(limits.high)}", limits.low),
+        ("" if joules is None else f"{joules / 3.6e6:.3g} kWh", joules or 0.0),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds / 3600:.3g} h"
+        if seconds >= 3600
+        else f"{seconds / 60:.3g} min"
+        if seconds >= 60
+        else f"{seconds:.3g} s"
+    )

@@ -1,0 +1,75 @@
+"""The environments in which platforms were measured, fact by fact, and what is not known of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from scalecard.analysis import formatting
+from scalecard.analysis.provenance import commits
+from scalecard.hardware.machine import from_facts
+from scalecard.records.record import Result
+
+PROVENANCE = (
+    "fingerprint",
+    "torch",
+    "torchvision",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "nccl_process_group",
+    "float32_products",
+    "float32_convolutions",
+    "python",
+    "os",
+    "container_engine",
+    "container",
+    "cpu_governor",
+    "cgroup_cpu_max",
+    "cgroup_memory_max",
+)
+
+
+def facts(platform: str, results: Sequence[Result]) -> dict[str, Any]:
+    """Of one of the platforms that these results are of."""
+    own = [r for r in results if r.platform == platform]
+    environment = own[0].environment
+    machine = environment["machine"]
+    first, last = (formatting.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
+    return {
+        "platform": platform,
+        "facts": {
+            "machine": from_facts(machine).describe(),
+            "driver": machine["driver"],
+            "memory": formatting.count_bytes(environment["ram_bytes"]),
+            "locked software": machine["software"],
+            **({"further packages": added} if (added := environment.get("packages")) else {}),
+            "commit": ", ".join(commits(own)),
+            **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
+            "measured": f"{first} to {last} UTC",
+            **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
+            **_nccl(own),
+            **{f"node {index}": _node(node) for index, node in enumerate(_nodes(own))},
+        },
+        "missing": {formatting.spaced(key): reason for key, reason in environment["missing"].items()},
+    }
+
+
+def _in_words(facts: dict[str, Any]) -> str:
+    known = {formatting.spaced(key): "not known" if value is None else value for key, value in facts.items()}
+    return ", ".join(f"{key} {value}" for key, value in known.items())
+
+
+def _nodes(own: Sequence[Result]) -> list[dict[str, Any]]:
+    """Those of the first result that spans several."""
+    return next((nodes for result in own if (nodes := result.environment["nodes"])), [])
+
+
+def _node(node: dict[str, Any]) -> str:
+    differs = ", ".join(f"{formatting.spaced(path)} {value}" for path, value in node["differs"].items())
+    return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
+
+
+def _nccl(own: Sequence[Result]) -> dict[str, str]:
+    """How NCCL's channels go, of the first result that says so."""
+    known: list[dict[str, int]] = [result.environment["nccl_paths"] for result in own]
+    paths = next(filter(None, known), {})
+    return {"NCCL's channels": ", ".join(f"{count} by {path}" for path, count in paths.items())} if paths else {}

@@ -1,0 +1,73 @@
+"""What readers call the sections and answers, and the groups in which the page has them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scalecard.analysis import formatting
+from scalecard.report import answers
+
+GROUPS = {
+    "Answers": answers.ORDER,
+    "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
+    "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
+    "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
+    "Your models": ("strategies", "input", "tuning"),
+}
+NAMES = {
+    "why": "Why not N times as fast",
+    "use": "What to use",
+    "forecast": "How far it scales",
+    "health": "Health",
+    "async_timing": "Asynchronous timing",
+    "copy_cost": "Copies",
+    "allreduce": "All-reduce",
+    "dp_scratch": "From scratch",
+    "dp_concise": "nn.DataParallel",
+    "ddp": "DistributedDataParallel",
+    "heterogeneous": "Unequal devices",
+    "model_parallel": "Stages on devices",
+    "pipeline": "Pipelines",
+    "tensor_parallel": "Tensor parallelism",
+    "hybrid": "Data and model together",
+    "strategies": "Every strategy",
+    "input": "Loading data",
+    "tuning": "Tuning one device",
+}
+AS_WRITTEN = {"ddp"}  # named by what also has its capitals inside a sentence
+_ORDER = [name for names in GROUPS.values() for name in names]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the contents; `judged`: whether its rates and times are as they should be, if any is judged."""
+
+    name: str
+    label: str
+    judged: bool | None = None
+
+
+def label(name: str) -> str:
+    """'Copies' for copy_cost; the name itself, if nobody has given it a better one."""
+    return NAMES.get(name, formatting.spaced(name))
+
+
+def inside_sentence(name: str) -> str:
+    """The label there: 'copies', but 'DistributedDataParallel'."""
+    own = label(name)
+    return own if name in AS_WRITTEN or name not in NAMES else own[0].lower() + own[1:]
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """As the page has them; what is in no group comes last."""
+    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
+def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[Entry]]:
+    """The contents by group, those with something to show."""
+    shown = in_order(names)
+    groups = {**GROUPS, "Others": tuple(name for name in shown if name not in _ORDER)}
+    made = {
+        group: [Entry(name, label(name), judged.get(name)) for name in shown if name in own]
+        for group, own in groups.items()
+    }
+    return {group: entries for group, entries in made.items() if entries}

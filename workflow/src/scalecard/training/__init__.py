@@ -1,1 +1,0 @@
-"""What is trained and how it is split over devices and ranks. Nothing here knows about time."""

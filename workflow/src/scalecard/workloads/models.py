@@ -1,0 +1,68 @@
+"""The textbooks' models, whose definitions are in workloads/: drawn from a seed, copied, and ResNet-50 in stages."""
+
+import copy
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from scalecard.workloads.builtin import resnet18, resnet50, toy
+from scalecard.workloads.builtin.lenet import LeNet
+from scalecard.workloads.stage_cuts import Cuts, stages
+
+
+def resnet18_variant(*, seed: int) -> nn.Module:
+    """The textbook's ResNet-18."""
+    return copy.deepcopy(_drawn(resnet18.model, seed))
+
+
+@functools.cache
+def _drawn(model: Callable[..., nn.Module], seed: int, **values: int) -> nn.Module:
+    """Drawing millions of parameters takes longer than copying them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return model(**values)
+
+
+MODELS = {"lenet": LeNet, "resnet18": resnet18_variant}
+
+
+def toy_stages(*, seed: int) -> list[nn.Module]:
+    """The tutorial's toy in its two stages."""
+    return toy.blocks(copy.deepcopy(_drawn(toy.model, seed)))
+
+
+NUM_BLOCKS = 18  # of ResNet-50: its stem, 16 bottlenecks, and its head
+AFTER_LAYER2: Cuts = (8,)  # the textbook's
+
+
+def resnet50_stages(
+    *, seed: int, num_classes: int = 1000, cuts: Cuts = AFTER_LAYER2, only: int | None = None
+) -> list[nn.Module]:
+    """torchvision's ResNet-50, a new stage beginning with each of these blocks; every layer is in one stage only.
+
+    With `only`, that stage alone, because copying all of them takes longer.
+
+    block 0    the stem: convolution, batch normalisation, ReLU, pooling
+          1    layer1, three bottlenecks
+          4    layer2, four
+          8    layer3, six
+         14    layer4, three
+         17    the head: pooling, and the classifier
+    """
+    blocks = resnet50.blocks(_drawn(resnet50.model, seed, num_classes=num_classes))
+    wanted = stages(len(blocks), cuts)[slice(only, None if only is None else only + 1)]
+    return [copy.deepcopy(nn.Sequential(*(blocks[block] for block in one))) for one in wanted]
+
+
+def freeze_batch_norm(model: nn.Module) -> nn.Module:
+    """Put batch normalisation into eval mode.
+
+    In training mode its statistics depend on how a batch is split, so a split batch computes a different function by
+    definition; the equality proofs are about the parallelism and use this.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.eval()
+    return model

@@ -1,0 +1,168 @@
+"""The plain loop that every strategy is compared with: forward, loss, gradient, p -= lr * gradient. Nothing else.
+
+It shares the network with what it judges, and no other code: no trainer, no splitting, no loss, no optimiser.
+
+    step = parts, each a share of the step's samples with its weight
+    gradient = sum over parts of weight * gradient of the part's mean loss
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.workloads.nested import Tree, doubled, flipped, mapped, rows
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples that are forwarded together; `weight` is their share of the step's samples unless they count more."""
+
+    weight: float
+    inputs: Tree
+    targets: Tree
+
+    def exactly(self) -> "Part":
+        """The same samples in float64, in the opposite order."""
+        backwards = self.backwards()
+        return Part(self.weight, doubled(backwards.inputs), doubled(backwards.targets))
+
+    def backwards(self) -> "Part":
+        """The same samples in the opposite order."""
+        return Part(self.weight, flipped(self.inputs), flipped(self.targets))
+
+
+Step = Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Parameters before and after, buffers after, and the first step's loss before and after."""
+
+    before: list[Tensor]
+    after: list[Tensor]
+    buffers: list[Tensor]
+    losses: tuple[float, float]
+
+    def only(self, parameters: Sequence[int], buffers: Sequence[int]) -> "Plain":
+        """The same of some of the parameters and buffers."""
+        before, after = ([values[index] for index in parameters] for values in (self.before, self.after))
+        return Plain(before, after, [self.buffers[index] for index in buffers], self.losses)
+
+
+def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean of (outputs - targets)^2 over all elements."""
+    return (outputs - targets).square().mean()
+
+
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean over rows of -log softmax(scores)[label]; scores (n, classes), labels (n,)."""
+    log_probabilities = scores - scores.logsumexp(dim=1, keepdim=True)
+    return -log_probabilities[torch.arange(len(labels), device=labels.device), labels].mean()
+
+
+def train(
+    model: nn.Module,
+    steps: Sequence[Step],
+    *,
+    loss: Callable[[Any, Any], Tensor],
+    lr: float,
+) -> Plain:
+    """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order.
+
+    Parameters are those that require a gradient; the others count as buffers.
+    """
+    parameters = trainable(model)
+    before = _kept(parameters)
+    first = loss_of(model, steps[0], loss)
+    for parts in steps:
+        step = gradient(model, parts, loss)
+        with torch.no_grad():
+            for parameter, slope in zip(parameters, step, strict=True):
+                parameter.sub_(lr * slope)
+    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, loss_of(model, steps[0], loss)))
+
+
+def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Copies in the host's memory: the device's is for what is measured."""
+    return [tensor.detach().to("cpu", copy=True) for tensor in tensors]
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that require a gradient, in the model's order."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def untrained(model: nn.Module) -> list[Tensor]:
+    """The other parameters, then the buffers."""
+    return [*(parameter for parameter in model.parameters() if not parameter.requires_grad), *model.buffers()]
+
+
+def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> list[Tensor]:
+    """The weighted sum of the parts' gradients, one tensor per parameter that requires one."""
+    parameters = trainable(model)
+    total = [torch.zeros_like(p) for p in parameters]
+    for part in parts:
+        value = part.weight * loss(model(part.inputs), part.targets)
+        for summed, slope in zip(total, torch.autograd.grad(value, parameters), strict=True):
+            summed.add_(slope)  # in place: a large model has no room for a third copy of itself
+    return total
+
+
+@torch.no_grad()
+def loss_of(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> float:
+    """The step's loss; the buffers stay as they are."""
+    saved = [b.clone() for b in model.buffers()]
+    value = sum(part.weight * float(loss(model(part.inputs), part.targets)) for part in parts)
+    for buffer, then in zip(model.buffers(), saved, strict=True):
+        buffer.copy_(then)
+    return value
+
+
+def epoch(
+    images: Tensor,
+    labels: Tensor,
+    *,
+    batch_size: int,
+    seed: int,
+    dtype: torch.dtype,
+    shares: int = 1,
+    uneven: bool = False,
+) -> list[Step]:
+    """The steps of an epoch over uint8 images (n, 1, 28, 28) in the order that the seed draws.
+
+    Each batch is forwarded in equal shares; one that has none is left out or, if `uneven`, has shares that differ by
+    one. Pixels become 0..1 in float32.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    steps: list[Step] = []
+    for places in batches(len(labels), batch_size, 1 if uneven else shares):
+        chosen = order[places.start : places.stop]
+        each, more = divmod(len(places), shares)
+        sizes = [each + (number < more) for number in range(shares)]
+        steps.append(split((images[chosen] / 255).to(dtype), labels[chosen], [size for size in sizes if size]))
+    return steps
+
+
+def batches(num_images: int, batch_size: int, shares: int = 1) -> list[range]:
+    """Where the batches of an epoch lie in its order; one that cannot be shared out equally is left out."""
+    starts = range(0, num_images, batch_size)
+    every = [range(start, min(start + batch_size, num_images)) for start in starts]
+    return [places for places in every if len(places) % shares == 0]
+
+
+def split(inputs: Tree, targets: Tree, sizes: Sequence[int]) -> list[Part]:
+    """The parts of a batch with these sizes, each weighted by its share of the samples."""
+    ends, whole = [sum(sizes[: number + 1]) for number in range(len(sizes))], rows(inputs)
+    assert ends[-1] == whole, "the parts make up the batch"
+    return [
+        Part(size / whole, *(mapped(partial(_rows, end - size, end), values) for values in (inputs, targets)))
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def _rows(start: int, end: int, tensor: Tensor) -> Tensor:
+    return tensor[start:end]

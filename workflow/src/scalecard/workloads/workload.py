@@ -1,0 +1,212 @@
+"""A workload as the strategies train it: its file, the values from config.yaml, a batch size, and the precision."""
+
+import functools
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard.hardware.gpu_memory import first_that_fits
+from scalecard.workloads import nested, reference
+from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet50, toy
+from scalecard.workloads.nested import Tree, leaves, mapped, share
+
+BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
+UNITS = ("samples", "tokens")
+HOST = torch.device("cpu")
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is trained: `file`, or the built-in workload of this name, with `values` (JSON) for its functions.
+
+    With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
+    Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
+    is `inexact` cannot compute in float64. `part` is which of how many equal shares of a batch it has: a rank's. `each`
+    is how many samples a device holds, as far as is known; 0: any. With `device_only`, the host does not compute what a
+    device cannot hold: of a batch that is many times too large, that would take too long.
+    """
+
+    name: str
+    file: str
+    values: str
+    batch_size: int
+    seed: int
+    lr: float = 0.0
+    each: int = 0
+    exact: bool = False
+    frozen: bool = False
+    inexact: bool = False
+    part: tuple[int, int] = (0, 1)
+    device_only: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values for the workload's functions."""
+        values: dict[str, Any] = json.loads(self.values)
+        return values
+
+    @property
+    def module(self) -> ModuleType:
+        """The functions of the workload."""
+        return loaded(self.name, self.file)
+
+    @property
+    def unit(self) -> str:
+        """What is counted per second."""
+        return getattr(self.module, "UNIT", "samples")
+
+    def network(self, device: torch.device) -> nn.Module:
+        """The model, with the same parameters each time."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            model: nn.Module = self.call("model").to(device)
+        return model.double().eval() if self.exact else model.train(not self.frozen)
+
+    def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
+        """Inputs of so many samples on a device, and their targets, there or on another one."""
+        inputs, targets = self._drawn(size)
+        return mapped(partial(self.placed, device), inputs), mapped(partial(self.placed, last or device), targets)
+
+    def shared(self, device: torch.device, rank: int, ranks: int) -> tuple[Tree, Tree]:
+        """Of the whole batch, the equal share of one of several ranks; the device gets no more than that."""
+        mine = self.of_rank(rank, ranks)
+        return mine.batch(mine.batch_size, device)
+
+    def of_rank(self, rank: int, ranks: int) -> "Load":
+        """What one of several ranks trains alone: on its equal share of the batch."""
+        return replace(self, batch_size=self.batch_size // ranks, part=(rank, ranks))
+
+    def _drawn(self, size: int) -> tuple[Tree, Tree]:
+        rank, ranks = self.part
+        with torch.random.fork_rng(devices=[]):  # a batch() that ignores its seed draws the same one, too
+            torch.manual_seed(self.seed)
+            inputs, targets = self.call("batch", size * ranks, self.seed)
+        return share(inputs, rank, ranks), share(targets, rank, ranks)
+
+    def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
+        """A tensor of a batch on a device, in the precision in which the model computes."""
+        dtype = torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype
+        return tensor.to(device, dtype, non_blocking=non_blocking)
+
+    def dataset(self) -> Any:
+        """What a DataLoader reads, the same each time; None if the workload says nothing of it."""
+        if not hasattr(self.module, "dataset"):
+            return None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return self.call("dataset")
+
+    @property
+    def loss(self) -> Callable[[Tree, Tree], Tensor]:
+        """The mean over a batch."""
+        return self.module.loss  # type: ignore[no-any-return]
+
+    def call(self, function: str, *args: Any) -> Any:
+        """What a function of the file returns, given those of the values that it takes."""
+        called = getattr(self.module, function)
+        taken = accepted(called)
+        return called(*args, **{key: value for key, value in self.given.items() if taken is None or key in taken})
+
+    def units(self, samples: int) -> int:
+        """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
+        if self.unit == "samples":
+            return samples
+        inputs, _ = self.batch(1, HOST)
+        return samples * next(leaves(inputs)).numel()
+
+    def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
+        """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
+
+        It needs twice the memory then. What the device cannot hold at once it gets in smaller and smaller pieces. If it
+        cannot hold the model, the CPU computes, or an error says that it is out of memory.
+        """
+        host = [] if self.device_only or device.type == "cpu" else [(self, HOST)]
+        tries = chain(((load, device) for load in self._in_pieces(max(sizes))), host)
+        return first_that_fits(partial(load._trained, sizes, num_steps, exactly, place) for load, place in tries)
+
+    def _in_pieces(self, most: int) -> Iterator["Load"]:
+        """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
+        yield self
+        each = min(self.each or most, most)
+        while each > 1 and self._divisible(self.network(HOST)):
+            each = max(1, each // 4)
+            yield replace(self, each=each)
+
+    def _divisible(self, model: nn.Module) -> bool:
+        """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
+        return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
+
+    def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The parts, in pieces that a device holds."""
+        if not self.each or not self._divisible(model):
+            return sizes
+        return tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
+
+    def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
+        model = self.network(device)
+        steps = self.steps(self._held(model, sizes), num_steps, exactly, device)
+        model = model.double() if exactly and not self.inexact else model
+        return reference.train(model, steps, loss=self.loss, lr=self.lr)
+
+    def steps(
+        self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
+    ) -> Sequence[reference.Step]:
+        """What the plain loop trains on: the same batch in every step."""
+        return [self.parts(self.batch(sum(sizes), device), sizes, exactly)] * num_steps
+
+    def parts(self, batch: tuple[Tree, Tree], sizes: tuple[int, ...], exactly: bool) -> reference.Step:
+        """A batch in parts of these sizes; `exactly` in float64, if the model can, and in the opposite order."""
+        parts = reference.split(*batch, sizes)
+        if exactly:
+            return [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
+        return parts
+
+
+def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Load]:
+    """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
+    return [_chosen(name, dict(values), seed) for name, values in workloads.items()]
+
+
+def _chosen(name: str, values: dict[str, Any], seed: int) -> Load:
+    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
+    return Load(name, file, json.dumps(values), batch_size, seed)
+
+
+@functools.cache
+def loaded(name: str, file: str) -> ModuleType:
+    """The module of a built-in workload or, if `file` is not empty, of a file of the user's.
+
+    Its folder is where it may import from. Whatever the file raises passes through.
+    """
+    if not file:
+        return BUILT_IN[name]
+    path = Path(file).resolve()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"workload_{name}", path)
+    assert spec, "its name ends with .py"
+    assert spec.loader, "a Python file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that its classes can be pickled
+    spec.loader.exec_module(module)
+    return module
+
+
+def accepted(function: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """The names of a function's arguments; None if it takes any."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return parameters
