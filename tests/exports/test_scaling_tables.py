@@ -10,9 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from scalecard.analysis.provenance import METHOD, provenance
-from scalecard.exports import MISSING, scaling
+from scalecard.exports import scaling
 from scalecard.records import files
 from scalecard.records.record import Record, Result
+from scalecard.report.downloads import MISSING
 from scalecard.report import answers, render, table_formats
 from scalecard.report.figure_files import draw
 from support.eight_gpus import OUT_OF_MEMORY, ddp, measured, step, strategies, too_large

@@ -159,7 +159,7 @@ def test_a_search_in_words_is_found(planted: str) -> None:
 @pytest.mark.parametrize(
     "planted",
     [
-        "gain = words.speedup(new, old)\n    return gain.split()[0]",
+        "gain = ratio_text.speedup(new, old)\n    return gain.split()[0]",
         'a, b = rate.what, 1\n    return a.endswith(", alone")',
         'first = alert.told\n    again = first\n    return again.partition(":")',
         "first, *others = verdict.place\n    return [other.removeprefix(first) for other in others]",

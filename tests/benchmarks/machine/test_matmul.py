@@ -93,7 +93,7 @@ def test_devices_are_loaded_in_a_dtype_that_all_of_them_have(
     def unsupported(dtype: str, machine: Machine, device: Any) -> str:
         return "" if device is a100 or dtype in supported else f"{dtype} needs another GPU"
 
-    monkeypatch.setattr(node_benchmarks.products, "unsupported", unsupported)
+    monkeypatch.setattr(node_benchmarks.matmul, "unsupported", unsupported)
     monkeypatch.setattr(node_benchmarks, "time_rounds", lambda variants, **options: tried.extend(variants) or [])
     amounts = {"size": 8, "products": 1, "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096, "data_dir": ""}
     of = node_benchmarks.Amounts(rule=rule, seed=0, dtypes=("float32", "bfloat16"), **amounts)  # type: ignore[arg-type]
