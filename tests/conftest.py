@@ -109,7 +109,7 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 
     def install(boards: list[Board], **options: Any) -> FakeNvml:
         fake = FakeNvml(boards, **options)
-        for module in ("nvml", "nvlinks", "error_counters"):
+        for module in ("nvml", "error_counters"):
             monkeypatch.setattr(f"scalecard.hardware.{module}.pynvml", fake)
         monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

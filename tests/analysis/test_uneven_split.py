@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scalecard.analysis.uneven_split import divisions, over_in_rounds
 from scalecard.figures import points
-from scalecard.records.merge import merged
+from scalecard.records.journal import merged
 from scalecard.records.record import Case, Record, Result
 from scalecard.report.sections import heterogeneous
 from support.builders import timed

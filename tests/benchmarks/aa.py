@@ -41,7 +41,7 @@ from scalecard.hardware.machine import probe
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.merge import merged
+from scalecard.records.journal import merged
 from scalecard.records.record import Check, Record, Result
 
 RULE = Rule(

@@ -1,9 +1,10 @@
 """How well forecasts do where they were not fitted: on simulated clusters, and on CPU ranks of this machine.
 
-The most devices of each are held out. Simulated clusters are those of tests/support/simulated_clusters.py, whose
-events are not the forecast's formulas: 8 GPUs, or 4 GPUs on each of 4 nodes, healthy or with one of the planted causes,
-none of which was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network with two batches is trained by
-DDP on up to 4 gloo ranks with one thread each, at most as many as there are cores: as many as ScaleCard measures.
+The most devices of each are held out. Simulated clusters are those of tests/support/simulated_clusters.py, whose events
+are not the forecast's formulas: 8 GPUs, or 4 GPUs on each of 4 nodes, healthy or with one of the planted causes, none
+of which was looked at to choose a constant (those were seeds 0 to 5). On CPUs, a small network with two batches is
+trained by DDP on up to 4 gloo ranks with one thread each, at most as many as there are cores: as many as ScaleCard
+measures.
 """
 
 import itertools
@@ -23,7 +24,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from scalecard.analysis.forecast.forecast import Forecast, forecasts
-from scalecard.analysis.forecast.settings import Settings
+from scalecard.analysis.forecast.model import Settings
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Case, Count, Record, Result

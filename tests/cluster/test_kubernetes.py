@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.jobs import kubernetes_pods, time_budget
+from scalecard.jobs import kubernetes_pods, plan
 from support.projects import SITE, copy_project, planned, results_of, set_up_site, snakemake, with_profile
 
 pytestmark = [
@@ -109,7 +109,7 @@ def test_pods_measure_and_each_asks_for_a_node_with_all_its_gpus_for_itself(
     describing, measuring = (job["spec"]["template"]["spec"] for job in kubernetes.jobs.values())
     assert describing["activeDeadlineSeconds"] == 60 * (10 + kubernetes_pods.TO_PULL), "rule machine's runtime"
     share = 3  # minutes, rounded up: its part of the budget of 60
-    assert measuring["activeDeadlineSeconds"] == 60 * (share + time_budget.SLACK + kubernetes_pods.TO_PULL)
+    assert measuring["activeDeadlineSeconds"] == 60 * (share + plan.SLACK + kubernetes_pods.TO_PULL)
     for job in kubernetes.jobs.values():
         template = job["spec"]["template"]
         (container,) = template["spec"]["containers"]

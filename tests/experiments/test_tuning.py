@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard import experiments
-from scalecard.benchmarks.training.tuned_workload import Combination
+from scalecard.benchmarks.training.tuning import Combination
 from scalecard.distributed import launch as launches
 from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.experiments import tuning

@@ -13,9 +13,9 @@ from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.exports import scaling
 from scalecard.records import files
 from scalecard.records.record import Record, Result
-from scalecard.report.downloads import MISSING
 from scalecard.report import answers, render, table_formats
 from scalecard.report.figure_files import draw
+from scalecard.report.pages import MISSING
 from support.eight_gpus import OUT_OF_MEMORY, ddp, measured, step, strategies, too_large
 
 Make = Callable[..., Result]

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.hardware.device_counts import device_counts, threads_each
 from scalecard.hardware.devices import MAX_PENDING, CudaDevice, copy_engine, open_devices
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts, threads_each
 
 
 def test_cpu_workers_overlap_and_dispatch_does_not_wait(machine: Machine) -> None:

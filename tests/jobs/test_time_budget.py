@@ -1,7 +1,7 @@
 """A budget of minutes is shared among the experiments in proportion to what each may take."""
 
 import pytest
-from scalecard.jobs.time_budget import SLACK, estimated, job_minutes, shares
+from scalecard.jobs.plan import SLACK, estimated, job_minutes, shares
 
 MINUTES = {"ddp": 120, "pipeline": 60, "hybrid": 20}
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scalecard.measuring import repeats, shared_decisions
+from scalecard.measuring import interleaved_timing, shared_decisions
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
@@ -86,7 +86,7 @@ def test_every_rank_does_as_the_leading_one_says(laptop: Board) -> None:
     rounds()
     for leading_one, worthwhile in ((1.0, False), (0.0, True)):
         follower: Any = SimpleNamespace(leads=False, maximum=lambda values, answer=leading_one: [answer])
-        assert repeats.is_worthwhile("a GPU was slowed down", Bench([], follower)) == worthwhile
+        assert interleaved_timing.is_worthwhile("a GPU was slowed down", Bench([], follower)) == worthwhile
 
 
 def test_another_run_tries_again(laptop: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,14 @@ import yaml
 from entries import HERE, PACKAGE, ROOT, Mutant, load
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 
-MODULES = ("parallel/*.py", "workloads/*.py", "measuring/*.py", "analysis/limits.py", "analysis/expectations.py", "records/statistics.py")
+MODULES = (
+    "parallel/*.py",
+    "workloads/*.py",
+    "measuring/*.py",
+    "analysis/limits.py",
+    "analysis/expectations.py",
+    "records/statistics.py",
+)
 # Of the 11 ways to replace one operator by another, those that leave a program which might be believed.
 OPERATORS = re.compile(
     r"core/(AddNot|NumberReplacer|ZeroIterationForLoop|Replace(True|False|And|Or|Break|Continue)With\w+"

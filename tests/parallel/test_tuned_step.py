@@ -18,8 +18,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting
 from scalecard.parallel import compiled, tuned_step
-from scalecard.parallel.monte_carlo_arithmetic import LARGEST_ERROR, Roundings
-from scalecard.parallel.tuned_step import TunedStep, cannot, in_layout
+from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot, in_layout
 from support.lone_rank import LoneRank
 from torch import Tensor, nn
 from torch.nn import functional

@@ -1,7 +1,7 @@
 """The predicted share, by curves worked out by hand."""
 
 import pytest
-from scalecard.parallel.uneven_share import predicted_share, swept, time_of
+from scalecard.parallel.uneven_data_parallel import predicted_share, swept, time_of
 
 FAST, SLOW = {1: 1.0, 100: 100.0}, {1: 3.0, 100: 300.0}  # 1 and 3 seconds per sample
 

@@ -1,7 +1,7 @@
 """The records of several processes, made one."""
 
 import pytest
-from scalecard.records.merge import merged
+from scalecard.records.journal import merged
 from scalecard.records.record import Reason, Record
 from support.builders import timed
 

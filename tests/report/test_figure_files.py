@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 from scalecard.figures import charts, line_labels, points, style, svg
-from scalecard.figures.sparkline import sparkline
+from scalecard.figures.svg import sparkline
 from scalecard.records.record import Record, Result
 from scalecard.report import figure_files, sections
 from scalecard.report.sections import allreduce, ddp, hybrid, model_parallel, pipeline

@@ -10,7 +10,7 @@ from scalecard.analysis import slowdowns
 from scalecard.analysis.machine_names import nickname
 from scalecard.records.record import Record, Result
 from scalecard.report import first_screen
-from scalecard.report.downloads import takes
+from scalecard.report.pages import takes
 from scalecard.report.section import Section
 from support.builders import timed
 from support.every_experiment import every_result

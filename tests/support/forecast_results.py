@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scalecard.analysis.forecast.forecast import Forecast, forecasts
-from scalecard.analysis.forecast.settings import Settings
+from scalecard.analysis.forecast.model import Settings
 from scalecard.records.record import Record, Result
 
 from support.simulated_clusters import Cause, simulated

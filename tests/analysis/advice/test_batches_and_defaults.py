@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.advice.defaults import Change, best, changes
-from scalecard.analysis.advice.scaling_limit import Batches, batches
-from scalecard.analysis.advice.strategy_runs import places
+from scalecard.analysis.advice.strategy_runs import Batches, batches, places
 from scalecard.records.record import Case, Record, Result
 from scalecard.report.advice_text import on_data_parallel, on_defaults
 from support.eight_gpus import case_of, ddp, local, measured, step, strategies, timed

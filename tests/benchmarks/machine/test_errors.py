@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.benchmarks.machine import error_counters
+from scalecard.benchmarks.machine import node_benchmarks
 from scalecard.records.record import Record
 from support.adapters import add_port
 from support.fake_nvml import GTX, H100, OF_AN_H100, FakeNvml, box
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("ports")
 def test_a_card_that_is_lost_costs_its_own_counters(install_gpus: Install) -> None:
     boards = box(H100, 2)
     fake = install_gpus(boards)
-    with error_counters.watched() as records:
+    with node_benchmarks.watched() as records:
         fake.boards[1] = None
         known = {(record.case["device"], record.case["counter"]) for record in records()}
     assert {name for device, name in known if device == 0} == {*OF_AN_H100, "XID"}
@@ -27,7 +27,7 @@ def test_a_card_that_is_lost_costs_its_own_counters(install_gpus: Install) -> No
 def test_a_load_has_the_counters_of_before_and_of_after_it(install_gpus: Install, ports: Path) -> None:
     fake = install_gpus(box(H100, 2))
     port = add_port(ports, "400 Gb/sec (4X NDR)\n", symbol_error="7\n")
-    with error_counters.watched() as records:
+    with node_benchmarks.watched() as records:
         fake.boards[0].errors["ECC corrected"] = 3
         (port / "counters" / "symbol_error").write_text("12\n")
         fake.xids += [1, 1]
@@ -46,12 +46,12 @@ def _place(record: Record) -> tuple[str, object]:
 
 def test_cards_that_do_not_tell_of_xids_have_no_count_of_them(install_gpus: Install) -> None:
     install_gpus([*box(H100, 1), *box(GTX, 1)])
-    with error_counters.watched() as records:
+    with node_benchmarks.watched() as records:
         told = {record.case["device"] for record in records() if record.case["counter"] == "XID"}
     assert told == {0}
 
 
 def test_where_nothing_is_counted_a_record_says_so() -> None:
-    with error_counters.watched() as records:
+    with node_benchmarks.watched() as records:
         (record,) = records()
     assert (record.status, record.note) == ("skipped", "no GPU and no InfiniBand here that counts errors")

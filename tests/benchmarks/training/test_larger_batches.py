@@ -10,8 +10,7 @@ from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training import tuning as ladders
 from scalecard.benchmarks.training.memory_trials import AS_TIMED
 from scalecard.benchmarks.training.reference_cache import Setting
-from scalecard.benchmarks.training.tuned_workload import Combination, PlainlyRounded, plain_loops, subject
-from scalecard.benchmarks.training.tuning import Ladder
+from scalecard.benchmarks.training.tuning import Combination, Ladder, PlainlyRounded, plain_loops, subject
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.stopping_rule import Rule

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import tuning as ladders
-from scalecard.benchmarks.training.tuned_workload import PlainlyRounded
-from scalecard.benchmarks.training.tuning import Ladder
+from scalecard.benchmarks.training.tuning import Ladder, PlainlyRounded
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring import interleaved_timing
 from scalecard.measuring.stopping_rule import Rule

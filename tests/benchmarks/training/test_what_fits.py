@@ -3,8 +3,7 @@
 import pytest
 import torch
 from scalecard.benchmarks.training.dry_run import Trial
-from scalecard.benchmarks.training.max_batch import largest
-from scalecard.benchmarks.training.memory_trials import Fitting, side_by_side
+from scalecard.benchmarks.training.memory_trials import Fitting, largest, side_by_side
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.case_variant import Subject, Variant

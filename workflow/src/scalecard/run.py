@@ -31,8 +31,7 @@ from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import budget, preflight, shared_decisions, tracing
 from scalecard.records.again import TWICE, failed_again
-from scalecard.records.journal import Journal
-from scalecard.records.merge import merged
+from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.save_fallback import refuse_unsavable, save_or_keep
 

@@ -51,9 +51,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _container(args: argparse.Namespace) -> None:
-    from scalecard.jobs.containers import choose, marker
+    from scalecard.jobs.containers import build, marker
 
-    marker.write(args.output, choose.choose(args.settings, shared=args.shared))
+    marker.write(args.output, build.choose(args.settings, shared=args.shared))
 
 
 def _fetch(args: argparse.Namespace) -> None:

@@ -11,9 +11,8 @@ import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
-from scalecard.hardware.device_counts import threads_each
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, threads_each
 from scalecard.hardware.precision import float32_is_float32
 
 LAZY = "nccl-lazy"  # not in PyTorch 2.11

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from scalecard import progress
-from scalecard.hardware.device_counts import device_counts
+from scalecard.hardware.machine import device_counts
 from scalecard.records.record import Case
 
 

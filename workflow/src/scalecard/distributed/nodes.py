@@ -23,7 +23,7 @@ import psutil
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed import DistStoreError
 
-from scalecard.hardware import network
+from scalecard.hardware import host
 
 TIMEOUT = timedelta(
     seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120))
@@ -57,7 +57,7 @@ class Nodes:
 
         NCCL chooses its own, and prefers InfiniBand.
         """
-        address = network.address_towards(self.address)
+        address = host.address_towards(self.address)
         for name, own in psutil.net_if_addrs().items():
             if any(a.address == address for a in own):
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", name)

@@ -21,10 +21,9 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
-from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant, Work
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds

@@ -17,9 +17,8 @@ from annotated_types import Len
 
 from scalecard import progress
 from scalecard.benchmarks.machine.matmul import MODES, Products, subject, unsupported
-from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep

@@ -42,7 +42,7 @@ from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Case, Record
-from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads import datasets, models, reference
 
 Model = Literal["lenet", "resnet18"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -79,7 +79,7 @@ class Plainly:
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
-        self.flops = [flops(work) for work in classifiers.without_data(model)]  # of scoring an image, and of training
+        self.flops = [flops(work) for work in models.without_data(model)]  # of scoring an image, and of training
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
         self.builder = functools.cache(lambda option: partial(_step, ctx, spec, self, option))
 
@@ -91,7 +91,7 @@ class Plainly:
             return Change([count * part for part in once.step], once.tolerance)
         spec, device = self.spec, self.ctx.device
         steps = [self._parts(at, ranks, count)] * times
-        plainly = partial(classifiers.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
+        plainly = partial(models.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
         return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
 
     def compressed(self, at: Setting, ranks: tuple[int, ...], hook: str) -> Change:
@@ -102,7 +102,7 @@ class Plainly:
 
     def _shares(self, at: Setting, ranks: tuple[int, ...]) -> list[list[Tensor]]:
         """What each of these ranks adds to the gradient."""
-        network = classifiers.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
+        network = models.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
         return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
@@ -195,7 +195,7 @@ def _variant(plainly: Plainly, option: Option, case: Case, batch_size: int, *, n
 def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
     model, train = plainly.model, plainly.train
-    module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
+    module = models.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
     stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
@@ -230,7 +230,7 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
-    module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=False)
+    module = models.network(model, seed=spec.seed, device=ctx.device, exact=False)
     return gradient_allreduce.alone(model, module, ctx)
 
 
@@ -255,17 +255,17 @@ def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset)
 def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, at: Setting) -> Subject:
     """An epoch over the images; batches are those of all ranks together."""
     images, ranks = dataset.limited(at.num_images, None), ctx.world_size
-    module = classifiers.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
+    module = models.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
     trainer = Trainer(wrap(module, ctx), images, at.batch_size, spec.lr, spec.seed, ctx.rank, ranks, frozen=at.exact)
     batches = reference.batches(len(images.train), at.batch_size, ranks)
     split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
-    plainly = partial(classifiers.plain, model, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=at.exact)
+    plainly = partial(models.plain, model, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=at.exact)
 
     def wanted() -> Trained | Change:
         steps = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
         return expected(model, lambda exactly: plainly(steps, exactly=exactly), exact=at.exact)
 
-    forward, whole = map(flops, classifiers.without_data(model))
+    forward, whole = map(flops, models.without_data(model))
     seen, steps = sum(map(len, batches)) // ranks, len(batches)
     return training(
         f"{model}, an epoch on {progress.counted(ranks, 'rank')}",

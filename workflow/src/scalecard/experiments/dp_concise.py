@@ -18,9 +18,8 @@ from pathlib import Path
 from torch import nn
 
 from scalecard import progress
-from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
@@ -30,7 +29,7 @@ from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Record
-from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads import datasets, models, reference
 
 MODEL = "resnet18"
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
@@ -104,10 +103,10 @@ def _grid_point(
 
 def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:
     images = dataset.limited(at.num_images, None).to(first.torch)
-    module = classifiers.network(MODEL, seed=spec.seed, device=first.torch, exact=at.exact)
+    module = models.network(MODEL, seed=spec.seed, device=first.torch, exact=at.exact)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
     trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
-    forward, whole = map(flops, classifiers.without_data(MODEL))
+    forward, whole = map(flops, models.without_data(MODEL))
     seen, steps = len(images.train), len(reference.batches(len(images.train), at.batch_size))
     counts: dict[str, float] = {"updates": steps, "samples": seen}
     if at.devices == 1:  # DataParallel's threads are not seen
@@ -132,5 +131,5 @@ def _expected(spec: Spec, first: Device, train: datasets.Split, at: Setting) -> 
     shares = 1 if at.exact else at.devices
     split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
     steps = split(dtype=at.dtype, shares=shares)
-    plainly = partial(classifiers.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=at.lr, exact=at.exact)
+    plainly = partial(models.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=at.lr, exact=at.exact)
     return expected(MODEL, lambda exactly: plainly(exactly=exactly), exact=at.exact)

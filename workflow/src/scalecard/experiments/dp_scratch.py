@@ -17,9 +17,8 @@ from pathlib import Path
 import torch
 
 from scalecard import progress
-from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
@@ -30,7 +29,7 @@ from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy
 from scalecard.records.record import Case, Record
-from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads import datasets, models, reference
 from scalecard.workloads.builtin.lenet import lenet_parameters
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
@@ -100,7 +99,7 @@ def _expected(
     dtype = torch.float64 if exact else torch.float32
     batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
     steps = batches(dtype=dtype, shares=shares, uneven=True)
-    plainly = partial(classifiers.plain, "lenet", steps, seed=spec.seed, device=device.torch, lr=spec.lr, exact=exact)
+    plainly = partial(models.plain, "lenet", steps, seed=spec.seed, device=device.torch, lr=spec.lr, exact=exact)
     return expected("lenet", lambda exactly: plainly(exactly=exactly), exact=exact)
 
 
@@ -140,7 +139,7 @@ def _subject(
     values = sum(parameter.numel() for parameter in run.model.replicas[0])
     reduced, _ = bytes_received(at.algorithm, at.devices, values)
     image = 28 * 28 * at.dtype.itemsize + 8  # with its label
-    forward, whole = map(flops, classifiers.without_data("lenet"))
+    forward, whole = map(flops, models.without_data("lenet"))
     return training(
         f"an epoch on {progress.counted(at.devices, 'device')}, {at.algorithm} all-reduce",
         run.epoch,

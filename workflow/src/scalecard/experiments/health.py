@@ -23,7 +23,7 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.machine import collectives, error_counters, node_benchmarks, node_pairs
+from scalecard.benchmarks.machine import collectives, node_benchmarks, node_pairs
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -79,7 +79,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         _name_hosts()
     mine = list[Record]()
     try:
-        with error_counters.watched() as counters:
+        with node_benchmarks.watched() as counters:
             yield from _of_this_node(node_benchmarks.records(spec.amounts, machine), mine)
             yield from _collectives(spec, machine)
             yield from _between_nodes(spec, machine)

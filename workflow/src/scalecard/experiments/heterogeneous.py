@@ -35,10 +35,9 @@ from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.measuring.training_subject import Precision, training
-from scalecard.parallel.uneven_data_parallel import UnevenDataParallel
-from scalecard.parallel.uneven_share import predicted_share, swept
+from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.record import Case, Record
-from scalecard.workloads import classifiers, reference
+from scalecard.workloads import models, reference
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 
@@ -139,12 +138,12 @@ class Divided:
         images, labels = self._batch(at, device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
-        spec, train = self.spec, partial(classifiers.plain, self.model, steps)
+        spec, train = self.spec, partial(models.plain, self.model, steps)
         plainly = partial(train, seed=spec.seed, device=device, lr=spec.lr, exact=at.exact)
         return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
 
     def _batch(self, at: Setting, device: torch.device) -> tuple[Tensor, Tensor]:
-        return classifiers.random_batch(sum(at.shares), seed=self.spec.seed, device=device, dtype=at.dtype)
+        return models.random_batch(sum(at.shares), seed=self.spec.seed, device=device, dtype=at.dtype)
 
     def _steps(self, at: Setting) -> int:
         return self.spec.check_steps if at.exact else 1
@@ -152,11 +151,11 @@ class Divided:
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
         spec, batch = self.spec, self._batch(at, torch.device("cpu"))
-        network = partial(classifiers.network, self.model, seed=spec.seed, exact=at.exact)
+        network = partial(models.network, self.model, seed=spec.seed, exact=at.exact)
         trained = UnevenDataParallel(network, devices, at.shares, batch, lr=spec.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
         last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)
-        _, flop = classifiers.without_data(self.model)
+        _, flop = models.without_data(self.model)
         return training(
             f"{self.model}, {at}",
             trained.step,

@@ -21,13 +21,11 @@ from pydantic import Field
 from scalecard import progress
 from scalecard.benchmarks.training.input_loading import COPIES, Feeding, FromDataset, Pass, samples_of
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly
-from scalecard.benchmarks.training.validate import examined
-from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
+from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.hardware import host
-from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import copy_engine, open_devices
 from scalecard.hardware.failures import in_one_line, reason_of
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded

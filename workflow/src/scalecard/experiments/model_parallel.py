@@ -22,9 +22,8 @@ from scalecard import progress
 from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, time_blocks, with_blocks
 from scalecard.benchmarks.training.plain_steps import Plainly
 from scalecard.benchmarks.training.stages import gradients
-from scalecard.hardware.device_counts import device_counts
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded

@@ -25,8 +25,7 @@ from scalecard.benchmarks.training.reference_cache import Plainly
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.stage_timing import played
 from scalecard.benchmarks.training.strategy import StrategyBuilder
-from scalecard.benchmarks.training.validate import NotAWorkload, examined
-from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
+from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts

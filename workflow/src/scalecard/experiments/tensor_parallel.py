@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.device_counts import device_counts, provable
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
@@ -36,7 +35,7 @@ from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
 from scalecard.records.record import Case, Check, Record
-from scalecard.workloads import classifiers, reference
+from scalecard.workloads import models, reference
 from scalecard.workloads.models import MODELS
 
 NONE = "none"  # the partition of the plain module
@@ -150,7 +149,7 @@ def _same_replicas(made: OneDevice | TensorParallel) -> list[Check]:
 
 def _counts(at: Setting, num_values: int) -> dict[str, float]:
     """What one step must do: divided layers add up to the whole ones, replicated ones are there as often as devices."""
-    _, whole = classifiers.without_data(at.model)
+    _, whole = models.without_data(at.model)
     if at.partition == NONE:
         flops_each, replicated, exchanged = 0, 0, 0
     else:
@@ -173,7 +172,7 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
 
 def _batch(spec: Spec, batch_size: int, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The same random images and labels on any device."""
-    return classifiers.random_batch(batch_size, seed=spec.seed, device=device.torch, dtype=dtype)
+    return models.random_batch(batch_size, seed=spec.seed, device=device.torch, dtype=dtype)
 
 
 def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: bool) -> Trained | Change:
@@ -187,7 +186,7 @@ def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: boo
     def plain(exactly: bool, run: int = 0) -> reference.Plain:
         images, labels = _batch(spec, batch_size, first, torch.float32)
         steps = [reference.split(images * (1 + run * NUDGE), labels, [batch_size])] * (spec.check_steps if exact else 1)
-        plainly = partial(classifiers.plain, seed=spec.seed, device=first.torch, lr=spec.lr, exact=False)
+        plainly = partial(models.plain, seed=spec.seed, device=first.torch, lr=spec.lr, exact=False)
         return plainly(model, steps, exactly=exactly)
 
     if exact:

@@ -20,10 +20,8 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training.tuned_workload import Combination, PlainlyRounded
-from scalecard.benchmarks.training.tuning import Ladder
-from scalecard.benchmarks.training.validate import examined
-from scalecard.benchmarks.training.workload_spec import OfWorkloads, Workloads
+from scalecard.benchmarks.training.tuning import Combination, Ladder, PlainlyRounded
+from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
@@ -42,7 +40,7 @@ from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
 from scalecard.records.strategies import SINGLE
-from scalecard.workloads import classifiers, datasets, reference
+from scalecard.workloads import datasets, models, reference
 from scalecard.workloads.workload import Load
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
@@ -189,18 +187,18 @@ def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinatio
 def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
     """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
     images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
-    module = classifiers.network(name, seed=spec.seed, device=ctx.device, exact=at.exact)
+    module = models.network(name, seed=spec.seed, device=ctx.device, exact=at.exact)
     make = partial(TunedTrainer, frozen=at.exact, rungs=combination.rungs)
     trainer = make(module, images, at.batch_size, spec.lr, spec.seed)
     steps = len(reference.batches(len(images.train), at.batch_size))
 
     def wanted() -> Trained:
-        plain = partial(classifiers.plain, name, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=True)
+        plain = partial(models.plain, name, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=True)
         split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
         parts = split(seed=spec.seed, dtype=at.dtype)
         return expected(name, lambda exactly: plain(parts, exactly=exactly), exact=True)  # type: ignore[return-value]
 
-    forward, whole = map(flops, classifiers.without_data(name))
+    forward, whole = map(flops, models.without_data(name))
     subject = training(
         f"{name}, an epoch with {combination}",
         trainer.epoch,

@@ -12,7 +12,7 @@ from scalecard.hardware.machine import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report.downloads import MISSING
+from scalecard.report.pages import MISSING
 
 SNAKEFILE = ROOT / "Snakefile"
 

@@ -11,7 +11,7 @@ from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.outliers import NOTABLE, Groups
 from scalecard.analysis.health.per_node import Place
 from scalecard.figures import charts, points, style
-from scalecard.figures.heat_map import ODD, Cell, Cells
+from scalecard.figures.charts import ODD, Cell, Cells
 from scalecard.records.record import Record, Result
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn

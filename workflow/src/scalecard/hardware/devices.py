@@ -18,16 +18,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from scalecard.hardware import host, numa, work_observer
-from scalecard.hardware.device_counts import threads_each
+from scalecard.hardware import host, numa
 from scalecard.hardware.device_timestamps import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.failures import DeviceFault, first_line
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, threads_each
 from scalecard.hardware.precision import float32_is_float32
 
 MAX_PENDING = 64
@@ -230,7 +230,7 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
 
     The allocator does not reuse its memory before the current stream, which copies it, is done.
     """
-    for observer in work_observer.observers:
+    for observer in observers:
         observer.received(f"to {_running.device}", tensor.nbytes)
     if tensor.is_cuda:
         tensor.record_stream(torch.cuda.current_stream(tensor.device))
@@ -263,7 +263,7 @@ class CpuDevice(Device):
             for task in args:
                 if isinstance(task, Task) and task.queued:
                     self._wait_for(task.queued, entered)
-            for observer in work_observer.observers:
+            for observer in observers:
                 entered.enter_context(observer.around())
             return work(*_values(args))
 
@@ -338,3 +338,27 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
     if devices[0].torch.type == "cuda":
         return CudaDevice(devices[0].index, beside=True)
     return devices[-1] if len(devices) > 1 else None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets."""
+
+    around: Callable[[], contextlib.AbstractContextManager[object]]
+    received: Callable[[str, float], None]
+
+
+observers: list[Observer] = []  # at most one
+
+
+@contextlib.contextmanager
+def observed(
+    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[str, float], None]
+) -> Iterator[None]:
+    """Let the work that is submitted meanwhile be counted; one observer at a time."""
+    assert not observers, "work is counted once"
+    observers.append(Observer(around, received))
+    try:
+        yield
+    finally:
+        observers.clear()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from scalecard.hardware import interconnect, nvlinks, nvml
+from scalecard.hardware import interconnect, nvml
 from scalecard.hardware.optional_facts import Missing
 
 PORT_COUNTERS = {
@@ -69,7 +69,7 @@ def _of_gpu(handle: Any) -> dict[str, Callable[[], Any]]:
 
 def _over_links(handle: Any, counter: int) -> int | None:
     """The sum over the links that are up; None if there is none."""
-    links = nvlinks.links_up(handle)
+    links = nvml.links_up(handle)
     return sum(pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter) for link in links) if links else None
 
 

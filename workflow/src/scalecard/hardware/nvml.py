@@ -7,14 +7,13 @@ reason. Nothing here fails because a fact is missing.
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-from scalecard.hardware import nvlinks
 from scalecard.hardware.optional_facts import Missing, gpu_key
 
 # Clock event reasons that mean the hardware was held back. A power cap is normal, and only reported.
@@ -144,7 +143,7 @@ def memory_bytes(gpu: Gpu) -> int | None:
 
 def pci_address(gpu: Gpu) -> str:
     """As in the kernel's /sys/bus/pci/devices, inside a session; NVMLError if the driver does not tell."""
-    return nvlinks.address(pynvml.nvmlDeviceGetPciInfo(gpu.handle))
+    return address(pynvml.nvmlDeviceGetPciInfo(gpu.handle))
 
 
 def details(missing: Missing, used: int | None = None) -> list[dict[str, Any]]:
@@ -170,7 +169,7 @@ def _detail(gpu: Gpu, ask: Callable[..., Any]) -> dict[str, Any]:
         "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-        "nvlinks": ask("nvlinks", nvlinks.num_up, handle),
+        "nvlinks": ask("nvlinks", num_up, handle),
         "power_limit_w": power and power / 1000,
         "power_limit_max_w": power_max and power_max[1] / 1000,
         "sm_clock_max_mhz": ask("sm_clock_max_mhz", pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
@@ -200,9 +199,9 @@ def nvlink_pairs(missing: Missing, used: int | None = None) -> list[list[int | N
     """How many NVLinks lead from each of these GPUs to each other one; None on the diagonal, and if it is not known."""
     with session() as visible:
         gpus = visible[:used]
-        ends = [missing.ask(gpu_key(i, "nvlink_pairs"), nvlinks.far_ends, gpu.handle) for i, gpu in enumerate(gpus)]
+        ends = [missing.ask(gpu_key(i, "nvlink_pairs"), far_ends, gpu.handle) for i, gpu in enumerate(gpus)]
         places = [missing.ask(gpu_key(i, "nvlink_pairs"), pci_address, gpu) for i, gpu in enumerate(gpus)]
-    return nvlinks.pairs(ends, places)
+    return pairs(ends, places)
 
 
 def state(gpu: Gpu, ours: Callable[[int], bool]) -> dict[str, float | int | None]:
@@ -276,3 +275,57 @@ def energy_joules(gpu: Gpu) -> float | None:
 def reasons_in_words(bits: int) -> list[str]:
     """The clock event reasons that a reader should know about."""
     return [words for bit, words in (SLOWDOWNS | POWER_CAP).items() if bits & bit]
+
+
+SWITCH = "switch"
+
+
+def num_up(handle: Any) -> int:
+    """NVLinks that are up."""
+    return len(links_up(handle))
+
+
+def links_up(handle: Any) -> list[int]:
+    """NVML does not say how many links there are, so ask until it has no such link."""
+    up = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED:
+                up.append(link)
+        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+            break
+    return up
+
+
+def far_ends(handle: Any) -> list[str]:
+    """What each NVLink that is up leads to: SWITCH, or a PCI address. OSError if the driver does not say."""
+    ends = []
+    for link in links_up(handle):
+        kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
+        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN:
+            raise OSError("the driver does not say where its NVLinks lead")
+        is_switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+        ends.append(SWITCH if is_switch else address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
+    return ends
+
+
+def address(place: Any) -> str:
+    """NVML's PCI address as the kernel writes it: '0000:1a:00.0'."""
+    domain, rest = str(place.busId).lower().split(":", 1)
+    return f"{domain[-4:]}:{rest}"
+
+
+def pairs(ends: Sequence[list[str] | None], places: Sequence[str | None]) -> list[list[int | None]]:
+    """How many links lead from each GPU to each other one, from the far ends of its links and the GPUs' own addresses.
+
+    All links of a GPU that lead to NVSwitches lead to every other GPU that is on switches too. None on the diagonal,
+    and where one of the two does not say.
+    """
+    every = range(len(ends))
+    return [[None if a == b else _between(ends[a], ends[b], places[b]) for b in every] for a in every]
+
+
+def _between(mine: list[str] | None, theirs: list[str] | None, place: str | None) -> int | None:
+    if mine is None or theirs is None or place is None:
+        return None
+    return mine.count(SWITCH) if SWITCH in theirs else mine.count(place)

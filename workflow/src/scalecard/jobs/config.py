@@ -21,8 +21,8 @@ from scalecard.jobs import workloads
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.containers import packages
+from scalecard.jobs.plan import estimated, job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, spec_fields
-from scalecard.jobs.time_budget import estimated, job_minutes, shares
 from scalecard.records.atomic import write_atomically
 
 CHECKED = Path(".snakemake/scalecard-checked")

@@ -1,12 +1,18 @@
-"""What a run of the workflow prints at its end: its findings, or the ends of the logs of what failed."""
+"""The end of a workflow run on the terminal: its findings, or the ends of the logs of what failed."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scalecard.analysis.comparison import compare
+from scalecard.analysis.load_results import each_fit
 from scalecard.jobs import failed_cases, plan
-from scalecard.report import summary
+from scalecard.progress import counted
+from scalecard.records.files import InvalidResult, load
+from scalecard.records.record import Result
+from scalecard.report.render import leading
+from scalecard.report.section import Section
 
 
 def text(
@@ -20,12 +26,69 @@ def text(
     run = plan.take()
     seconds = time.time() - run.started if run else 0.0
     if failed is not None:
-        return summary.failure(failed, seconds), False  # which Snakemake says itself
+        return failure(failed, seconds), False  # which Snakemake says itself
     written = any(job.rule == "report" for job in run.jobs) if run else report.exists()
-    measured = summary.readable(results)
+    measured = readable(results)
     missing: list[str] = json.loads(left_out.read_text()) if left_out and written and left_out.exists() else []
-    said = [summary.success(measured, report if written else None, seconds, run.expected if run else {})]
+    said = [success(measured, report if written else None, seconds, run.expected if run else {})]
     said += [f"Failed: {each}" for each in missing]
     said += filter(None, [failed_cases.closing(measured)])
     faults = any(record.is_fault for result in measured for record in result.records)
     return "\n".join(said), bool(missing) or faults
+
+
+NUM_FINDINGS = 3
+TAIL = 12  # lines of a failed job's log
+
+
+def success(
+    results: Sequence[Result], report: Path | None, seconds: float, expected: Mapping[str, float] | None = None
+) -> str:
+    """The closing summary of a successful run; `report` is None if none was written.
+
+    `expected` has the seconds that the experiments which were measured were expected to take.
+    """
+    counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
+    warnings = [text for _, text in compare.warnings("", results)]
+    known, _ = each_fit(results, Section.of, here="")  # the report names the others
+    findings = [finding.text for _, finding in leading(known, NUM_FINDINGS)]
+    lines = [f"\nDone in {duration(seconds)}."]
+    if results:
+        lines.append(
+            f"Now on {results[0].platform}: {counted(len(results), 'experiment')},"
+            f" {counted(counts['ok'], 'case')} measured, {counts['skipped']} skipped, {counts['failed']} failed,"
+            f" {counted(len(warnings), 'warning')}."
+        )
+    took = {result.experiment: result.seconds for result in results}
+    compared = [f"{n} {duration(took[n])} ({duration(s)})" for n, s in (expected or {}).items() if n in took]
+    lines += [f"  Measuring took (and was expected to take): {', '.join(compared)}."] if compared else []
+    lines += [f"  Warning: {text}" for text in warnings]
+    lines += [f"  - {text}" for text in findings]
+    lines.append(f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.")
+    return "\n".join(lines)
+
+
+def readable(paths: Sequence[Path]) -> list[Result]:
+    """The results that can be read: a summary is not the place to fail for one that cannot."""
+    results = []
+    for path in paths:
+        try:
+            results.append(load(path))
+        except InvalidResult as error:
+            print(f"  left out: {error}")
+    return results
+
+
+def failure(logs: Sequence[Path], seconds: float) -> str:
+    """The closing summary of a failed run, with the end of each failed job's log."""
+    lines = ["", f"Failed after {duration(seconds)}. What was measured is kept; the next run continues from there."]
+    for log in logs:
+        tail = log.read_text(errors="replace").splitlines()[-TAIL:] if log.exists() else []
+        lines += [f"  {log.stem} failed. The end of {log}:", *(f"    {line}" for line in tail or ["(empty)"])]
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """'47 s' or '7 min 12 s'."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

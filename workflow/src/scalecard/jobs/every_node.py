@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from scalecard.hardware import network
+from scalecard.hardware import host
 
 REFUSED = 2  # exit status for bad input: another kind of node, or one in use with `strict`
 LINGER = 15  # seconds that the other nodes get to finish once the first has
@@ -86,7 +86,7 @@ def _address(node: str) -> str:
     hosts = _output_of("squeue", "--noheader", f"--jobs={os.environ['SLURM_JOB_ID']}", "--format=%N")
     other = next(name for name in _output_of("scontrol", "show", "hostnames", hosts).split() if name != node)
     facts = dict(word.split("=", 1) for word in _output_of("scontrol", "show", "node", other).split() if "=" in word)
-    return network.address_towards(facts["NodeAddr"])
+    return host.address_towards(facts["NodeAddr"])
 
 
 def _output_of(*command: str) -> str:

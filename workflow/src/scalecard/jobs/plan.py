@@ -1,10 +1,11 @@
-"""The plan of one workflow run: printed before it begins, and kept to show its progress.
+"""The plan of one workflow run: how its budget is shared, printed before it begins, and kept to show its progress.
 
 The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and the
-closing summary (report/summary.py) reads when the run started and whether it writes a report.
+closing summary (jobs/end_summary.py) reads when the run started and whether it writes a report.
 """
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from scalecard import progress
+from scalecard.distributed.layout import layouts
 from scalecard.records.atomic import write_atomically
 
 PLAN = Path(".snakemake/scalecard-plan.json")
@@ -129,3 +131,34 @@ def place(experiment: str) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+# Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
+STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
+SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
+
+
+def estimated(minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:
+    """The `minutes` of config.yaml for these devices per node (None: not known yet), nodes and processes.
+
+    In proportion to the processes, and to the numbers of devices and nodes that are swept.
+    """
+    usual_devices, usual_processes = STATED_FOR[scale]
+    swept = len(layouts(devices or usual_devices, nodes)) / len(layouts(usual_devices, 1))
+    return math.ceil(minutes * swept * processes / usual_processes)
+
+
+def shares(budget: float | None, minutes: Mapping[str, int], *, limited: bool) -> dict[str, int]:
+    """Each experiment's share of so many minutes, in seconds; its own minutes, if the budget is enough for all.
+
+    Empty without a budget, unless the time is `limited` by a cluster's scheduler: a job that it ends loses everything.
+    """
+    if budget is None and not limited:
+        return {}
+    part = min(1.0, (budget or math.inf) / sum(minutes.values()))
+    return {name: max(1, round(60 * own * part)) for name, own in minutes.items()}
+
+
+def job_minutes(minutes: Mapping[str, int], seconds: Mapping[str, int]) -> dict[str, int]:
+    """The time limits to ask a cluster's scheduler for."""
+    return {name: SLACK + math.ceil(seconds.get(name, 60 * own) / 60) for name, own in minutes.items()}

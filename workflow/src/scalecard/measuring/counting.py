@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from scalecard.hardware import work_observer
+from scalecard.hardware import devices
 from scalecard.measuring.case_variant import Subject, version
 from scalecard.records.record import Count
 
@@ -129,7 +129,7 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
     _counting.append(tally)
     try:
-        with work_observer.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
+        with devices.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
             yield tally
     finally:
         _counting.pop()

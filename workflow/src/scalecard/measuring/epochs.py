@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from scalecard import progress
-from scalecard.measuring import budget, repeats, telemetry
+from scalecard.measuring import budget, interleaved_timing, telemetry
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
@@ -27,11 +27,11 @@ def time_epochs(
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
-    if repeats.is_worthwhile(slowed, bench):
+    if interleaved_timing.is_worthwhile(slowed, bench):
         progress.say(f"timing as many epochs again: {slowed}")
         first = timings
         timings, again = _run_epochs(first, num_epochs, bench)
-        repeats.note(again, bench)
+        interleaved_timing.note(again, bench)
         for timing, before in zip(timings, first, strict=True):
             timing.measured_again, timing.accuracies = slowed, before.accuracies
     fail_wrong(timings, bench)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 
 from scalecard import progress
-from scalecard.measuring import budget, repeats, telemetry
+from scalecard.measuring import budget, shared_decisions, telemetry
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
@@ -47,10 +47,10 @@ def time_rounds(
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
     timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
-    if repeats.is_worthwhile(slowed, bench):
+    if is_worthwhile(slowed, bench):
         progress.say(f"measuring once more: {slowed}")
         timings, again = _measure(ready, bench, rule, energy=energy, at_once=at_once)
-        repeats.note(again, bench)
+        note(again, bench)
         for timing in timings:
             timing.measured_again = slowed
     fail_wrong(timings, bench)
@@ -137,3 +137,21 @@ def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> 
         if interval is None or interval.half_width > rule.precision:
             return ""
     return f"interval within {100 * rule.precision:g} %"
+
+
+IN_VAIN = "slowed-down-once-more"
+
+
+def is_worthwhile(slowed: str, bench: Bench) -> bool:
+    """Whether to measure a group once more that was `slowed` by this, or by nothing if it is ''."""
+    if not slowed:
+        return False
+    (in_vain,) = bench.ranks.maximum([float(bench.ranks.leads and shared_decisions.is_decided(IN_VAIN))])
+    return not in_vain
+
+
+def note(slowed: str, bench: Bench) -> None:
+    """Remember, and say, if a repeated group was slowed down as well."""
+    if slowed and bench.ranks.leads:
+        shared_decisions.decided(IN_VAIN, lambda: slowed)
+        progress.say(f"slowed down again ({slowed}): from now on nothing is measured once more")

@@ -1,17 +1,18 @@
-"""Variants that are timed on two ranks are proven on three as well: two hide what a third shows.
+"""Proofs on other numbers of ranks than are timed: on three, because two hide what a third shows; and on one alone.
 
-Only without GPUs: there can be as many CPU ranks as one likes, and a GPU takes one.
+Three only without GPUs: there can be as many CPU ranks as one likes, and a GPU takes one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from scalecard import progress
+from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Check
 
 RANKS = 3
@@ -39,3 +40,26 @@ def proven_on_more_ranks(
 def with_proofs(variants: Sequence[Variant], proven: Proofs) -> list[Variant]:
     """The variants with what was proven of those with their names."""
     return [replace(variant, proven=proven.get(variant.name, ())) for variant in variants]
+
+
+def driven_by_the_first(ctx: RankContext, build: Callable[[Any], Subject]) -> Callable[[Any], Subject]:
+    """A builder of the same work on the first rank; on the others, of waiting for it, with the same proof."""
+
+    def built(setting: Any) -> Subject:
+        subject = build(setting) if ctx.leads else None
+        names: list[str] = ctx.all_gather(list(subject.expected) if subject else None)[0]
+        if subject is None:
+            return Subject(work=_wait, prove=lambda: _told(ctx, None), expected=dict.fromkeys(names, 0.0))
+        return replace(subject, prove=lambda: _told(ctx, subject))
+
+    return built
+
+
+def _told(ctx: RankContext, subject: Subject | None) -> Iterator[Check]:
+    """What the first rank proved, on every rank."""
+    checks: list[Check] = ctx.all_gather([*subject.prove()] if subject else None)[0]
+    yield from checks
+
+
+def _wait() -> None:
+    """The first rank works: the round ends for all ranks at once."""

@@ -22,8 +22,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+from torch.utils.flop_counter import flop_registry
 
-from scalecard.hardware import work_observer
+from scalecard.hardware import devices
 from scalecard.hardware.precision import switched
 from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
@@ -213,6 +216,39 @@ def own_thread(device: torch.device) -> ThreadPoolExecutor:
 def _observed(work: Callable[[], None]) -> None:
     """What counts operations sees those of another thread only if it is told."""
     with ExitStack() as entered:
-        for observer in work_observer.observers:
+        for observer in devices.observers:
             entered.enter_context(observer.around())
         work()
+
+
+# The largest relative error of one rounding: bfloat16 is rounded to nearest, TF32 may be cut off.
+LARGEST_ERROR = {"bf16": 2.0**-8, "tf32": 2.0**-10}
+RESULTS_TOO = ("bf16",)  # TF32 rounds the factors of a product alone, and adds up in float32
+
+
+class Roundings(TorchDispatchMode):
+    """Changes the factors of every product and convolution, forward and backward, as a format's roundings would.
+
+    Each value by a random part of the largest error. In bfloat16 the results are rounded as well.
+    """
+
+    def __init__(self, rung: str, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._largest, self._results, self._seed = LARGEST_ERROR[rung], rung in RESULTS_TOO, seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function.overloadpacket not in flop_registry:
+            return function(*args, **(kwargs or {}))
+        out = function(*tree_map(self._rounded, args), **tree_map(self._rounded, kwargs or {}))
+        return tree_map(self._rounded, out) if self._results else out
+
+    def _rounded(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dtype != torch.float32:
+            return value
+        if value.device not in self._generators:
+            self._generators[value.device] = torch.Generator(value.device).manual_seed(self._seed)
+        generator = self._generators[value.device]
+        return value + value * torch.empty_like(value).uniform_(-self._largest, self._largest, generator=generator)

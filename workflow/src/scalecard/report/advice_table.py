@@ -3,8 +3,7 @@
 from scalecard.analysis import formatting, ratio_text
 from scalecard.analysis.advice.choice import Choice, avoid, choose
 from scalecard.analysis.advice.defaults import Change
-from scalecard.analysis.advice.scaling_limit import Point, batches
-from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Place, fewest, places, workloads
+from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Place, Point, batches, fewest, places, workloads
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from scalecard.analysis import formatting, ratio_text
 from scalecard.analysis.advice.choice import Choice, avoid, choose
 from scalecard.analysis.advice.defaults import Change, best, tried
-from scalecard.analysis.advice.scaling_limit import Batches, batches
-from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Place, fewest, on, places, timed
+from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Batches, Place, batches, fewest, on, places, timed
 from scalecard.analysis.platform_results import Measured
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio

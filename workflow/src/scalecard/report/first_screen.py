@@ -10,7 +10,7 @@ from scalecard.analysis.advice.strategy_runs import Place, places, timed, worklo
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.machine_names import nickname
-from scalecard.figures.sparkline import sparkline
+from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.report import advice_text

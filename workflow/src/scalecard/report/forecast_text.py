@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from scalecard.analysis import formatting
 from scalecard.analysis.forecast.forecast import Forecast, Knee, accuracy, with_network
+from scalecard.analysis.forecast.model import PRESETS, Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
-from scalecard.analysis.forecast.settings import PRESETS, Settings
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import Family
 from scalecard.report.strategy_table import Table

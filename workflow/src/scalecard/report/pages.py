@@ -1,6 +1,9 @@
-"""HTML pages from the templates in workflow/report, with style and script included: everything in one file."""
+"""HTML pages in one file, from the templates in workflow/report; and the downloads that the first screen offers."""
 
+import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +44,34 @@ def _commands(text: str) -> Markup:
 def unbroken(text: str) -> str:
     """With spaces before units at which no line breaks."""
     return UNIT.sub("\u00a0", text)
+
+
+LABELS = {"summary.md": "Copy summary", "citation.bib": "Cite", "results.csv": "CSV"}
+COPIED = ("summary.md", "citation.bib")
+MISSING = b"This file could not be written; the log of the exports says why.\n"  # in its place
+
+
+@dataclass(frozen=True)
+class Take:
+    """A file beside the report, and its text if it is there to be copied."""
+
+    name: str
+    label: str
+    link: str
+    text: str
+
+
+def takes(exports: Sequence[Path], report: Path) -> list[Take]:
+    """Those of the exported files that the first screen has; links are relative to the report's folder."""
+    by_name = {path.name: path for path in exports}
+    return [_take(by_name[name], label, report) for name, label in LABELS.items() if name in by_name]
+
+
+def _take(path: Path, label: str, report: Path) -> Take:
+    text = path.read_text("utf-8") if path.name in COPIED else ""
+    return Take(path.name, label, link(path, report), text)
+
+
+def link(path: Path, report: Path) -> str:
+    """From the report to a file beside it."""
+    return Path(os.path.relpath(path, report.parent)).as_posix()

@@ -22,7 +22,6 @@ from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import (
     answer_sections,
-    downloads,
     first_screen,
     pages,
     plugin_loader,
@@ -34,9 +33,9 @@ from scalecard.report import (
 )
 from scalecard.report.answer_sections import Answer
 from scalecard.report.comparison import changes_section
-from scalecard.report.downloads import MISSING, Take
 from scalecard.report.history import trend_output as nights
 from scalecard.report.history.trend import of_indices
+from scalecard.report.pages import MISSING, Take
 from scalecard.report.platform_rows import Brief, others_table
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
@@ -68,8 +67,8 @@ def write(
         "left_out": left_out,
         "history": history,
         "traces": linked,
-        "exports": [downloads.link(path, output) for path in there],
-        "taken": downloads.takes(there, output),
+        "exports": [pages.link(path, output) for path in there],
+        "taken": pages.takes(there, output),
     }
     write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
     return left_out

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from scalecard.analysis.forecast.forecast import COUNTS, Forecast, with_network
-from scalecard.analysis.forecast.model import DataParallel
+from scalecard.analysis.forecast.model import PRESETS, DataParallel
 from scalecard.analysis.forecast.monte_carlo import middle
-from scalecard.analysis.forecast.settings import PRESETS
 from scalecard.records.strategies import DDP, Collective
 
 SIZES = [4.0**k for k in range(6, 18)]  # bytes of an all-reduce: 4 KiB to 16 GiB

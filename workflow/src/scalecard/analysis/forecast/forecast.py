@@ -10,9 +10,8 @@ import numpy as np
 
 from scalecard.analysis.forecast.fitted_terms import Parts
 from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
-from scalecard.analysis.forecast.model import DataParallel, Model, Pipeline
+from scalecard.analysis.forecast.model import DataParallel, Model, Pipeline, Settings
 from scalecard.analysis.forecast.monte_carlo import Draws, band, middle
-from scalecard.analysis.forecast.settings import Settings
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy

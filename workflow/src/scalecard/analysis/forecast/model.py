@@ -7,13 +7,15 @@ ideal           one device's time for its batch, divided by the devices (strong 
 smaller batch   what one device, timed alone, takes longer for so few samples
 company         what a rank takes longer because others compute too: power, shared memory, ranks' own work
 slowest rank    the expected largest of n ranks' times over that of the device that was timed alone
-exchange        what a step waits for its collectives (overlap.py, network.py)
+exchange        what a step waits for its collectives (communication_overlap.py, network.py)
 bubble          (p - 1)/m of the time that a stage computes, with p stages and m micro-batches
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -291,3 +293,34 @@ class Pipeline(Model):
             "unequal stages": stages - played,
             "hand-over": stages * (self._at(self.handed, devices) - 1),
         }
+
+
+PRESETS = (100.0, 200.0, 400.0)  # Gbit/s of a node's network: 100 and 200 Gbit/s Ethernet or EDR and HDR, and NDR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The keys of `forecast:`; a node's network each way, all its adapters together. The values are config.yaml's.
+
+    `devices_per_node` None: as many as were measured on one. `knee` is the efficiency from which on more devices are
+    not worth it, `samples` how many are trained on where time and energy are told.
+    """
+
+    devices_per_node: int | None = None
+    gbit_per_s: float = 200.0
+    latency_us: float = 5.0
+    knee: float = 0.8
+    samples: int = 10_000_000
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Settings":
+        """From the block of config.yaml, which the schema has checked; what it leaves out is as above."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    @property
+    def network(self) -> Network:
+        return Network(float(self.gbit_per_s), float(self.latency_us))
+
+    def at(self, gbit_per_s: float) -> "Settings":
+        """The same with another network."""
+        return replace(self, gbit_per_s=gbit_per_s)

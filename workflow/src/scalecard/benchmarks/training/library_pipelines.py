@@ -18,7 +18,7 @@ from scalecard.benchmarks.training.plain_steps import Plainly
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.one_rank import driven_by_the_first
+from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.training_subject import training
 from scalecard.parallel.resnet50 import Workload, bytes_handed_over, one_hot_images
 from scalecard.parallel.torch_pipelining import LibraryPipeline, pipeline_group

@@ -6,8 +6,7 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.dry_run import Trial, Trials
-from scalecard.benchmarks.training.max_batch import largest
-from scalecard.benchmarks.training.memory_trials import Fitting, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, largest, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder

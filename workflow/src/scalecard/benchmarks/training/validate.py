@@ -1,4 +1,4 @@
-"""Looks at a workload before anything of it is measured: is it one, and how is it trained so that a proof can tell?"""
+"""Looks at the workloads of a configuration before anything is measured: are they trained so that a proof can tell?"""
 
 import functools
 import inspect
@@ -8,9 +8,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import torch
+from annotated_types import Len
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
@@ -19,7 +20,7 @@ from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST, UNITS, Load, accepted, loaded
+from scalecard.workloads.workload import HOST, UNITS, Load, accepted, chosen, loaded
 
 Trained = TypeVar("Trained", bound=Load)
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
@@ -261,3 +262,23 @@ def _draws(load: Load) -> bool:
             torch.manual_seed(seed)
             losses.append(float(load.loss(model(inputs), targets)))
     return len(set(losses)) > 1
+
+
+Workloads = Annotated[Mapping[str, Mapping[str, Any]], Len(min_length=1)]
+
+
+class OfWorkloads:
+    """For a Spec with `workloads` and `seed`. NotAWorkload, as soon as it is made, if one of them is none."""
+
+    workloads: Workloads
+    seed: int
+
+    def __post_init__(self) -> None:
+        """A file of the user's is looked at before anything is measured; ours are tested."""
+        for load in self.loads:
+            check(load)
+
+    @property
+    def loads(self) -> list[Load]:
+        """The workloads as they are timed on one device."""
+        return chosen(self.workloads, self.seed)

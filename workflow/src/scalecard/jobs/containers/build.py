@@ -1,4 +1,4 @@
-"""Turns docker/ into an image: built by Docker or Podman, converted to a .sif for Apptainer, or a given one."""
+"""Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one."""
 
 import hashlib
 import json
@@ -8,9 +8,11 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.jobs.containers import engines, marker, packages
+from scalecard.jobs.containers import engines, marker, packages, trial
 from scalecard.jobs.containers.marker import Marker
 from scalecard.jobs.containers.packages import CONTEXT, LOCK
 from scalecard.jobs.containers.passwords import hidden
@@ -257,3 +259,33 @@ def _revision() -> str:
         return git("log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
     except OSError:
         return "unknown"
+
+
+def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
+    """Choose an engine, build or find the image, and try it.
+
+    `shared`: the image is for other nodes, so it is not tried on this one. If the base image cannot be fetched, no
+    container starts or the GPUs are not passed on, engine 'auto' falls back to the host's environment, and an engine
+    chosen by name is an error.
+    """
+    engine, why = engines.choose(wanted["engine"], shared=shared)
+    print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
+    try:
+        made = prepare(
+            engine,
+            why,
+            base_image=wanted["base_image"],
+            build_args=wanted["build_args"],
+            image=wanted["image"],
+            further=wanted["packages"],
+            version=__version__,
+        )
+        if not shared:
+            trial.refuse_unusable(made)
+    except (NoBaseImage, trial.Unusable) as error:
+        if wanted["engine"] != "auto":
+            raise
+        print(f"warning: {error}\nThe experiments run in the host's environment instead.", flush=True)
+        reason = str(error).splitlines()[0].removesuffix(" Its last lines:")
+        return Marker(engine="none", why=f"{engine} answers, but: {reason}")
+    return made

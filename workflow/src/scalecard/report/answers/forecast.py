@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis.forecast import calculator as numbers
 from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
+from scalecard.analysis.forecast.model import Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
-from scalecard.analysis.forecast.settings import Settings
 from scalecard.analysis.platform_results import Measured
 from scalecard.figures import charts, line_labels, points, style
 from scalecard.figures.points import Point

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, limits, ratio_text
 from scalecard.analysis.expectations import Judgement, rated
 from scalecard.figures import charts, points
-from scalecard.figures.heat_map import Cell, Cells, heat_map
+from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.report.sections import Finding, Number, Topic

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import gpu_links
 from scalecard.analysis.expectations import Judgement
 from scalecard.figures import health
-from scalecard.figures.heat_map import heat_map
+from scalecard.figures.charts import heat_map
 from scalecard.records.record import Result
 from scalecard.report import health_findings
 from scalecard.report import health_tiles as parts
