@@ -69,6 +69,13 @@ def test_a_sample_is_the_slowest_ranks() -> None:
     assert 0 < block.own < 7.0, "how long this rank itself took"
 
 
+def test_waiting_for_the_other_ranks_is_not_counted() -> None:
+    machine = SimulatedMachine()
+    alike = {"leads": True, "alone": False, "spans_nodes": False, "maximum": list}
+    ranks = SimpleNamespace(barrier=machine.work(5.0), **alike)
+    assert Bench([], ranks, machine.clock).block(machine.work(0.1), 2) == (0.1, 0.1, 0.1)
+
+
 def test_every_rank_learns_that_the_leading_ones_gpu_was_slowed_down() -> None:
     ranks = SimpleNamespace(maximum=lambda values: [1.0])
     assert Bench([], ranks).agreed_slowdown(None) == "a GPU was slowed down"

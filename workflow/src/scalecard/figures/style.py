@@ -13,7 +13,7 @@ from scalecard.records.record import Result
 from scalecard.records.strategies import ALL
 
 WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
-INK = "#1b1f23"  # text, axes and grid; figures.py makes it the page's own text colour in an SVG
+INK = "#1b1f23"  # text, axes and grid; svg.py makes it the page's own text colour in an SVG
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
 MARKERS = "osD^vPX*"

@@ -23,7 +23,7 @@ def time_epochs(
     They are warm, because one epoch was run to count what it does. The accuracy is taken after each epoch, untimed. If
     a GPU was slowed down meanwhile, as many further epochs are timed instead, unless that was in vain before in this
     run; the accuracies remain those of the first epochs. If the time is over, further epochs are left out. What fails
-    is dropped as in rounds.py.
+    is dropped as in interleaved_timing.py.
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)

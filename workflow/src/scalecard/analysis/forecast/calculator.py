@@ -1,7 +1,7 @@
 """What the page's calculator computes with: this machine's fitted curves as plain numbers.
 
 It asks for a model of the reader's own: the bytes of its gradients, one device's step, its batch, and the network. The
-formula is that of DDP (model.py, overlap.py); report.js has it again, and a test compares the two.
+formula is that of DDP (model.py, communication_overlap.py); report.js has it again, and a test compares the two.
 """
 
 from collections.abc import Sequence

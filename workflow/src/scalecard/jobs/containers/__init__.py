@@ -1,12 +1,11 @@
 """The container that experiments run in.
 
 engines.py    finds which of Docker, Podman and Apptainer answers here, and what it is able to do
-build.py      builds an image from docker/
+build.py      chooses the engine, and builds an image from docker/ or takes a given one
 packages.py   says what is wrong with the file of further packages, and gives a build what it needs of it
 passwords.py  keeps the passwords in addresses out of what a build prints
 marker.py     reads and writes the file that names the image
 trial.py      tries whether a container of the image starts, and sees the GPUs
-choose.py     combines these: the image that config.yaml asks for, or the host's environment
 inside.py     says what a container gets of the host: variables, mounts, GPUs, network
 oci.py        makes that a command line of Docker or Podman
 apptainer.py  makes it one of Apptainer
