@@ -1,8 +1,8 @@
 """Is a difference between two machines, drivers or days real? Case by case, from samples, never from means alone.
 
 B is compared with A: 'slower' means that the whole interval of B / A lies above the margin, and that this is no chance
-finding among all cases compared (multiple_testing.py). The interval is the larger of two uncertainties, within a process
-and between fresh processes.
+finding among all cases compared (multiple_testing.py). The interval is the larger of two uncertainties, within a
+process and between fresh processes.
 """
 
 import functools
