@@ -13,17 +13,16 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.timing import Timing
-from scalecard.parallel import resnet50
 from scalecard.parallel.schedule_simulation import played
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Record
 from support.blocks import SMOKE, smoke_block
-from support.small_network import small_stages
+from support.small_network import replace_resnet50
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
+    replace_resnet50(monkeypatch.setattr)
     monkeypatch.setattr(pipeline, "launch_and_record", lambda *args, **options: [])
 
 

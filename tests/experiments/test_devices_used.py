@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.plain_steps import Plainly
+from scalecard.benchmarks.training.reference_cache import Plainly
 from scalecard.experiments import model_parallel
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.parallel.resnet50 import Workload
 from support.blocks import smoke_block
 
 
@@ -20,12 +19,7 @@ def devices(machine: Machine) -> Iterator[list[Device]]:
 
 def test_each_stage_of_model_parallelism_has_a_device_of_its_own(devices: list[Device]) -> None:
     spec = experiments.build("model_parallel", smoke_block("model_parallel"))
-    load, plainly = Workload.of(spec).cut((4, 14)), Plainly(devices[0].torch, 1)
-    whole, *stages = model_parallel._cut(spec, devices, plainly, load, {"devices": 3, "cut": "balanced"})
+    plainly, case = Plainly(devices[0].torch, 1), {"devices": 3, "cut": "balanced"}
+    whole, *stages = model_parallel._cut(spec, devices, plainly, (4, 14), case)
     assert list(whole.devices) == devices
     assert [variant.build.args for variant in stages] == list(enumerate(devices))
-
-
-def test_the_toy_uses_both_devices(devices: list[Device]) -> None:
-    two = devices[:2]
-    assert model_parallel._strategies(two) == {"single device": two[:1] * 2, "model parallel": two}

@@ -9,10 +9,9 @@ from scalecard import experiments
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks
-from scalecard.parallel import resnet50
 from scalecard.records.record import Record
 from support.blocks import smoke_block
-from support.small_network import small_stages
+from support.small_network import replace_resnet50
 
 pytestmark = pytest.mark.usefixtures("forked_ranks", "few_images", "small")
 
@@ -24,7 +23,7 @@ SPLIT = {"batch_size": 4, "split_sizes": [2, 4], "balanced_sizes": [2], "check_s
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process; the ranks' server does so too."""
-    monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
+    replace_resnet50(monkeypatch.setattr)
 
 
 def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:

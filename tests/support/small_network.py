@@ -1,8 +1,12 @@
 """A network in the place of ResNet-50, for tests of how it is trained and not of what it learns."""
 
-import torch
-from scalecard.workloads.models import AFTER_LAYER2, NUM_BLOCKS
-from scalecard.workloads.stage_cuts import Cuts, stages
+from collections.abc import Callable
+from typing import Any
+
+from scalecard.benchmarks.training import cut_model
+from scalecard.benchmarks.training.cuts import NUM_BLOCKS
+from scalecard.workloads import workload
+from scalecard.workloads.builtin import resnet50
 from torch import Tensor, nn
 
 
@@ -13,12 +17,17 @@ class Residual(nn.Conv2d):
         return images + super().forward(images) / 8
 
 
-def small_stages(*, seed: int, num_classes: int, cuts: Cuts = AFTER_LAYER2, only: int | None = None) -> list[nn.Module]:
-    """As many blocks as ResNet-50 has, with batch normalisation in the first; the same parameters each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.BatchNorm2d(8), nn.ReLU())
-        last = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(8, num_classes))
-        blocks = [first, *(Residual(8, 8, 1) for _ in range(NUM_BLOCKS - 2)), last]
-    found = [nn.Sequential(*blocks[span.start : span.stop]) for span in stages(len(blocks), cuts)]
-    return found if only is None else [found[only]]
+def small_model(*, num_classes: int) -> nn.Module:
+    """As many blocks as ResNet-50 has, with batch normalisation in the first."""
+    first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.BatchNorm2d(8), nn.ReLU())
+    last = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(8, num_classes))
+    return nn.Sequential(first, *(Residual(8, 8, 1) for _ in range(NUM_BLOCKS - 2)), last)
+
+
+def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """From now on it is what the built-in workload of that name makes."""
+    replace(resnet50, "model", small_model)
+    replace(resnet50, "blocks", lambda model: list(model.children()))
+    for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):
+        cached.cache_clear()
+    cut_model.given.cache_clear()

@@ -17,12 +17,12 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.axes import combination, rungs_of
 from scalecard.records.record import Record
 from scalecard.workloads import nested, reference
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
 from support.made_up_gpu import GPU, Gpu, Rank, Timed
 
 CPU = torch.device("cpu")
-LOAD = Load("toy", "", "{}", 100, seed=0)
+LOAD = Workload("toy", "", "{}", 100, seed=0)
 
 
 class Tried:
@@ -102,21 +102,21 @@ def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch:
 def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     where = list[str]()
 
-    def trained(load: Load, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
+    def trained(load: Workload, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
         where.append(device.type)
         if device == GPU:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(Load, "_trained", trained)
+    monkeypatch.setattr(Workload, "_trained", trained)
     LOAD.plain(GPU, (4,), 1, exactly=True)
     assert where == ["cuda", "cuda", "cpu"], "the whole batch, and a sample at a time"
     where.clear()
     with pytest.raises(torch.OutOfMemoryError):
-        Load("toy", "", "{}", 4, 0, device_only=True).plain(GPU, (4,), 1, exactly=True)
+        Workload("toy", "", "{}", 4, 0, device_only=True).plain(GPU, (4,), 1, exactly=True)
     assert where == ["cuda", "cuda"]
 
 
-GPT = Load(
+GPT = Workload(
     "gpt",
     "",
     '{"layers": 1, "width": 8, "heads": 2, "sequence": 4, "vocabulary": 11}',
@@ -157,13 +157,13 @@ def test_batch_normalisation_that_is_trained_sees_its_whole_batch(monkeypatch: p
 
     monkeypatch.setattr(reference, "train", never)
     with pytest.raises(torch.OutOfMemoryError):
-        Load("resnet18", "", "{}", 4, 0, each=4).plain(CPU, (4,), 1, exactly=True)
+        Workload("resnet18", "", "{}", 4, 0, each=4).plain(CPU, (4,), 1, exactly=True)
     assert pieces == [4]
 
 
 @pytest.fixture
 def at() -> Setting:
-    return Setting(examined(Load("toy", "", "{}", 4, seed=0), CPU, 2, 1), 1)
+    return Setting(examined(Workload("toy", "", "{}", 4, seed=0), CPU, 2, 1), 1)
 
 
 @pytest.mark.parametrize("rungs", [(), ("bf16",)], ids=["plain", "rounding"])
@@ -171,8 +171,8 @@ def test_what_the_plain_loops_leave_is_kept_for_the_proof(
     rungs: tuple[str, ...], at: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     combination, plainly, calls = Combination(rungs), PlainlyRounded(CPU, 2), list[int]()
-    plain: Callable[..., reference.Plain] = Load.plain
-    monkeypatch.setattr(Load, "plain", lambda *args, **options: (calls.append(1), plain(*args, **options))[1])
+    plain: Callable[..., reference.Plain] = Workload.plain
+    monkeypatch.setattr(Workload, "plain", lambda *args, **options: (calls.append(1), plain(*args, **options))[1])
     plain_loops(combination, plainly, at).work()
     looped = len(calls)
     rank: Any = LoneRank()

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from scalecard import experiments
 from scalecard.benchmarks.training import pipelines
+from scalecard.benchmarks.training.cuts import small_resnet50
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.parallel import resnet50
-from scalecard.parallel.resnet50 import Workload
+from scalecard.workloads.workload import Workload
 from support.blocks import smoke_block
-from support.small_network import small_stages
+from support.small_network import replace_resnet50
 
 
 @pytest.fixture
@@ -22,9 +22,19 @@ def devices(machine: Machine) -> Iterator[list[Device]]:
 def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resnet50, "resnet50_stages", small_stages)
-    load = Workload.of_check(experiments.build("pipeline", smoke_block("pipeline")))
-    single, *split = [*pipelines.whole_batches(), pipelines.textbooks(), *pipelines.ours()]
-    assert pipelines._model(single, devices, load).devices == devices[:1] * 2
-    for implementation in split:
-        assert pipelines._model(implementation, devices, load.cut((4, 14))).devices == devices, implementation.name
+    replace_resnet50(monkeypatch.setattr)
+    load = small_resnet50(experiments.build("pipeline", smoke_block("pipeline")))
+    whole, staged = pipelines.WHOLE_BATCHES["single device"].model(devices, load, ())
+    assert staged.devices == devices[:1]
+    assert staged.stages == [whole]
+    for name, form in {**pipelines.WHOLE_BATCHES, **pipelines.PIPELINES}.items():
+        assert form.model(devices, load, (4, 14))[1].devices == devices, name
+
+
+@pytest.mark.parametrize(("split_size", "sizes"), [(50, (50, 50, 20)), (60, (60, 60)), (120, (120,))])
+def test_micro_batches_have_the_split_size_and_the_last_one_has_what_is_left(
+    split_size: int, sizes: tuple[int, ...]
+) -> None:
+    at = pipelines.setting(Workload("resnet50", "", "{}", 120, seed=0), (8,), split_size)
+    assert at.micro_sizes() == sizes
+    assert (at.devices, at.num_micro) == (2, len(sizes))

@@ -13,10 +13,10 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.records.record import Reason
 from scalecard.records.strategies import DDP, FSDP_GRADIENTS, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 from support.made_up_gpu import MIB, Gpu, Rank, Timed
 
-LOAD = Load("toy", "", "{}", 4, seed=0)
+LOAD = Workload("toy", "", "{}", 4, seed=0)
 
 
 def group(rule: Rule, *, most_micro: int = 2) -> run_group.Group:

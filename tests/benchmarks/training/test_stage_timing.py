@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import stage_timing
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
 from scalecard.benchmarks.training.reference_cache import Plainly, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.devices import CpuDevice, Device
@@ -18,7 +19,7 @@ from scalecard.parallel import model_parallel
 from scalecard.parallel.model_parallel import StageAlone
 from scalecard.records.record import Case, Reason, Record
 from scalecard.workloads import workload as loads
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 from support.builders import timed
 
 HOST = torch.device("cpu")
@@ -56,11 +57,11 @@ def devices() -> Iterator[list[Device]]:
         device.close()
 
 
-def written(folder: Path, text: str) -> Load:
+def written(folder: Path, text: str) -> Workload:
     path = folder / "mine.py"
     path.write_text(text)
     loads.loaded.cache_clear()
-    return Load("mine", str(path), "{}", 6, seed=0, lr=0.1)
+    return Workload("mine", str(path), "{}", 6, seed=0, lr=0.1)
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Built:
         return {count.name: count.counted for count in found}
 
 
-def built(load: Load, devices: list[Device], *, num_micro: int) -> list[Built]:
+def built(load: Workload, devices: list[Device], *, num_micro: int) -> list[Built]:
     """Every part of every stage, of micro-batches or, with one of them, of the whole batch."""
     plainly, at = Plainly(HOST, 1), Setting(load, 2, num_micro)
     return [
@@ -107,7 +108,7 @@ def built(load: Load, devices: list[Device], *, num_micro: int) -> list[Built]:
 def test_each_stage_is_proven_and_together_they_are_the_step(
     text: str, num_micro: int, devices: list[Device], tmp_path: Path
 ) -> None:
-    load = written(tmp_path, text) if text else Load("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    load = written(tmp_path, text) if text else Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
     load = replace(load, frozen="Dropout" in text, inexact="Halves" in text)
     whole, passes = Plainly(HOST, 1).counts(load, Setting(load, 2, num_micro).micro_sizes()), 0.0
     for one in built(load, devices, num_micro=num_micro):
@@ -144,12 +145,12 @@ def test_a_batch_that_is_not_cut_needs_no_forwards_alone(devices: list[Device], 
 
 def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
     """With many tokens in the vocabulary it takes as long as a layer."""
-    load = Load("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
-    first, last = stage_timing.Stages(load, 2).given(HOST)
+    load = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    stages = CutWorkload(load, balanced_cuts(load, 2))
+    first, last = stages.given(HOST)
     assert first.loss is None
     assert last.loss is load.loss
     assert last.inputs.shape == (6, 4, 8)
-    stages = stage_timing.Stages(load, 2)
     inputs, targets = load.batch(6, HOST)
     expected = load.loss(load.network(HOST)(inputs), targets)
     torch.testing.assert_close(last.through(stages.stage(1)), expected)
@@ -166,7 +167,7 @@ def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
 def test_a_stage_that_computes_something_else_is_noticed(
     name: str, wrong: Callable[..., Any], devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = Load("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    load = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
     monkeypatch.setattr(StageAlone, name, wrong(getattr(StageAlone, name)))
     found = {one.name: one.proven() for one in built(load, devices, num_micro=3) if one.name[1] == PART[1]}
     assert found == {(0, PART[1]): False, (1, PART[1]): False}
@@ -174,8 +175,9 @@ def test_a_stage_that_computes_something_else_is_noticed(
 
 def test_what_is_handed_over_may_have_other_rows_than_samples(devices: list[Device], tmp_path: Path) -> None:
     load = replace(written(tmp_path, FLAT), inexact=True)
-    assert stage_timing.Stages(load, 2).given(HOST)[1].inputs.shape == (12, 40)
-    assert stage_timing.Stages(load, 2).crossing() == [12 * 40 * 4]
+    stages = CutWorkload(load, balanced_cuts(load, 2))
+    assert stages.given(HOST)[1].inputs.shape == (12, 40)
+    assert stages.crossing(0) == 12 * 40 * 4
     assert all(one.proven() for one in built(load, devices, num_micro=1))
 
 

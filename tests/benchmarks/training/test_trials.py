@@ -12,9 +12,9 @@ from scalecard.benchmarks.training.reference_cache import Plainly, Setting
 from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
-AT = Setting(Load("toy", "", "{}", 6, seed=0), devices=2)
+AT = Setting(Workload("toy", "", "{}", 6, seed=0), devices=2)
 GIB = 2.0**30
 
 
@@ -143,5 +143,5 @@ def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> Non
 def test_only_what_divides_the_batch_needs_equal_shares(
     batch: int, kind: Strategy, options: dict[str, Any], refused: str, allocator: Allocator
 ) -> None:
-    at = Setting(Load("toy", "", "{}", batch, seed=0), devices=2)
+    at = Setting(Workload("toy", "", "{}", batch, seed=0), devices=2)
     assert trials(Rank()).of(StrategyBuilder(kind, allocator.build, **options), at).refused == refused

@@ -13,7 +13,7 @@ from scalecard.parallel import tuned_step
 from scalecard.parallel.tuned_step import TunedStep
 from scalecard.records.axes import RUNGS, combination
 from scalecard.records.record import Reason, Record
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
 
 CPU = torch.device("cpu")
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
     rank: Any = LoneRank()
-    load = examined(Load(workload, "", "{}", 4, seed=0), CPU, 2, 1)
+    load = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
     options: dict[str, Any] = {"counts": (), "factors": (), **more}
     made = Ladder(rank, PlainlyRounded(CPU, 2), load, {"workload": workload, "devices": 1}, rule, wanted, **options)
     return list(made.records())

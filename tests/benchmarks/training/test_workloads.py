@@ -17,7 +17,7 @@ from scalecard.benchmarks.training.validate import (
 )
 from scalecard.workloads import workload as loads
 from scalecard.workloads.nested import leaves
-from scalecard.workloads.workload import BUILT_IN, Load
+from scalecard.workloads.workload import BUILT_IN, Workload
 from support.blocks import block
 from support.projects import ROOT
 
@@ -36,13 +36,13 @@ SMALL = {
 }
 
 
-def written(folder: Path, text: str, name: str = "mine", **values: object) -> Load:
+def written(folder: Path, text: str, name: str = "mine", **values: object) -> Workload:
     """A load of a file with this text."""
     path = folder / f"{name}.py"
     path.write_text(text)
     loads.loaded.cache_clear()
     check.cache_clear()
-    return Load(name, str(path), json.dumps(values), 4, seed=0)
+    return Workload(name, str(path), json.dumps(values), 4, seed=0)
 
 
 def changed(old: str, new: str) -> str:
@@ -178,7 +178,7 @@ def test_a_file_is_looked_at_once_for_all_experiments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_built_in_workloads_are_ones(name: str) -> None:
-    check_values(Load(name, "", json.dumps(SMALL.get(name, {})), 2, seed=0))
+    check_values(Workload(name, "", json.dumps(SMALL.get(name, {})), 2, seed=0))
 
 
 def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others_random_numbers_alone() -> None:
-    load = Load("resnet18", "", "{}", 2, seed=3)
+    load = Workload("resnet18", "", "{}", 2, seed=3)
     torch.manual_seed(1)
     first, expected = load.network(HOST), torch.initial_seed()
     torch.rand(1)
@@ -201,7 +201,7 @@ def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others
 
 
 def test_the_shares_of_ranks_are_the_batch() -> None:
-    load = Load("resnet18", "", "{}", 4, seed=3)
+    load = Workload("resnet18", "", "{}", 4, seed=3)
     own = [load.of_rank(rank, 2) for rank in range(2)]
     assert [each.batch_size for each in own] == [2, 2]
     shares = [list(leaves(each.batch(each.batch_size, HOST))) for each in own]
@@ -236,7 +236,7 @@ def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
 
 
 def test_values_that_a_built_in_model_cannot_have_are_refused() -> None:
-    odd = Load("gpt", "", json.dumps({"width": 8, "heads": 3}), 2, seed=0)
+    odd = Workload("gpt", "", json.dumps({"width": 8, "heads": 3}), 2, seed=0)
     with pytest.raises(NotAWorkload, match=r"workloads.gpt: model.* raises ValueError: heads = 3: must divide"):
         check_model(odd)
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from scalecard.jobs import workloads
 from scalecard.measuring.counting import flops
-from scalecard.workloads.builtin import gpt, resnet50
+from scalecard.workloads.builtin import gpt, resnet50, toy
 from scalecard.workloads.builtin.lenet import lenet_parameters
-from scalecard.workloads.models import MODELS, freeze_batch_norm, resnet18_variant, toy_stages
+from scalecard.workloads.models import MODELS, freeze_batch_norm, resnet18_variant
 from support.blocks import CONFIG
 from torch import nn
 from torchvision.models import resnet50 as torchvisions
@@ -46,7 +46,7 @@ def test_resnet_18_is_the_textbooks_variant() -> None:
 
 def test_the_toy_is_the_tutorials() -> None:
     """PyTorch's tutorial on model parallelism: Linear(10, 10), ReLU, Linear(10, 5)."""
-    first, second = toy_stages(seed=0)
+    first, second = toy.blocks(toy.model())
     assert [tuple(p.shape) for stage in (first, second) for p in stage.parameters()] == [(10, 10), (10,), (5, 10), (5,)]
     x = torch.randn(3, 10)
     assert torch.equal(first(x), first[0](x).relu())

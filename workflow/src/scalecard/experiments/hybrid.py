@@ -9,7 +9,6 @@ batches together, in float64 with batch normalisation in eval mode and as timed;
 for bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
 """
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,26 +16,29 @@ from functools import partial
 import torch.distributed as dist
 
 from scalecard import progress
+from scalecard.benchmarks.training.cut_model import crossing, cut
+from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
+from scalecard.benchmarks.training.reference_cache import Plainly
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
-from scalecard.measuring.proof import expected
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import training
 from scalecard.parallel.hybrid_parallel import HybridParallel
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.resnet50 import Workload, bytes_handed_over, one_hot_images, plain, step_without_data
+from scalecard.parallel.step import state_of
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
+from scalecard.workloads.nested import leaves
+from scalecard.workloads.workload import Workload
 
 DEVICES_EACH = HYBRID.replica_devices  # one for each stage
 
@@ -102,11 +104,11 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
-    load, small = (replace(load, rank=ctx.rank) for load in (Workload.of(spec), Workload.of_check(spec)))
-    variants = []
+    load, small = (_of_all(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
+    plainly, variants = Plainly(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
         averaged = groups if name == HYBRID.name else []
-        build = partial(_subject, ctx, devices, averaged, spec.check_steps)
+        build = partial(_subject, ctx, devices, averaged, plainly)
         own: Case = {**case, "strategy": name}
         variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=load))
     return variants
@@ -118,37 +120,37 @@ def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: l
         yield timing.record()
 
 
+def _of_all(ctx: RankContext, each: Workload) -> Workload:
+    """With a batch for each rank."""
+    return replace(each, batch_size=each.batch_size * ctx.world_size)
+
+
 def _subject(
-    ctx: RankContext, devices: list[Device], groups: Sequence[dist.ProcessGroup], check_steps: int, load: Workload
+    ctx: RankContext, devices: list[Device], groups: Sequence[dist.ProcessGroup], plainly: Plainly, everyone: Workload
 ) -> Subject:
     """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
-    model = (
-        HybridParallel(load.stages(), devices, lr=load.lr, groups=groups)
+    mine = everyone.of_rank(ctx.rank, ctx.world_size)
+    model, stages = cut(mine, AFTER_LAYER2)
+    staged = (
+        HybridParallel(stages, devices, lr=mine.lr, loss=mine.loss, groups=groups)
         if groups
-        else ModelParallel(load.stages(), devices, lr=load.lr)
+        else ModelParallel(stages, devices, lr=mine.lr, loss=mine.loss)
     )
-    times, ranks = check_steps if load.exact else 1, ctx.world_size if groups else 1
-    everyone = replace(load, rank=0) if groups else load
-    plainly = partial(plain, everyone, devices[0].torch, [load.batch_size], times, ranks=ranks)
-    where = f"batches of {progress.counted(ranks, 'rank')}"
+    inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
+    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, AFTER_LAYER2, (mine.batch_size,))
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
+    counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
+    trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)
+    times = plainly.times(mine)
     return training(
-        where,
-        partial(model.step, *one_hot_images(load, devices[0].torch, devices[-1].torch)),
-        model.state,
-        partial(expected, where, plainly, exact=load.exact),
+        f"batches of {progress.counted(ranks, 'rank')}",
+        partial(staged.step, inputs, targets),
+        partial(state_of, model),
+        plainly.at(trained_on, (mine.batch_size,) * ranks),
         times=times,
         steps=times,
         devices=devices,
-        counts={} if load.exact else {**_counts(load), **sent},
-        module=model.stages[0],
+        counts={} if mine.exact else {**counts, **plainly.counts(mine, (mine.batch_size,))},
+        module=staged.stages[0],
         agreeing=model.parameters if groups else tuple,
     )
-
-
-@functools.cache
-def _counts(load: Workload) -> dict[str, float]:
-    """What one step of a rank must do, besides what it sends to others."""
-    images, crossing = bytes_handed_over(load)
-    whole = {"FLOPs": flops(step_without_data(load)), "received bytes": images + crossing}
-    return {**whole, "updates": 1, "samples": load.batch_size}

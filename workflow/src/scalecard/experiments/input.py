@@ -34,7 +34,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record, Scalar
 from scalecard.workloads.loading import Loading
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 NO_DATASET = "the workload has no dataset()"
 NO_PINNING = "pinned memory and copies to a device need a GPU"
@@ -67,7 +67,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.failed(case, in_one_line(error), reason=reason, metric="load_time")
 
 
-def _of_workload(spec: Spec, machine: Machine, load: Load, case: Case) -> Iterator[Record]:
+def _of_workload(spec: Spec, machine: Machine, load: Workload, case: Case) -> Iterator[Record]:
     dataset = samples_of(load.name, load.file, load.values, load.seed)
     if dataset is None:
         yield Record.skipped(case, NO_DATASET, metric="load_time")
@@ -207,7 +207,7 @@ class _Workload:
         )
         return _Timed(variant, "step_time", num_batches)
 
-    def _case(self, part: str, load: Load, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
+    def _case(self, part: str, load: Workload, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
         size = load.batch_size
         amount: Case = {"batch_size": size, "unit": load.unit, "units": load.units(size), "batches": num_batches}
         return {**self.case, "part": part, **axes, **amount}

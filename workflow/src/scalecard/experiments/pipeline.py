@@ -18,10 +18,20 @@ from dataclasses import dataclass, replace
 
 from scalecard import progress
 from scalecard.benchmarks.training import library_pipelines, pipelines, simulated_pipelines
-from scalecard.benchmarks.training.cuts import TEXTBOOK, chosen_cuts, not_cut, time_blocks, with_blocks
+from scalecard.benchmarks.training.cut_model import CutWorkload
+from scalecard.benchmarks.training.cuts import (
+    TEXTBOOK,
+    chosen_cuts,
+    not_cut,
+    resnet50,
+    small_resnet50,
+    time_blocks,
+    with_blocks,
+)
 from scalecard.benchmarks.training.library_pipelines import library_case, unsuited
-from scalecard.benchmarks.training.plain_steps import Plainly
+from scalecard.benchmarks.training.reference_cache import Plainly
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
+from scalecard.benchmarks.training.single_process import OURS, WHOLE
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
@@ -34,9 +44,9 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
-from scalecard.parallel.resnet50 import Workload
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Case, Record
+from scalecard.workloads.stage_cuts import Cuts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +92,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator[Record]:
     """By number of devices: on two, the textbook's cut with all that it is compared with, and the balanced one."""
-    counts, load = device_counts(machine.num_devices)[1:], Workload.of(spec)
+    counts, load = device_counts(machine.num_devices)[1:], resnet50(spec)
     case: Case = {"image_size": spec.image_size}
     blocks: list[Timing] = []
 
@@ -95,42 +105,46 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
     cuts = chosen_cuts(timed_blocks, counts)
     plainly = Plainly(devices[0].torch, spec.check_steps)
     for count in counts:
-        same = [(name, load.cut(cut)) for name, cut in cuts if len(cut) + 1 == count]
+        same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
         yield from _on_devices(spec, devices, count, same, plainly)
     yield from not_cut(blocks, counts, {**case, "implementation": "gpipe"})
 
 
 def _on_devices(
-    spec: Spec, devices: list[Device], count: int, cuts: list[tuple[str, Workload]], plainly: Plainly
+    spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], plainly: Plainly
 ) -> Iterator[Record]:
     """Everything on so many devices, in the same rounds."""
-    cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name, _ in cuts}
-    variants = [v for name, load in cuts for v in _variants(spec, devices, load, plainly, cases[name])]
+    cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name in cuts}
+    variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, plainly, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
     records = [timing.record(STAGE if "part" in timing.variant.case else "time") for timing in timings]
-    for name, load in cuts:
-        records += simulated_pipelines.records(records, load, spec.balanced_sizes, cases[name])
+    for name, cut in cuts.items():
+        staged = CutWorkload(resnet50(spec), cut)
+        records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
     for record in records:
-        yield next((with_blocks(record, load) for name, load in cuts if name == record.case.get("cut")), record)
+        yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
     yield from peak_memory(timings, model="resnet50")
 
 
-def _variants(spec: Spec, devices: list[Device], load: Workload, plainly: Plainly, case: Case) -> Iterator[Variant]:
+def _variants(spec: Spec, devices: list[Device], cuts: Cuts, plainly: Plainly, case: Case) -> Iterator[Variant]:
     """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
-    proven = min(4, len(devices))
+    proven, load = min(4, len(devices)), resnet50(spec)
     if case["cut"] == TEXTBOOK:
-        for one in pipelines.whole_batches():
-            own: Case = {"image_size": spec.image_size} if one.on_one_device else case
-            yield from pipelines.variants(spec, devices, one, load, [spec.batch_size], plainly, own)
-        for one in (pipelines.textbooks(), *pipelines.ours()):
+        for name, form in pipelines.WHOLE_BATCHES.items():
+            one_device: Case = {"image_size": spec.image_size}
+            own, places = (one_device, ()) if form is WHOLE else (case, cuts)
+            yield from pipelines.variants(spec, devices, name, form, places, load, [spec.batch_size], plainly, own)
+        for name, form in pipelines.PIPELINES.items():
             sizes = spec.split_sizes
-            yield from pipelines.variants(spec, devices, one, load, sizes, plainly, case, proven_stages=proven)
+            yield from pipelines.variants(
+                spec, devices, name, form, cuts, load, sizes, plainly, case, proven_stages=proven
+            )
     else:
-        for one in pipelines.ours():
-            yield from pipelines.variants(spec, devices, one, load, spec.balanced_sizes, plainly, case)
-    check = Workload.of_check(spec).cut(load.cuts)
-    yield from simulated_pipelines.alone(load, check, devices, spec.balanced_sizes, case)
+        for name, form in OURS.items():
+            yield from pipelines.variants(spec, devices, name, form, cuts, load, spec.balanced_sizes, plainly, case)
+    staged, check = (CutWorkload(one, cuts) for one in (load, small_resnet50(spec)))
+    yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
 
 
 def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:

@@ -35,7 +35,7 @@ from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.record import Case, Record
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
@@ -73,7 +73,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             )
 
 
-def _examined(spec: Spec, machine: Machine) -> list[Load]:
+def _examined(spec: Spec, machine: Machine) -> list[Workload]:
     """The workloads as they are trained; nodes but the first, which look at nothing, are told later."""
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
     for loads in found:
@@ -83,14 +83,16 @@ def _examined(spec: Spec, machine: Machine) -> list[Load]:
     return spec.loads
 
 
-def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Load] | str:
+def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Workload] | str:
     try:
         return [examined(load, ctx.device, spec.check_steps, num_devices) for load in spec.loads]
     except NotAWorkload as error:
         return str(error)
 
 
-def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layout, *, devices: int) -> Iterator[Record]:
+def _launched(
+    work: Any, spec: Spec, machine: Machine, load: Workload, layout: Layout, *, devices: int
+) -> Iterator[Record]:
     """Times, then the largest batches, so that a rank that is lost then costs no times.
 
     Each in processes of their own, so that the devices' memory is free afterwards. Stages alone, which are many, and
@@ -112,7 +114,7 @@ def _launched(work: Any, spec: Spec, machine: Machine, load: Load, layout: Layou
 
 
 def _in_process(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, first: bool, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, load: Workload, case: Case, first: bool, measure: Measure
 ) -> Iterator[Record]:
     """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
@@ -126,17 +128,17 @@ def _in_process(
 
 
 def _on_ranks(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Load, case: Case, _first: bool, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, load: Workload, case: Case, _first: bool, measure: Measure
 ) -> Iterator[Record]:
     group = _group(ctx, [ctx], ctx.device, spec, load, case)
     yield from measure(group, multi_process.strategies(ctx))
 
 
 def _group(
-    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, load: Load, case: Case
+    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, load: Workload, case: Case
 ) -> Group:
     """With the workload as the first node examined it, whose ranks need not come first."""
-    everywhere: list[Load] = ctx.all_gather(load)
+    everywhere: list[Workload] = ctx.all_gather(load)
     load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
     scalings = spec.scaling if case["devices"] != 1 else spec.scaling[:1]  # on one device both are the same
     plainly = Plainly(device, spec.check_steps)

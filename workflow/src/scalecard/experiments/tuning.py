@@ -41,7 +41,7 @@ from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, models, reference
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
@@ -64,11 +64,11 @@ class Spec(OfWorkloads, Common):
     test_images: Positive | None
 
     @property
-    def of_epochs(self) -> list[Load]:
+    def of_epochs(self) -> list[Workload]:
         """The model whose epochs are timed as well, unless its steps are timed anyway."""
         named = self.epochs_of
         timed_anyway = named in self.workloads
-        return [Load(named, "", "{}", self.epoch_batch_size, self.seed)] if named and not timed_anyway else []
+        return [Workload(named, "", "{}", self.epoch_batch_size, self.seed)] if named and not timed_anyway else []
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | None) -> Iterator[Record]:
+def _rank(ctx: RankContext, spec: Spec, load: Workload, dataset: datasets.Dataset | None) -> Iterator[Record]:
     """A workload's ladder in processes of its own; with images, also epochs of this model with its fastest rungs."""
     case: Case = {"workload": load.name, "devices": ctx.world_size}
     with empty_cache_of_code(ctx):
@@ -123,10 +123,10 @@ def _rank(ctx: RankContext, spec: Spec, load: Load, dataset: datasets.Dataset | 
             yield from guarded(epochs, case, metric="epoch_time")
 
 
-def _ladder(ctx: RankContext, spec: Spec, load: Load, case: Case) -> Iterator[Record]:
+def _ladder(ctx: RankContext, spec: Spec, load: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
     found = examined(load, ctx.device, spec.check_steps, ctx.world_size)
-    everywhere: list[Load] = ctx.all_gather(found)
+    everywhere: list[Workload] = ctx.all_gather(found)
     load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
     whole = load.name in spec.workloads
     yield from Ladder(

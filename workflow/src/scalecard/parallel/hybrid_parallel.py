@@ -16,16 +16,22 @@ import torch.distributed as dist
 from torch import nn
 
 from scalecard.hardware.devices import Device, Task
-from scalecard.parallel.model_parallel import ModelParallel
+from scalecard.parallel.model_parallel import Loss, ModelParallel
 
 
 class HybridParallel(ModelParallel):
     """Stages on this rank's devices. With equal batches on all ranks, a step is one step on all batches together."""
 
     def __init__(
-        self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float, groups: Sequence[dist.ProcessGroup]
+        self,
+        stages: Sequence[nn.Module],
+        devices: Sequence[Device],
+        *,
+        lr: float,
+        loss: Loss,
+        groups: Sequence[dist.ProcessGroup],
     ) -> None:
-        super().__init__(stages, devices, lr=lr)
+        super().__init__(stages, devices, lr=lr, loss=loss)
         self.groups = groups
 
     def update(self, *after: Task) -> None:

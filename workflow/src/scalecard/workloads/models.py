@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.workloads import reference
-from scalecard.workloads.builtin import lenet, resnet18, resnet50, toy
+from scalecard.workloads.builtin import lenet, resnet18
 from scalecard.workloads.builtin.lenet import LeNet
-from scalecard.workloads.stage_cuts import Cuts, stages
 
 
 def resnet18_variant(*, seed: int) -> nn.Module:
@@ -28,34 +27,6 @@ def _drawn(model: Callable[..., nn.Module], seed: int, **values: int) -> nn.Modu
 
 
 MODELS = {"lenet": LeNet, "resnet18": resnet18_variant}
-
-
-def toy_stages(*, seed: int) -> list[nn.Module]:
-    """The tutorial's toy in its two stages."""
-    return toy.blocks(copy.deepcopy(_drawn(toy.model, seed)))
-
-
-NUM_BLOCKS = 18  # of ResNet-50: its stem, 16 bottlenecks, and its head
-AFTER_LAYER2: Cuts = (8,)  # the textbook's
-
-
-def resnet50_stages(
-    *, seed: int, num_classes: int = 1000, cuts: Cuts = AFTER_LAYER2, only: int | None = None
-) -> list[nn.Module]:
-    """torchvision's ResNet-50, a new stage beginning with each of these blocks; every layer is in one stage only.
-
-    With `only`, that stage alone, because copying all of them takes longer.
-
-    block 0    the stem: convolution, batch normalisation, ReLU, pooling
-          1    layer1, three bottlenecks
-          4    layer2, four
-          8    layer3, six
-         14    layer4, three
-         17    the head: pooling, and the classifier
-    """
-    blocks = resnet50.blocks(_drawn(resnet50.model, seed, num_classes=num_classes))
-    wanted = stages(len(blocks), cuts)[slice(only, None if only is None else only + 1)]
-    return [copy.deepcopy(nn.Sequential(*(blocks[block] for block in one))) for one in wanted]
 
 
 def freeze_batch_norm(model: nn.Module) -> nn.Module:

@@ -1,5 +1,6 @@
 """A workload as the strategies train it: its file, the values from config.yaml, a batch size, and the precision."""
 
+import copy
 import functools
 import importlib.util
 import inspect
@@ -24,11 +25,17 @@ from scalecard.workloads.nested import Tree, leaves, mapped, share
 BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
+AS_DRAWN: dict[str, Any] = {
+    "batch_size": 1,
+    "lr": 0.0,
+    "exact": False,
+    "part": (0, 1),
+}  # what its parameters do not depend on
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 @dataclass(frozen=True)
-class Load:
+class Workload:
     """What is trained: `file`, or the built-in workload of this name, with `values` (JSON) for its functions.
 
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
@@ -69,10 +76,14 @@ class Load:
 
     def network(self, device: torch.device) -> nn.Module:
         """The model, with the same parameters each time."""
+        model = self._model() if self.file else copy.deepcopy(_built_in(replace(self, **AS_DRAWN)))
+        model = model.to(device)
+        return model.double().eval() if self.exact else model.train(not self.frozen)
+
+    def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            model: nn.Module = self.call("model").to(device)
-        return model.double().eval() if self.exact else model.train(not self.frozen)
+            return self.call("model")  # type: ignore[no-any-return]
 
     def batch(self, size: int, device: torch.device, last: torch.device | None = None) -> tuple[Tree, Tree]:
         """Inputs of so many samples on a device, and their targets, there or on another one."""
@@ -84,7 +95,7 @@ class Load:
         mine = self.of_rank(rank, ranks)
         return mine.batch(mine.batch_size, device)
 
-    def of_rank(self, rank: int, ranks: int) -> "Load":
+    def of_rank(self, rank: int, ranks: int) -> "Workload":
         """What one of several ranks trains alone: on its equal share of the batch."""
         return replace(self, batch_size=self.batch_size // ranks, part=(rank, ranks))
 
@@ -136,7 +147,7 @@ class Load:
         tries = chain(((load, device) for load in self._in_pieces(max(sizes))), host)
         return first_that_fits(partial(load._trained, sizes, num_steps, exactly, place) for load, place in tries)
 
-    def _in_pieces(self, most: int) -> Iterator["Load"]:
+    def _in_pieces(self, most: int) -> Iterator["Workload"]:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
         yield self
         each = min(self.each or most, most)
@@ -174,14 +185,20 @@ class Load:
         return parts
 
 
-def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Load]:
+@functools.lru_cache(maxsize=1)
+def _built_in(workload: Workload) -> nn.Module:
+    """Drawing millions of parameters takes longer than copying them. A user's model may not be one to copy."""
+    return workload._model()
+
+
+def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Workload]:
     """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
     return [_chosen(name, dict(values), seed) for name, values in workloads.items()]
 
 
-def _chosen(name: str, values: dict[str, Any], seed: int) -> Load:
+def _chosen(name: str, values: dict[str, Any], seed: int) -> Workload:
     file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
-    return Load(name, file, json.dumps(values), batch_size, seed)
+    return Workload(name, file, json.dumps(values), batch_size, seed)
 
 
 @functools.cache

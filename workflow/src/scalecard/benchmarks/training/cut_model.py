@@ -1,38 +1,38 @@
-"""A model cut into stages: its blocks, and where to cut them so that the stages do equally much."""
+"""A workload cut into stages: its blocks, where to cut them so that the stages do equally much, and each by itself."""
 
+import copy
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.measuring.counting import flops
-from scalecard.workloads.nested import Tree
+from scalecard.parallel.model_parallel import Given
+from scalecard.workloads.nested import Tree, mapped
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
-from scalecard.workloads.workload import HOST, Load
+from scalecard.workloads.workload import HOST, Workload
 
 
-def cut(load: Load, num_stages: int) -> tuple[nn.Module, list[nn.Module]]:
-    """The model, and the same in stages of consecutive blocks, whose largest has as few operations as possible.
+def cut(load: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
+    """The model, and the same in stages that begin with the first block and with those of `cuts`.
 
     It is built on the host, since one device may not hold all of it. CannotBe says why it cannot be cut.
     """
     model = load.network(HOST)
     blocks = blocks_of(load, model)
-    if len(blocks) < num_stages:
-        raise CannotBe(f"{len(blocks)} blocks do not make {num_stages} stages")
-    ends = cuts(replace(load, batch_size=1), num_stages)
-    made: list[nn.Module] = [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), ends)]
+    made: list[nn.Module] = [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), cuts)]
     if not all(trainable(stage) for stage in made):
-        raise CannotBe(f"cut into {num_stages} stages, one of them has no parameter that is trained")
+        raise CannotBe(f"cut into {len(made)} stages, one of them has no parameter that is trained")
     return model, made
 
 
-def blocks_of(load: Load, model: nn.Module) -> list[nn.Module]:
+def blocks_of(load: Workload, model: nn.Module) -> list[nn.Module]:
     """The workload's own blocks or, without blocks(model), the model's children; CannotBe if they are not the model."""
     given = hasattr(load.module, "blocks")
     blocks = list(load.module.blocks(model)) if given else list(model.children())
@@ -45,7 +45,7 @@ def blocks_of(load: Load, model: nn.Module) -> list[nn.Module]:
 
 
 @functools.cache
-def calls_each_once(load: Load) -> bool:
+def calls_each_once(load: Workload) -> bool:
     """Whether a forward calls every block once: the parameters of one that is called twice are gathered twice."""
     model, called = load.network(HOST).eval(), Counter[int]()
     blocks = blocks_of(load, model)
@@ -56,14 +56,16 @@ def calls_each_once(load: Load) -> bool:
     return all(called[number] == 1 for number in range(len(blocks)))
 
 
-@functools.cache
-def cuts(load: Load, num_stages: int) -> Cuts:
-    """The blocks with which stages begin, by the operations that one sample takes in each."""
-    return balanced(_operations(load), num_stages)
+def balanced_cuts(load: Workload, num_stages: int) -> Cuts:
+    """Cuts into so many stages whose largest has as few operations as possible; CannotBe if there are fewer blocks."""
+    operations = _operations(replace(load, batch_size=1))
+    if len(operations) < num_stages:
+        raise CannotBe(f"{len(operations)} blocks do not make {num_stages} stages")
+    return balanced(operations, num_stages)
 
 
 @functools.cache
-def _operations(load: Load) -> list[float]:
+def _operations(load: Workload) -> list[float]:
     """FLOPs of one sample's forward in each block, on the CPU; CannotBe if the blocks together are not the model.
 
     Every block counts at least a little, so that blocks without products are divided as well.
@@ -86,7 +88,7 @@ def _operations(load: Load) -> list[float]:
     return [max(one, 1e-3 * sum(counted) / len(counted)) for one in counted]
 
 
-def _unlike(load: Load, why: str) -> str:
+def _unlike(load: Workload, why: str) -> str:
     blocks = "blocks(model)" if hasattr(load.module, "blocks") else "its children (it has no blocks(model))"
     return f"{blocks}, one after another, do not compute what the model does{why}"
 
@@ -104,20 +106,83 @@ class _Kept:
         return self.output
 
 
-def crossing(load: Load, num_stages: int, sizes: tuple[int, ...]) -> int:
+def crossing(load: Workload, cuts: Cuts, sizes: tuple[int, ...]) -> int:
     """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes."""
-    return sum(handed_over(load, num_stages)) * sum(sizes)
+    return sum(_handed_over(replace(load, batch_size=1), cuts)) * sum(sizes)
 
 
 @functools.cache
-def handed_over(load: Load, num_stages: int) -> tuple[int, ...]:
+def _handed_over(load: Workload, cuts: Cuts) -> tuple[int, ...]:
     """Bytes of one sample that each stage but the last hands to the next one in a forward."""
-    _, modules = cut(load, num_stages)
-    return tuple(leaf.nbytes for leaf in _handed_over(modules, load.batch(1, HOST)[0]))
-
-
-def _handed_over(modules: Sequence[nn.Module], value: Tree) -> Iterator[Tensor]:
+    _, modules = cut(load, cuts)
+    value, found = load.batch(1, HOST)[0], []
     with torch.no_grad():
         for module in modules[:-1]:
             value = module.eval()(value)
-            yield value
+            found.append(value.nbytes)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class CutWorkload:
+    """A workload in stages that begin with the first block and with those of `cuts`, and one batch of it.
+
+    The loss is the last stage's work. In a trial, nothing is `counting`.
+    """
+
+    load: Workload
+    cuts: Cuts
+    counting: bool = True
+
+    @property
+    def num_stages(self) -> int:
+        """How many devices it takes."""
+        return len(self.cuts) + 1
+
+    def of_size(self, batch_size: int) -> "CutWorkload":
+        """The same with another batch."""
+        return replace(self, load=replace(self.load, batch_size=batch_size))
+
+    def stage(self, index: int) -> nn.Module:
+        """A copy of one of the stages, in the host's memory."""
+        return copy.deepcopy(_stages(replace(self.load, batch_size=1), self.cuts)[index])
+
+    def given(self, device: torch.device) -> list[Given]:
+        """What each stage gets, computed on a device and kept on the host: the device's memory is for what is timed."""
+        value, targets = self.load.batch(self.load.batch_size, device)
+        found = [_on_host(value)]
+        for stage in range(self.num_stages - 1):
+            with torch.no_grad():
+                value = self.stage(stage).to(device)(value)
+            found.append(_on_host(value))
+        *first, last = found
+        return [*map(Given, first), Given(last, _on_host(targets), self.load.loss)]
+
+    def plain_step(self, stage: int, device: torch.device) -> Callable[[], object] | None:
+        """A forward and backward of one stage as it is timed; None if its operations are not counted."""
+        if not self.counting:
+            return None
+        module, values = self.stage(stage).to(device).train(), given(self, device)[stage].to(device)
+        if stage:
+            values.inputs.requires_grad_()
+        return lambda: values.through(module).sum().backward()
+
+    def crossing(self, stage: int) -> int:
+        """Bytes that a stage hands to the next one in a forward of the batch."""
+        return self.load.batch_size * _handed_over(replace(self.load, batch_size=1), self.cuts)[stage]
+
+
+@functools.lru_cache(maxsize=2)
+def given(load: CutWorkload, device: torch.device) -> Sequence[Given]:
+    """What each stage gets, computed once for stages that are built one after another."""
+    return load.given(device)
+
+
+@functools.lru_cache(maxsize=2)
+def _stages(load: Workload, cuts: Cuts) -> list[nn.Module]:
+    """Those that are copied: the exact ones and those as timed, which are built in turns."""
+    return cut(load, cuts)[1]
+
+
+def _on_host(tree: Tree) -> Tree:
+    return mapped(partial(torch.Tensor.to, device=HOST), tree)

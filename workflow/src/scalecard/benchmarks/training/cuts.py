@@ -1,25 +1,44 @@
-"""Where ResNet-50 is cut: as the textbook does, and such that the slowest stage is as fast as possible."""
+"""The textbooks' ResNet-50, and where it is cut: as they do, and such that the slowest stage is as fast as possible."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import Any
 
 from scalecard import progress
-from scalecard.benchmarks.training.stages import given, gradients
+from scalecard.benchmarks.training.cut_model import CutWorkload, given
+from scalecard.benchmarks.training.stages import gradients
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import decided
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timing import Timing
-from scalecard.parallel.resnet50 import Workload
 from scalecard.records.record import Case, Record
 from scalecard.records.statistics import FEWEST
-from scalecard.workloads.models import AFTER_LAYER2, NUM_BLOCKS
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
+from scalecard.workloads.workload import Workload
 
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
+NUM_BLOCKS = 18  # its stem, 16 bottlenecks, and its head
+AFTER_LAYER2: Cuts = (8,)  # layer1 begins with block 1, layer2 with 4, layer3 with 8, layer4 with 14, the head is 17
+
+
+def resnet50(spec: Any) -> Workload:
+    """As it is timed: random images and one-hot vectors, whose mean squared error is the loss."""
+    return _resnet50(spec, spec.batch_size, spec.image_size)
+
+
+def small_resnet50(spec: Any) -> Workload:
+    """In float64, on few and small images: what equality is proven on."""
+    return replace(_resnet50(spec, spec.check_batch_size, spec.check_image_size), exact=True)
+
+
+def _resnet50(spec: Any, batch_size: int, image_size: int) -> Workload:
+    values = {"image_size": image_size, "num_classes": spec.num_classes, "one_hot": True}
+    return Workload("resnet50", "", json.dumps(values), batch_size, spec.seed, spec.lr)
 
 
 def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
@@ -34,7 +53,7 @@ def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_m
             name=f"block {block}",
             case={**case, "block": block},
             build=partial(gradients, block, device, num_micro=num_micro),
-            timed_at=load.cut(every),
+            timed_at=CutWorkload(load, every),
         )
         for block in range(NUM_BLOCKS)
     ]
@@ -76,6 +95,6 @@ def not_cut(blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iter
             yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages")
 
 
-def with_blocks(record: Record, load: Workload) -> Record:
+def with_blocks(record: Record, cuts: Cuts) -> Record:
     """A record of a cut model, with the number of blocks of each stage."""
-    return replace(record, blocks=[len(span) for span in stages(NUM_BLOCKS, load.cuts)])
+    return replace(record, blocks=[len(span) for span in stages(NUM_BLOCKS, cuts)])

@@ -27,14 +27,14 @@ from scalecard.workloads import reference
 from scalecard.workloads.loading import Feed, Loading, Resident, Walk, read, repeatable
 from scalecard.workloads.nested import Tree, leaves, mapped, rows
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 COPIES = ("blocking", "non_blocking", "overlapped")  # to a GPU: awaited; behind the steps; beside them
 AHEAD = 2  # steps that are submitted before the loop waits for the first of them, as loops do that read their loss
 
 
 @dataclass(frozen=True)
-class FromDataset(Load):
+class FromDataset(Workload):
     """A workload whose batches are samples of its data set, `places` of them, in the order in which a loader walks."""
 
     places: int = 0
@@ -66,7 +66,7 @@ class FromDataset(Load):
 @functools.cache
 def samples_of(name: str, file: str, values: str, seed: int) -> Any:
     """The data set of a workload, whose samples are the same each time; None if it has none."""
-    dataset = Load(name, file, values, 0, seed).dataset()
+    dataset = Workload(name, file, values, 0, seed).dataset()
     return None if dataset is None else repeatable(dataset)
 
 
@@ -171,7 +171,7 @@ class Feeding:
         batches = [self._place(at.load, read(at.load.samples, each)) for each in places]
         return self._trained(at, Resident(batches, at.num_batches), _as_it_is, None, {})
 
-    def _place(self, load: Load, batch: Tree, *, non_blocking: bool = False) -> Tree:
+    def _place(self, load: Workload, batch: Tree, *, non_blocking: bool = False) -> Tree:
         return mapped(partial(load.placed, self.device.torch, non_blocking=non_blocking), batch)
 
     def _trained(

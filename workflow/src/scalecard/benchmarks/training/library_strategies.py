@@ -1,12 +1,14 @@
 """torch.distributed.pipelining's schedules for any workload, one or two stages per rank; replicas average gradients."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training.cut_model import crossing, cut
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, crossing, cut
 from scalecard.benchmarks.training.device_mesh import mesh
 from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.stages import plain_flops
 from scalecard.benchmarks.training.strategy import CannotBe, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
@@ -33,7 +35,8 @@ def pipeline(schedule: Schedule, ctx: RankContext, plainly: Plainly, at: Setting
     load, depth = at.load, ctx.world_size // replicas
     each = load.batch_size // replicas
     num_stages = depth * schedule.stages_each
-    model, stages = cut(load, num_stages)
+    cuts = at.cuts or balanced_cuts(load, num_stages)
+    model, stages = cut(load, cuts)
     if not all(isinstance(part, Tensor) for part in load.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     inputs, targets = load.shared(ctx.device, ctx.rank // depth, replicas)
@@ -54,9 +57,12 @@ def pipeline(schedule: Schedule, ctx: RankContext, plainly: Plainly, at: Setting
     parameters = [place for place in places if place < num_trained]
     buffers = [place - num_trained for place in places if place >= num_trained]
     sizes = (each // at.num_micro,) * at.num_micro * replicas
-    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
-    if not load.exact and replicas == 1 and schedule.stages_each == 1 and depth == 2:
-        counts["sent bytes"] = crossing(load, num_stages, sizes)  # each of the two sends as much as it gets
+    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro, "samples": each}
+    if not load.exact and replicas == 1 and schedule.stages_each == 1:
+        micro = CutWorkload(replace(load, batch_size=sizes[0]), cuts, plainly.counting)
+        counts |= {name: at.num_micro * value for name, value in plain_flops(ctx.rank, ctx.device, micro).items()}
+        if depth == 2:
+            counts["sent bytes"] = crossing(load, cuts, sizes)  # each of the two sends as much as it gets
     return trained(
         at,
         made.step,

@@ -12,23 +12,30 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.workloads import reference
 from scalecard.workloads.nested import sizes
-from scalecard.workloads.workload import Load
+from scalecard.workloads.stage_cuts import Cuts
+from scalecard.workloads.workload import Workload
 
 CHECKED_EACH = 2  # samples of every device on which equality is proven
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a strategy is built: the load with the batch of all devices, their number, and micro-batches."""
+    """Where a strategy is built: the workload with the batch of all devices, their number, and micro-batches.
 
-    load: Load
+    A model that is cut is cut at `cuts` or, without them, where its stages have about as many operations. Micro-batches
+    have `micro_batch` samples each or, without it, about as many.
+    """
+
+    load: Workload
     devices: int
     num_micro: int = 1
+    cuts: Cuts = ()
+    micro_batch: int = 0
 
     @property
     def split_size(self) -> int:
         """Samples of a micro-batch; the last one may have fewer."""
-        return -(-self.load.batch_size // self.num_micro)
+        return self.micro_batch or -(-self.load.batch_size // self.num_micro)
 
     def micro_sizes(self) -> tuple[int, ...]:
         """Samples of every micro-batch."""
@@ -40,32 +47,32 @@ class Setting:
 
 
 class Plainly:
-    """The plain loop on one device: `steps` steps in float64, one as timed. Trials need no `counting`."""
+    """The plain loop on one device: `steps` steps in float64, `timed_steps` as timed. Trials need no `counting`."""
 
-    def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
-        self.device, self.steps, self.counting = device, steps, counting
+    def __init__(self, device: torch.device, steps: int, *, timed_steps: int = 1, counting: bool = True) -> None:
+        self.device, self.steps, self.timed_steps, self.counting = device, steps, timed_steps, counting
         self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
 
-    def counts(self, load: Load, sizes: Sequence[int]) -> dict[str, float]:
+    def counts(self, load: Workload, sizes: Sequence[int]) -> dict[str, float]:
         """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
         if not self.counting:
             return {}
         known = [one for size in sizes if (one := self.flops(load, size)) is not None]
         return {"FLOPs": sum(known)} if len(known) == len(sizes) else {}
 
-    def at(self, load: Load, parts: Sequence[int]) -> Callable[[], Trained | Change]:
+    def at(self, load: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
         return partial(self.wanted, load, (load.batch_size,) if load.exact else tuple(parts))
 
-    def _wanted(self, load: Load, parts: tuple[int, ...]) -> Trained | Change:
+    def _wanted(self, load: Workload, parts: tuple[int, ...]) -> Trained | Change:
         plain = partial(load.plain, self.device, parts, self.times(load))
         return expected(load.name, plain, exact=load.exact)
 
-    def times(self, load: Load) -> int:
+    def times(self, load: Workload) -> int:
         """How many steps are compared."""
-        return self.steps if load.exact else 1
+        return self.steps if load.exact else self.timed_steps
 
-    def _flops(self, load: Load, samples: int) -> float | None:
+    def _flops(self, load: Workload, samples: int) -> float | None:
         """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""
         try:
             model = load.network(self.device).train(not load.exact)  # as it is timed, whatever it is proven in

@@ -17,7 +17,7 @@ from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record
 from scalecard.records.strategies import Strategy
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 MOST = 64  # times the batch that is timed: the largest that is looked for
 MORE = f"the largest that is tried: {MOST} times what is timed"
@@ -34,7 +34,7 @@ class Group:
     ctx: RankContext
     devices: Sequence[Synchronised]
     plainly: Plainly
-    load: Load
+    load: Workload
     case: Case
     scalings: Sequence[str]
     rule: Rule

@@ -1,85 +1,120 @@
 """The strategies of one process that drives several devices: model parallelism, our pipelines, nn.DataParallel."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
 
-from scalecard.benchmarks.training.cut_model import crossing, cut
+from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut
 from scalecard.benchmarks.training.reference_cache import Plainly, Setting
-from scalecard.benchmarks.training.stage_timing import PIPELINES, parts
+from scalecard.benchmarks.training.stage_timing import parts
 from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import ScheduledPipeline
-from scalecard.parallel.schedules import Schedule
+from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
+from scalecard.parallel.schedules import SCHEDULES, Schedule
 from scalecard.parallel.step import Step, state_of
-from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, SINGLE
-from scalecard.workloads.nested import leaves
+from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
+from scalecard.workloads.nested import leaves, rows
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.stage_cuts import Cuts
+from scalecard.workloads.workload import Workload
 
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """How one process trains a model in stages: the executor, and its step at a setting.
+
+    `crossings`: how often what stages hand over is copied by us; autograd hands gradients back, unless we do.
+    """
+
+    executor: type[ModelParallel]
+    step: Callable[[Setting], Callable[..., None]]
+    crossings: int = 0
+
+    def model(self, devices: Sequence[Device], load: Workload, cuts: Cuts) -> tuple[nn.Module, ModelParallel]:
+        """The model, and its stages on the first of these devices; without `cuts` it is itself the only one."""
+        if cuts:
+            whole, stages = cut(load, cuts)
+        else:
+            whole = load.network(devices[0].torch)
+            stages = [whole]
+        return whole, self.executor(stages, devices[: len(stages)], lr=load.lr, loss=load.loss)
+
+
+def _scheduled(schedule: Schedule) -> InProcess:
+    return InProcess(
+        ScheduledPipeline,
+        lambda at: partial(ScheduledPipeline.pipelined_step, split_size=at.split_size, schedule=schedule),
+        crossings=2,
+    )
+
+
+WHOLE = InProcess(ModelParallel, lambda at: ModelParallel.step)
+IN_STAGES = InProcess(ModelParallel, lambda at: ModelParallel.step, crossings=1)
+TEXTBOOK = InProcess(
+    TextbookPipeline, lambda at: partial(TextbookPipeline.pipelined_step, split_size=at.split_size), crossings=1
+)
+OURS = {name: _scheduled(schedule) for name, schedule in SCHEDULES.items()}
 
 
 def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[StrategyBuilder]:
     """Those that use all of these devices, and their `stages` alone; of one device also steps over smaller batches."""
     if len(devices) == 1:
-        yield StrategyBuilder(SINGLE, partial(_whole, devices))
-        yield StrategyBuilder(SINGLE, partial(_whole, devices), metric=LOCAL)
+        yield StrategyBuilder(SINGLE, partial(subject, WHOLE, devices))
+        yield StrategyBuilder(SINGLE, partial(subject, WHOLE, devices), metric=LOCAL)
         return
     yield StrategyBuilder(DATA_PARALLEL, partial(_data_parallel, devices))
-    yield StrategyBuilder(MODEL_PARALLEL, partial(_model_parallel, devices))
-    for pipeline, schedule in PIPELINES.items():
-        yield StrategyBuilder(pipeline, partial(_pipeline, schedule, devices))
+    for kind, form in {MODEL_PARALLEL: IN_STAGES, OUR_GPIPE: OURS["gpipe"], OUR_1F1B: OURS["1f1b"]}.items():
+        yield StrategyBuilder(kind, partial(_balanced, form, devices))
     yield from parts(devices) if stages else ()
 
 
-def _whole(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    """Everything on one device."""
-    model = at.load.network(devices[0].torch)
-    return _subject(ModelParallel, model, [model], devices[:1], ModelParallel.step, plainly, at)
+def _balanced(form: InProcess, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+    return subject(form, devices, plainly, replace(at, cuts=balanced_cuts(at.load, at.devices)))
 
 
-def _model_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    return _subject(ModelParallel, *cut(at.load, at.devices), devices, ModelParallel.step, plainly, at, crossings=1)
-
-
-def _pipeline(schedule: Schedule, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    step = partial(ScheduledPipeline.pipelined_step, split_size=at.split_size, schedule=schedule)
-    return _subject(ScheduledPipeline, *cut(at.load, at.devices), devices, step, plainly, at, crossings=2)
-
-
-def _subject(
-    strategy: type[ModelParallel],
-    model: nn.Module,
-    stages: Sequence[nn.Module],
+def subject(
+    form: InProcess,
     devices: Sequence[Device],
-    step: Callable[..., None],
     plainly: Plainly,
     at: Setting,
     *,
-    crossings: int = 0,
+    shared: Callable[[Workload, Cuts], tuple[nn.Module, ModelParallel]] | None = None,
+    repeats: int = 1,
 ) -> Subject:
-    """`crossings`: how often what stages hand over is copied by us; autograd hands gradients back, unless we do."""
+    """`repeats` steps per call; subjects that are timed may have a `shared` model, whose state is put back."""
     load = at.load
-    staged = strategy(stages, devices[: at.devices], lr=load.lr, loss=load.loss)
+    model, staged = (partial(form.model, devices) if load.exact or not shared else shared)(load, at.cuts)
     inputs, targets = load.batch(load.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
     counts: dict[str, float] = {"updates": 1, "forwards": len(at.micro_sizes())}
+    if isinstance(inputs, Tensor):  # the rows of a dict are not seen
+        counts["samples"] = rows(inputs)
     if not load.exact:
-        crossing_bytes = crossing(load, at.devices, at.micro_sizes()) if crossings else 0
+        crossing_bytes = crossing(load, at.cuts, at.micro_sizes()) if form.crossings else 0
         counts |= plainly.counts(load, at.micro_sizes())
-        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + crossings * crossing_bytes
+        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
+    step = partial(form.step(at), staged, inputs, targets)
     return trained(
         at,
-        partial(step, staged, inputs, targets),
+        partial(_repeated, step, repeats) if repeats > 1 else step,
         partial(state_of, model),
         plainly.at(load, at.micro_sizes()),
         plainly=plainly,
-        modules=stages,
+        modules=staged.stages,
         devices=staged.devices,
-        counts=counts,
+        counts={name: repeats * each for name, each in counts.items()},
+        repeats=repeats,
     )
+
+
+def _repeated(step: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        step()
 
 
 def _data_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:

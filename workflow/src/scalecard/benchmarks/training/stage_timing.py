@@ -4,16 +4,11 @@ They are timed in the same rounds as these strategies, at the size of their micr
 with these times (benchmarks/training/simulated_pipelines.py).
 """
 
-import copy
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-import torch
-from torch import nn
-
-from scalecard.benchmarks.training.cut_model import cut, handed_over
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
 from scalecard.benchmarks.training.reference_cache import Plainly, Setting
 from scalecard.benchmarks.training.simulated_pipelines import (
     BOTH,
@@ -25,94 +20,16 @@ from scalecard.benchmarks.training.simulated_pipelines import (
     play,
     subject,
 )
-from scalecard.benchmarks.training.stages import given
 from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
-from scalecard.parallel.model_parallel import Given
 from scalecard.parallel.schedules import gpipe, one_f_one_b
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
-from scalecard.workloads.nested import mapped
-from scalecard.workloads.workload import HOST, Load
 
 FIRST = OUR_GPIPE  # with which the stages of all pipelines are tried
 PIPELINES = {FIRST: gpipe, OUR_1F1B: one_f_one_b}
 PLAYED = {MODEL_PARALLEL: gpipe, **PIPELINES}  # of one micro-batch, every schedule is plain model parallelism
-
-
-@dataclass(frozen=True)
-class Stages:
-    """A workload in stages, with a batch like one micro-batch; the loss is the last stage's work.
-
-    In a trial, nothing is `counting`.
-    """
-
-    load: Load
-    num_stages: int
-    counting: bool = True
-
-    @property
-    def batch_size(self) -> int:
-        """Of one micro-batch."""
-        return self.load.batch_size
-
-    @property
-    def lr(self) -> float:
-        """Of the update."""
-        return self.load.lr
-
-    @property
-    def seed(self) -> int:
-        """Of what is copied."""
-        return self.load.seed
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is in float64."""
-        return self.load.exact
-
-    @property
-    def inexact(self) -> bool:
-        """Whether it cannot be."""
-        return self.load.inexact
-
-    def of_size(self, batch_size: int) -> "Stages":
-        """The same with another batch."""
-        return replace(self, load=replace(self.load, batch_size=batch_size))
-
-    def stage(self, index: int) -> nn.Module:
-        """A copy of one of them; drawing the parameters takes longer."""
-        return copy.deepcopy(_drawn(self.of_size(1).load, self.num_stages)[index])
-
-    def given(self, device: torch.device) -> list[Given]:
-        """What each gets, in the host's memory: the devices' is for what is measured."""
-        value, targets = self.load.batch(self.batch_size, device)
-        found = [mapped(partial(torch.Tensor.to, device=HOST), value)]
-        for stage in range(self.num_stages - 1):
-            with torch.no_grad():
-                value = self.stage(stage).to(device)(value)
-            found.append(value.to(HOST))
-        *first, last = found
-        return [*map(Given, first), Given(last, mapped(partial(torch.Tensor.to, device=HOST), targets), self.load.loss)]
-
-    def plain_step(self, stage: int, device: torch.device) -> Callable[[], object] | None:
-        """A forward and backward of one stage as it is timed."""
-        if not self.counting:
-            return None
-        module, values = self.stage(stage).to(device).train(), given(self, device)[stage].to(device)
-        if stage:
-            values.inputs.requires_grad_()
-        return lambda: values.through(module).sum().backward()
-
-    def crossing(self) -> list[int]:
-        """Bytes that each but the last hands over."""
-        return [self.batch_size * each for each in handed_over(self.of_size(1).load, self.num_stages)]
-
-
-@functools.lru_cache(maxsize=1)
-def _drawn(load: Load, num_stages: int) -> list[nn.Module]:
-    return cut(load, num_stages)[1]
 
 
 def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
@@ -134,7 +51,8 @@ def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
 
 
 def _subject(part: str, stage: int, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    load = Stages(at.load, at.devices, plainly.counting).of_size(at.split_size)
+    cuts = at.cuts or balanced_cuts(at.load, at.devices)
+    load = CutWorkload(at.load, cuts, plainly.counting).of_size(at.split_size)
     made = subject(part, stage, devices, at.num_micro, load)
     return in_train_mode(made, at.load, [made.module] if made.module else [])
 

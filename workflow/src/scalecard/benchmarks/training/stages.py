@@ -1,13 +1,12 @@
 """A stage of a model that is cut, or a block, alone on a device: what keeps it busy in a step, without any waiting."""
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
+from scalecard.benchmarks.training.cut_model import CutWorkload, given
 from scalecard.hardware.devices import Device
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.hardware.memory import is_out_of_memory
@@ -20,55 +19,7 @@ from scalecard.workloads.nested import doubled, flipped, rows
 from scalecard.workloads.reference import trainable
 
 
-class Staged(Protocol):
-    """A model that is cut into stages, and the batch that it is trained on: ResNet-50's Workload, or anybody's model.
-
-    With `exact`, it is in float64 and what is only proven; one that is `inexact` cannot compute in float64.
-    """
-
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def num_stages(self) -> int: ...
-
-    @property
-    def lr(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def exact(self) -> bool: ...
-
-    @property
-    def inexact(self) -> bool: ...
-
-    def __hash__(self) -> int: ...
-
-    def stage(self, index: int) -> nn.Module:
-        """One of the stages, in the host's memory, with the same parameters each time."""
-
-    def given(self, device: torch.device) -> Sequence[Given]:
-        """What each stage gets in a step over the batch, computed on this device."""
-
-    def plain_step(self, stage: int, device: torch.device) -> Callable[[], object] | None:
-        """A forward and backward of one stage, whose operations are counted; None if they are not."""
-
-    def crossing(self) -> Sequence[int]:
-        """Bytes that each stage but the last hands over in one forward of the batch."""
-
-    def of_size(self, batch_size: int) -> Self:
-        """The same with another batch."""
-
-
-@functools.lru_cache(maxsize=2)
-def given(load: Staged, device: torch.device) -> Sequence[Given]:
-    """What each stage gets, computed once for stages that are built one after another."""
-    return load.given(device)
-
-
-def gradients(stage: int, device: Device, load: Staged, *, batches: int = 1, num_micro: int = 1) -> Subject:
+def gradients(stage: int, device: Device, load: CutWorkload, *, batches: int = 1, num_micro: int = 1) -> Subject:
     """Forward and backward of so many batches, each of micro-batches like the load's batch; gradients are dropped."""
     alone = _alone(stage, device, load)
 
@@ -78,13 +29,13 @@ def gradients(stage: int, device: Device, load: Staged, *, batches: int = 1, num
         plain, exact = _both(_Plain(stage, load, alone).slopes, device)
         yield same_gradients("gradients of the stage", alone.gradients(), plain, exact)
 
-    each = {} if load.exact else {"forwards": 1.0, **_flops(stage, device, load)}
+    each = {} if load.load.exact else {"forwards": 1.0, **plain_flops(stage, device.torch, load)}
     counts = {name: batches * num_micro * value for name, value in each.items()}
     work = partial(alone.run, batches, num_micro=num_micro)
     return Subject(work=work, prove=prove, expected=counts, module=alone.stage)
 
 
-def forwards(stage: int, device: Device, load: Staged, *, num_micro: int) -> Subject:
+def forwards(stage: int, device: Device, load: CutWorkload, *, num_micro: int) -> Subject:
     """The forwards of one batch of micro-batches like the load's batch, with all that their backwards would need."""
     alone = _alone(stage, device, load)
 
@@ -97,32 +48,32 @@ def forwards(stage: int, device: Device, load: Staged, *, num_micro: int) -> Sub
     each = {"forwards": 1}
     if isinstance(alone.given.inputs, Tensor):  # the rows of a dict are not seen
         each["samples"] = rows(alone.given.inputs)
-    counts = {} if load.exact else {name: num_micro * value for name, value in each.items()}
+    counts = {} if load.load.exact else {name: num_micro * value for name, value in each.items()}
     return Subject(work=partial(alone.forward, num_micro), prove=prove, expected=counts, module=alone.stage)
 
 
-def update(stage: int, device: Device, load: Staged) -> Subject:
+def update(stage: int, device: Device, load: CutWorkload) -> Subject:
     """The update of the stage's parameters."""
-    alone = UpdateAlone(load.stage(stage), device, lr=load.lr)
+    alone = UpdateAlone(load.stage(stage), device, lr=load.load.lr)
 
     def prove() -> Iterator[Check]:
         before = [p.detach().clone() for p in alone.parameters]
         alone.run()
         device.synchronize()
-        plain, exact = [p - load.lr for p in before], [p.double() - load.lr for p in before]
+        plain, exact = [p - load.load.lr for p in before], [p.double() - load.load.lr for p in before]
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
 
     return Subject(work=alone.run, prove=prove, expected={"updates": 1}, state=lambda: alone.parameters)
 
 
-def _alone(stage: int, device: Device, load: Staged) -> StageAlone:
+def _alone(stage: int, device: Device, load: CutWorkload) -> StageAlone:
     return StageAlone(load.stage(stage), given(load, device.torch)[stage], device, needs_gradient=stage > 0)
 
 
-def _flops(stage: int, device: Device, load: Staged) -> dict[str, float]:
-    """Of a forward and backward; nothing if they are not counted, or the device cannot hold the plain one as well."""
+def plain_flops(stage: int, device: torch.device, load: CutWorkload) -> dict[str, float]:
+    """The operations of a stage's forward and backward; nothing if they are not counted, or the device is too small."""
     try:
-        step = load.plain_step(stage, device.torch)
+        step = load.plain_step(stage, device)
         return {"FLOPs": flops(step)} if step else {}
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -136,7 +87,7 @@ class _Plain:
     A model that cannot be in float64 gets its samples in the opposite order, if what it makes has a row for each.
     """
 
-    def __init__(self, stage: int, load: Staged, alone: StageAlone) -> None:
+    def __init__(self, stage: int, load: CutWorkload, alone: StageAlone) -> None:
         self.stage, self.load, self.given, self.gradient = stage, load, alone.given, alone.gradient
         made = self.given.targets if self.given.loss else self.gradient
         self.by_row = rows(self.given.inputs) == rows(made)
@@ -151,11 +102,11 @@ class _Plain:
         """The output, in the order in which the samples were given."""
         module, values, _ = self._on(place, exactly=exactly)
         found = values.through(module)
-        return [self._turned(found) if exactly and self.load.inexact else found]
+        return [self._turned(found) if exactly and self.load.load.inexact else found]
 
     def _on(self, place: torch.device, *, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
         module, values, gradient = self.load.stage(self.stage), self.given, self.gradient
-        if exactly and self.load.inexact:
+        if exactly and self.load.load.inexact:
             values, gradient = values.mapped(flipped) if self.by_row else values, self._turned(gradient)
         elif exactly:
             module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)

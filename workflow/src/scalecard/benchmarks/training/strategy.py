@@ -14,7 +14,7 @@ from scalecard.measuring.timer import Synchronised
 from scalecard.measuring.training_subject import training
 from scalecard.records.record import Case, Check
 from scalecard.records.strategies import Family, Strategy
-from scalecard.workloads.workload import Load
+from scalecard.workloads.workload import Workload
 
 STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
 
@@ -68,20 +68,21 @@ def trained(
     modules: Sequence[nn.Module],
     devices: Sequence[Synchronised],
     counts: Mapping[str, float],
+    repeats: int = 1,
     **more: Any,
 ) -> Subject:
-    """A subject that trains these modules, of which the first is watched.
+    """A subject that trains these modules, of which the first is watched; a call of it takes `repeats` steps.
 
     A model that draws random numbers is proven in eval mode, and then counted and timed as it is trained.
     """
-    times = plainly.times(at.load)
+    steps = plainly.times(at.load)
     subject = training(
         f"{at.load.name}, {progress.counted(at.devices, 'device')}",
         work,
         state,
         expected,
-        times=times,
-        steps=times,
+        times=steps // repeats,
+        steps=steps,
         devices=devices,
         counts=counts,
         module=modules[0],
@@ -91,7 +92,7 @@ def trained(
     return in_train_mode(subject, at.load, modules)
 
 
-def in_train_mode(subject: Subject, load: Load, modules: Sequence[nn.Module]) -> Subject:
+def in_train_mode(subject: Subject, load: Workload, modules: Sequence[nn.Module]) -> Subject:
     """A subject of these modules as it is trained: if the model draws random numbers, once it is proven without."""
 
     def prove() -> Iterator[Check]:

@@ -28,7 +28,7 @@ from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST, Load
+from scalecard.workloads.workload import HOST, Workload
 
 DRAWS = 5  # loops with random errors, the farthest of which says what is allowed
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}
@@ -75,7 +75,7 @@ class PlainlyRounded(Plainly):
         super().__init__(device, steps, counting=counting)
         self.losses = functools.cache(self._losses)
 
-    def _losses(self, load: Load, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
+    def _losses(self, load: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
         """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
         with Roundings(rung, seed) if rung else nullcontext():
             return load.plain(self.device, sizes, self.steps, exactly=False).losses
@@ -133,7 +133,7 @@ def _counts(
     combination: Combination,
     ctx: RankContext,
     plainly: Plainly,
-    load: Load,
+    load: Workload,
     sizes: tuple[int, ...],
     parameters: Sequence[Tensor],
 ) -> dict[str, float]:
@@ -150,7 +150,7 @@ def _still_trains(
     combination: Combination,
     ctx: RankContext,
     plainly: PlainlyRounded,
-    load: Load,
+    load: Workload,
     step: TunedStep,
     model: nn.Module,
     sizes: tuple[int, ...],
@@ -168,7 +168,7 @@ def _still_trains(
 
 
 def _losses(
-    combination: Combination, plainly: PlainlyRounded, load: Load, sizes: tuple[int, ...]
+    combination: Combination, plainly: PlainlyRounded, load: Workload, sizes: tuple[int, ...]
 ) -> tuple[tuple[float, float], list[float]]:
     """Of the plain loop in float32 before and after the steps; after them, with random errors like the roundings."""
     strayed = [plainly.losses(load, sizes, combination.rounding, seed)[1] for seed in range(DRAWS)]
@@ -211,7 +211,7 @@ class Ladder:
 
     ctx: RankContext
     plainly: PlainlyRounded
-    load: Load
+    load: Workload
     case: Case
     rule: Rule
     wanted: Sequence[str]

@@ -20,9 +20,9 @@ from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST, UNITS, Load, accepted, chosen, loaded
+from scalecard.workloads.workload import HOST, UNITS, Workload, accepted, chosen, loaded
 
-Trained = TypeVar("Trained", bound=Load)
+Trained = TypeVar("Trained", bound=Workload)
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
 PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
@@ -32,19 +32,19 @@ RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 class NotAWorkload(ValueError):
     """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
 
-    def __init__(self, load: Load, problem: str) -> None:
+    def __init__(self, load: Workload, problem: str) -> None:
         where = f"workloads.{load.name}" + (f".file = {load.file}" if load.file else "")
         super().__init__(f"{where}: {problem}")
 
 
-def _unless_the_image_knows(check: Callable[[Load], None]) -> Callable[[Load], None]:
+def _unless_the_image_knows(check: Callable[[Workload], None]) -> Callable[[Workload], None]:
     """A check on the host passes what needs a package that the image alone may have: the Spec is built there again.
 
     The workflow says with SCALECARD_PACKAGES_IN_IMAGE=1 that the experiments are to run in such an image.
     """
 
     @functools.wraps(check)
-    def checked(load: Load) -> None:
+    def checked(load: Workload) -> None:
         try:
             check(load)
         except NotAWorkload as error:
@@ -54,7 +54,7 @@ def _unless_the_image_knows(check: Callable[[Load], None]) -> Callable[[Load], N
     return checked
 
 
-def _lacks_a_package(load: Load, error: BaseException | None) -> bool:
+def _lacks_a_package(load: Workload, error: BaseException | None) -> bool:
     """Whether a module was not found, and is none of those in the file's own folder."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or not load.file:
         return False
@@ -63,7 +63,7 @@ def _lacks_a_package(load: Load, error: BaseException | None) -> bool:
 
 
 @functools.cache
-def check(load: Load) -> None:
+def check(load: Workload) -> None:
     """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested.
 
     Once for all experiments: its model may take long to make.
@@ -74,7 +74,7 @@ def check(load: Load) -> None:
 
 
 @_unless_the_image_knows
-def check_functions(load: Load) -> None:
+def check_functions(load: Workload) -> None:
     """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
     try:
         module = loaded(load.name, load.file)
@@ -110,13 +110,13 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def check_model(load: Load) -> None:
+def check_model(load: Workload) -> None:
     """NotAWorkload if a built-in model cannot have these values; nothing is allocated."""
     with torch.device("meta"):
         _called(load, "model")
 
 
-def _where_it_raised(load: Load, error: Exception) -> str:
+def _where_it_raised(load: Workload, error: Exception) -> str:
     path = str(Path(load.file).resolve())
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = [error.lineno] if isinstance(error, SyntaxError) else lines[-1:]
@@ -126,7 +126,7 @@ def _where_it_raised(load: Load, error: Exception) -> str:
 
 
 @_unless_the_image_knows
-def check_values(load: Load) -> None:
+def check_values(load: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     model = _called(load, "model")
     if not isinstance(model, nn.Module):
@@ -150,7 +150,7 @@ def check_values(load: Load) -> None:
     check_dataset(load, batch)
 
 
-def check_dataset(load: Load, batch: Tree) -> None:
+def check_dataset(load: Workload, batch: Tree) -> None:
     """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
     try:
         dataset = load.dataset()
@@ -184,7 +184,7 @@ def _form(tree: Tree) -> str:
     return type(tree).__name__
 
 
-def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None:
+def _check_step(load: Workload, model: nn.Module, inputs: Any, targets: Any) -> None:
     try:
         loss = load.module.loss(model(inputs), targets)
     except Exception as error:  # of the user's code, or of PyTorch with its values
@@ -208,7 +208,7 @@ def _check_step(load: Load, model: nn.Module, inputs: Any, targets: Any) -> None
         )
 
 
-def _called(load: Load, function: str, *args: Any) -> Any:
+def _called(load: Workload, function: str, *args: Any) -> Any:
     try:
         return load.call(function, *args)
     except Exception as error:  # a file of the user's may raise anything
@@ -234,7 +234,7 @@ def examined(load: Trained, device: torch.device, num_steps: int, num_devices: i
     raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, raised)}") from raised
 
 
-def _rate(loads: Sequence[Load], device: torch.device, num_steps: int) -> float:
+def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:
     """A third of the largest at which plain steps of all these move the parameters far enough and lower the loss.
 
     A third, because other batches are trained at it as well. The first of them is the cheapest.
@@ -245,7 +245,7 @@ def _rate(loads: Sequence[Load], device: torch.device, num_steps: int) -> float:
     raise NotAWorkload(loads[0], f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
 
 
-def _can_tell(load: Load, device: torch.device, num_steps: int) -> bool:
+def _can_tell(load: Workload, device: torch.device, num_steps: int) -> bool:
     """As timed, one step is compared."""
     trained = load.plain(device, (load.batch_size,), num_steps if load.exact else 1, exactly=False)
     first, last = trained.losses
@@ -253,7 +253,7 @@ def _can_tell(load: Load, device: torch.device, num_steps: int) -> bool:
     return last < first and 30 * MOVED * TOLERANCE < moved < math.inf
 
 
-def _draws(load: Load) -> bool:
+def _draws(load: Workload) -> bool:
     """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
     model, (inputs, targets) = load.network(HOST), load.batch(2, HOST)
     losses = []
@@ -279,6 +279,6 @@ class OfWorkloads:
             check(load)
 
     @property
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[Workload]:
         """The workloads as they are timed on one device."""
         return chosen(self.workloads, self.seed)

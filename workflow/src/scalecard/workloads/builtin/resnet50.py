@@ -16,11 +16,14 @@ def model(*, num_classes: int = 1000) -> nn.Module:
     return made
 
 
-def batch(size: int, seed: int, *, image_size: int = 224, num_classes: int = 1000) -> tuple[Tensor, Tensor]:
-    """(size, 3, image_size, image_size) normal images, and their labels."""
+def batch(
+    size: int, seed: int, *, image_size: int = 224, num_classes: int = 1000, one_hot: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(size, 3, image_size, image_size) normal images, and their labels or, as in the tutorial, one-hot vectors."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(size, 3, image_size, image_size, generator=generator)
-    return images, torch.randint(num_classes, (size,), generator=generator)
+    labels = torch.randint(num_classes, (size,), generator=generator)
+    return images, functional.one_hot(labels, num_classes).float() if one_hot else labels
 
 
 def dataset(*, image_size: int = 224, num_classes: int = 1000) -> Pictures:
@@ -29,5 +32,10 @@ def dataset(*, image_size: int = 224, num_classes: int = 1000) -> Pictures:
 
 
 def loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy."""
+    """Cross-entropy; of one-hot vectors the mean squared error.
+
+    Source of the latter: PyTorch tutorial "Single-Machine Model Parallel Best Practices".
+    """
+    if labels.is_floating_point():
+        return functional.mse_loss(scores, labels)
     return functional.cross_entropy(scores, labels)
