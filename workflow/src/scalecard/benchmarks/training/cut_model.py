@@ -72,9 +72,9 @@ def _operations(load: Workload) -> list[float]:
     """
     model = load.network(HOST).eval()
     inputs, _ = load.batch(1, HOST)
-    value, counted = inputs, []
+    blocks, value, counted = blocks_of(load, model), inputs, []
     try:
-        for block in blocks_of(load, model):  # with gradients, or PyTorch fuses what it then does not count
+        for block in blocks:  # with gradients, or PyTorch fuses what it then does not count
             passed = _Kept(block, value)
             counted.append(flops(passed))
             value = passed.output
