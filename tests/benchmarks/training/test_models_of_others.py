@@ -118,7 +118,7 @@ def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch
 @pytest.mark.workflow
 @pytest.mark.parametrize("first", [True, False])
 def test_stages_alone_are_for_the_first_process_of_a_run(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies.decisions, "first", lambda name: first)
+    monkeypatch.setattr(strategies.shared_decisions, "first", lambda name: first)
     records = measured(monkeypatch, 2, toy={"batch_size": 4})
     assert {"step_time", "local_time", "rank_time"} < {record.metric for record in records if record.status == "ok"}
     metrics = {"stage_time", "played_time", "played_bubble"}
