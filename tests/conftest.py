@@ -1,6 +1,6 @@
 """What the tests share: this machine, a fast measuring rule, result files, fake GPUs, and the command line.
 
-Plain functions that tests share are in the modules beside this file.
+Plain functions that tests share are in support/.
 """
 
 import dataclasses

@@ -96,7 +96,7 @@ def _as_element(svg: str, prefix: str, width: float, texts: dict[str, str]) -> s
     return svg
 
 
-WIDTH, HEIGHT, PAD = 96, 30, 3  # in units of the viewBox
+WIDTH, HEIGHT, EDGE = 96, 30, 3  # in units of the viewBox
 
 
 def sparkline(points: Sequence[tuple[float, float]]) -> str:
@@ -104,8 +104,8 @@ def sparkline(points: Sequence[tuple[float, float]]) -> str:
     most = max(devices for devices, _ in points)
 
     def place(devices: float, speed_up: float) -> tuple[str, str]:
-        x = PAD + (WIDTH - 2 * PAD) * devices / most
-        return f"{x:.1f}", f"{HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(1.0, speed_up / most):.1f}"
+        x = EDGE + (WIDTH - 2 * EDGE) * devices / most
+        return f"{x:.1f}", f"{HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * min(1.0, speed_up / most):.1f}"
 
     ideal, line = (" ".join(",".join(place(*point)) for point in ends) for ends in (((0, 0), (most, most)), points))
     end_x, end_y = place(*points[-1])
