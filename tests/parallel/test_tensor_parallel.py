@@ -13,18 +13,23 @@ from scalecard.parallel.plan_counts import bytes_exchanged, of
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import BLOCKS, PARTITIONS, plan
 from scalecard.workloads import reference
-from scalecard.workloads.models import MODELS
+from scalecard.workloads.workload import HOST, built_in
 from torch import Tensor, nn
 
 BATCH, STEPS, LR = 3, 2, 0.05
 WIDTHS = (5, 7, 8, 10)
+MODELS = ("lenet", "resnet18")
+
+
+def made_of(name: str, seed: int = 0) -> nn.Module:
+    return built_in(name, seed=seed).network(HOST)
 
 
 def narrow_resnet18(*, seed: int) -> nn.Module:
     """ResNet-18's blocks with channels that neither two, three nor four devices divide, all of them."""
     from torchvision.models.resnet import BasicBlock
 
-    model: Any = MODELS["resnet18"](seed=seed)
+    model: Any = made_of("resnet18", seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.conv1, model.bn1 = nn.Conv2d(1, WIDTHS[0], 3, padding=1), nn.BatchNorm2d(WIDTHS[0])
@@ -39,7 +44,7 @@ def narrow_resnet18(*, seed: int) -> nn.Module:
     return model  # type: ignore[no-any-return]
 
 
-NETWORKS = {"lenet": MODELS["lenet"], "resnet18": narrow_resnet18}
+NETWORKS = {"lenet": lambda seed: made_of("lenet", seed), "resnet18": narrow_resnet18}
 
 
 @pytest.fixture
@@ -105,14 +110,14 @@ def test_devices_compute_what_is_replicated_alike(
 
 def test_all_devices_apply_the_first_ones_gradient_of_what_is_replicated(devices: list[Device]) -> None:
     """As if another device's kernels had added in another order."""
-    made = TensorParallel(devices[:2], MODELS["lenet"](seed=0).double(), plan("lenet", "row"), lr=LR)
+    made = TensorParallel(devices[:2], made_of("lenet").double(), plan("lenet", "row"), lr=LR)
     made.replicated[1][0].register_hook(lambda gradient: gradient + 1)
     trained(made, devices[:2])
     assert largest_difference(made.replicated[1], made.replicated[0]) == 0
 
 
 def test_more_devices_than_units_leave_some_with_nothing(machine: Machine) -> None:
-    module = MODELS["lenet"](seed=0).double()
+    module = made_of("lenet").double()
     with open_devices(machine, 12) as many:
         made = TensorParallel(many, module, plan("lenet", "column"), lr=LR)
         assert largest_difference(trained(made, many), reference_of(module)) < 1e-12
@@ -122,7 +127,7 @@ def test_more_devices_than_units_leave_some_with_nothing(machine: Machine) -> No
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_devices_share_the_weights_of_resnet_18(devices: list[Device], partition: str) -> None:
     """Of 11 million values, each of four devices has a quarter of what is divided, and all of what is replicated."""
-    module = MODELS["resnet18"](seed=0)
+    module = made_of("resnet18")
     made = TensorParallel(devices, module, plan("resnet18", partition), lr=LR)
     whole = sum(parameter.numel() for parameter in module.parameters())
     each = [sum(parameter.numel() for parameter in own.parameters()) for own in made.modules]
@@ -165,7 +170,7 @@ def test_what_devices_receive_and_compute_is_as_the_formulas_say(
     devices: list[Device], model: str, partition: str
 ) -> None:
     """What is replicated two more devices compute, too."""
-    module, counts = MODELS[model](seed=0), of(model, partition)
+    module, counts = made_of(model), of(model, partition)
     alone = sums_of(OneDevice(devices[0], module, lr=LR), devices[:1])
     divided = sums_of(TensorParallel(devices[:3], module, plan(model, partition), lr=LR), devices[:3])
     assert divided["received bytes"] == bytes_exchanged(model, partition, num_devices=3, batch_size=1)

@@ -3,7 +3,6 @@
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,13 +11,12 @@ from scalecard.hardware.devices import CpuDevice, CudaDevice, Device, open_devic
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting, flops
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel
-from scalecard.workloads import models, reference
+from scalecard.workloads import reference
+from scalecard.workloads.workload import HOST, built_in
 from torch import Tensor
 
 STEPS, LR = 3, 0.1
-
-
-random_batch = partial(models.random_batch, seed=0, device=torch.device("cpu"), dtype=torch.float64)
+LENET = built_in("lenet", seed=0, lr=LR, exact=True)
 
 
 @pytest.fixture
@@ -28,16 +26,14 @@ def devices(machine: Machine) -> Iterator[list[Device]]:
 
 
 def made(devices: Sequence[Device], shares: Sequence[int], *, times: Sequence[int] = ()) -> Any:
-    network = partial(models.network, "lenet", seed=0, exact=True)
-    batch = random_batch(sum(shares))
-    return UnevenDataParallel(network, devices, shares, batch, lr=LR, times=times or [1] * len(shares))
+    batch = LENET.batch(sum(shares), HOST)
+    return UnevenDataParallel(LENET.network, devices, shares, batch, lr=LR, times=times or [1] * len(shares))
 
 
 @functools.cache
 def plain(count: int) -> list[Tensor]:
-    images, labels = random_batch(count)
-    steps = [reference.split(images, labels, [count])] * STEPS
-    return models.plain("lenet", steps, seed=0, device=torch.device("cpu"), lr=LR, exact=True).after
+    steps = [reference.split(*LENET.batch(count, HOST), [count])] * STEPS
+    return LENET.trained(steps, HOST, exactly=False).after
 
 
 def trained(work: UnevenDataParallel) -> list[list[Tensor]]:
@@ -62,10 +58,9 @@ def test_uneven_shares_compute_what_one_device_computes(
 
 @pytest.mark.parametrize("shares", [(6, 6), (14, -1)])
 def test_shares_that_do_not_make_up_the_batch_are_refused(devices: list[Device], shares: tuple[int, int]) -> None:
-    network = partial(models.network, "lenet", seed=0, exact=True)
-    batch = random_batch(13)
+    batch = LENET.batch(13, HOST)
     with pytest.raises(ValueError, match=r"shares = .* 13 samples"):
-        UnevenDataParallel(network, devices[:2], shares, batch, lr=LR, times=[1, 1])
+        UnevenDataParallel(LENET.network, devices[:2], shares, batch, lr=LR, times=[1, 1])
 
 
 def test_what_a_step_does_by_hand(devices: list[Device]) -> None:
@@ -76,7 +71,7 @@ def test_what_a_step_does_by_hand(devices: list[Device]) -> None:
     found = tally.sums()
     assert found["received bytes"] == STEPS * 2 * 8 * 129_068
     assert (found["forwards"], found["samples"]) == (STEPS * 2, STEPS * 6)
-    assert found["FLOPs"] == STEPS * (4 + 2 * 3) * flops(models.without_data("lenet")[1])
+    assert found["FLOPs"] == STEPS * (4 + 2 * 3) * flops(LENET.without_data()[1])
 
 
 def wait(barrier: threading.Barrier) -> None:

@@ -1,6 +1,7 @@
 """The built-in models are what they are called: what they compute, by other means, and how many operations it takes."""
 
 import inspect
+from typing import Any, cast
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from scalecard.jobs import workloads
 from scalecard.measuring.counting import flops
 from scalecard.workloads.builtin import gpt, resnet50, toy
 from scalecard.workloads.builtin.lenet import lenet_parameters
-from scalecard.workloads.models import MODELS, freeze_batch_norm, resnet18_variant
+from scalecard.workloads.workload import HOST, built_in
 from support.blocks import CONFIG
 from torch import nn
 from torchvision.models import resnet50 as torchvisions
@@ -24,7 +25,7 @@ def test_lenet_is_the_textbooks() -> None:
     with torch.no_grad():
         for ours, theirs in zip(layers.parameters(), parameters, strict=True):
             ours.copy_(theirs.T if theirs.dim() == 2 else theirs)
-        module = MODELS["lenet"](seed=0).double()
+        module = built_in("lenet", seed=0, exact=True).network(HOST)
         for ours, theirs in zip(module.parameters(), parameters, strict=True):
             ours.copy_(theirs)
         images = torch.rand(3, 1, 28, 28, dtype=torch.float64)
@@ -34,7 +35,7 @@ def test_lenet_is_the_textbooks() -> None:
 
 def test_resnet_18_is_the_textbooks_variant() -> None:
     """A 3x3 stem of stride 1 and no pooling: the first residual blocks see whole images."""
-    model, shapes = resnet18_variant(seed=0), []
+    model, shapes = cast(Any, built_in("resnet18", seed=0).network(HOST)), []
     model.layer1.register_forward_pre_hook(lambda module, inputs: shapes.append(tuple(inputs[0].shape)))
     assert model(torch.rand(2, 1, 28, 28)).shape == (2, 10)
     assert shapes == [(2, 64, 28, 28)]
@@ -54,7 +55,7 @@ def test_the_toy_is_the_tutorials() -> None:
 
 def test_the_blocks_of_resnet_50_are_torchvisions_network() -> None:
     torch.manual_seed(0)
-    whole = freeze_batch_norm(torchvisions(num_classes=7))
+    whole = torchvisions(num_classes=7).eval()
     blocks = resnet50.blocks(whole)
     images = torch.rand(1, 3, 32, 32)
     with torch.no_grad():

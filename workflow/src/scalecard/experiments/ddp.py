@@ -42,7 +42,8 @@ from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Case, Record
-from scalecard.workloads import datasets, models, reference
+from scalecard.workloads import datasets, reference
+from scalecard.workloads.workload import built_in
 
 Model = Literal["lenet", "resnet18"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -79,7 +80,8 @@ class Plainly:
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
-        self.flops = [flops(work) for work in models.without_data(model)]  # of scoring an image, and of training
+        # Of scoring an image, and of training on one.
+        self.flops = [flops(work) for work in built_in(model, seed=spec.seed).without_data()]
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
         self.builder = functools.cache(lambda option: partial(_step, ctx, spec, self, option))
 
@@ -89,10 +91,9 @@ class Plainly:
             once = self.expected(at, ranks, 1, times)
             assert isinstance(once, Change), "a step is checked as timed"
             return Change([count * part for part in once.step], once.tolerance)
-        spec, device = self.spec, self.ctx.device
+        workload = built_in(self.model, seed=self.spec.seed, lr=LR, exact=at.exact)
         steps = [self._parts(at, ranks, count)] * times
-        plainly = partial(models.plain, self.model, steps, seed=spec.seed, device=device, lr=LR, exact=at.exact)
-        return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+        return expected(self.model, partial(workload.trained, steps, self.ctx.device), exact=at.exact)
 
     def compressed(self, at: Setting, ranks: tuple[int, ...], hook: str) -> Change:
         """The same after one step as timed, whose tolerance allows for the hook's rounding of gradients."""
@@ -102,7 +103,7 @@ class Plainly:
 
     def _shares(self, at: Setting, ranks: tuple[int, ...]) -> list[list[Tensor]]:
         """What each of these ranks adds to the gradient."""
-        network = models.network(self.model, seed=self.spec.seed, device=self.ctx.device, exact=False)
+        network = built_in(self.model, seed=self.spec.seed).network(self.ctx.device)
         return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
@@ -195,7 +196,7 @@ def _variant(plainly: Plainly, option: Option, case: Case, batch_size: int, *, n
 def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
     model, train = plainly.model, plainly.train
-    module = models.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
+    module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
     stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
@@ -230,7 +231,7 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 
 def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
-    module = models.network(model, seed=spec.seed, device=ctx.device, exact=False)
+    module = built_in(model, seed=spec.seed).network(ctx.device)
     return gradient_allreduce.alone(model, module, ctx)
 
 
@@ -255,17 +256,17 @@ def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset)
 def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, at: Setting) -> Subject:
     """An epoch over the images; batches are those of all ranks together."""
     images, ranks = dataset.limited(at.num_images, None), ctx.world_size
-    module = models.network(model, seed=spec.seed, device=ctx.device, exact=at.exact)
+    workload = built_in(model, seed=spec.seed, lr=spec.lr, exact=at.exact)
+    module = workload.network(ctx.device)
     trainer = Trainer(wrap(module, ctx), images, at.batch_size, spec.lr, spec.seed, ctx.rank, ranks, frozen=at.exact)
     batches = reference.batches(len(images.train), at.batch_size, ranks)
     split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
-    plainly = partial(models.plain, model, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=at.exact)
 
     def wanted() -> Trained | Change:
         steps = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
-        return expected(model, lambda exactly: plainly(steps, exactly=exactly), exact=at.exact)
+        return expected(model, partial(workload.trained, steps, ctx.device), exact=at.exact)
 
-    forward, whole = map(flops, models.without_data(model))
+    forward, whole = map(flops, workload.without_data())
     seen, steps = sum(map(len, batches)) // ranks, len(batches)
     return training(
         f"{model}, an epoch on {progress.counted(ranks, 'rank')}",

@@ -29,7 +29,8 @@ from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.record import Record
-from scalecard.workloads import datasets, models, reference
+from scalecard.workloads import datasets, reference
+from scalecard.workloads.workload import Workload, built_in
 
 MODEL = "resnet18"
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
@@ -103,10 +104,11 @@ def _grid_point(
 
 def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:
     images = dataset.limited(at.num_images, None).to(first.torch)
-    module = models.network(MODEL, seed=spec.seed, device=first.torch, exact=at.exact)
+    workload = built_in(MODEL, seed=spec.seed, lr=at.lr, exact=at.exact)
+    module = workload.network(first.torch)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
     trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
-    forward, whole = map(flops, models.without_data(MODEL))
+    forward, whole = map(flops, workload.without_data())
     seen, steps = len(images.train), len(reference.batches(len(images.train), at.batch_size))
     counts: dict[str, float] = {"updates": steps, "samples": seen}
     if at.devices == 1:  # DataParallel's threads are not seen
@@ -115,7 +117,7 @@ def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) ->
         f"an epoch on {progress.counted(at.devices, 'device')}",
         partial(first.submit, trainer.epoch),
         lambda: [*module.parameters(), *module.buffers()],
-        partial(_expected, spec, first, images.train, at),
+        partial(_expected, spec, first, images.train, workload, at),
         times=1 if at.num_images else 0,
         steps=steps,
         devices=[first],
@@ -126,10 +128,9 @@ def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) ->
     )
 
 
-def _expected(spec: Spec, first: Device, train: datasets.Split, at: Setting) -> Trained | Change:
+def _expected(spec: Spec, first: Device, train: datasets.Split, workload: Workload, at: Setting) -> Trained | Change:
     """An epoch of the plain loop; in training mode, devices normalise their own shares."""
     shares = 1 if at.exact else at.devices
     split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
     steps = split(dtype=at.dtype, shares=shares)
-    plainly = partial(models.plain, MODEL, steps, seed=spec.seed, device=first.torch, lr=at.lr, exact=at.exact)
-    return expected(MODEL, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+    return expected(MODEL, partial(workload.trained, steps, first.torch), exact=at.exact)

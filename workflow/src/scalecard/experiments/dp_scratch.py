@@ -29,8 +29,9 @@ from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy
 from scalecard.records.record import Case, Record
-from scalecard.workloads import datasets, models, reference
+from scalecard.workloads import datasets, reference
 from scalecard.workloads.builtin.lenet import lenet_parameters
+from scalecard.workloads.workload import built_in
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
 
@@ -99,8 +100,8 @@ def _expected(
     dtype = torch.float64 if exact else torch.float32
     batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
     steps = batches(dtype=dtype, shares=shares, uneven=True)
-    plainly = partial(models.plain, "lenet", steps, seed=spec.seed, device=device.torch, lr=spec.lr, exact=exact)
-    return expected("lenet", lambda exactly: plainly(exactly=exactly), exact=exact)
+    workload = built_in("lenet", seed=spec.seed, lr=spec.lr, exact=exact)
+    return expected("lenet", partial(workload.trained, steps, device.torch), exact=exact)
 
 
 class _Run:
@@ -139,7 +140,7 @@ def _subject(
     values = sum(parameter.numel() for parameter in run.model.replicas[0])
     reduced, _ = bytes_received(at.algorithm, at.devices, values)
     image = 28 * 28 * at.dtype.itemsize + 8  # with its label
-    forward, whole = map(flops, models.without_data("lenet"))
+    forward, whole = map(flops, built_in("lenet", seed=spec.seed).without_data())
     return training(
         f"an epoch on {progress.counted(at.devices, 'device')}, {at.algorithm} all-reduce",
         run.epoch,

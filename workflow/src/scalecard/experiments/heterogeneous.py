@@ -37,7 +37,8 @@ from scalecard.measuring.timing import Timing
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.record import Case, Record
-from scalecard.workloads import models, reference
+from scalecard.workloads import reference
+from scalecard.workloads.workload import Workload, built_in
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 
@@ -138,24 +139,24 @@ class Divided:
         images, labels = self._batch(at, device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
-        spec, train = self.spec, partial(models.plain, self.model, steps)
-        plainly = partial(train, seed=spec.seed, device=device, lr=spec.lr, exact=at.exact)
-        return expected(self.model, lambda exactly: plainly(exactly=exactly), exact=at.exact)
+        return expected(self.model, partial(self._workload(at).trained, steps, device), exact=at.exact)
+
+    def _workload(self, at: Setting) -> Workload:
+        return built_in(self.model, seed=self.spec.seed, lr=self.spec.lr, exact=at.exact)
 
     def _batch(self, at: Setting, device: torch.device) -> tuple[Tensor, Tensor]:
-        return models.random_batch(sum(at.shares), seed=self.spec.seed, device=device, dtype=at.dtype)
+        return self._workload(at).batch(sum(at.shares), device)
 
     def _steps(self, at: Setting) -> int:
         return self.spec.check_steps if at.exact else 1
 
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
-        spec, batch = self.spec, self._batch(at, torch.device("cpu"))
-        network = partial(models.network, self.model, seed=spec.seed, exact=at.exact)
-        trained = UnevenDataParallel(network, devices, at.shares, batch, lr=spec.lr, times=times)
+        workload, batch = self._workload(at), self._batch(at, torch.device("cpu"))
+        trained = UnevenDataParallel(workload.network, devices, at.shares, batch, lr=workload.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
         last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)
-        _, flop = models.without_data(self.model)
+        _, flop = workload.without_data()
         return training(
             f"{self.model}, {at}",
             trained.step,

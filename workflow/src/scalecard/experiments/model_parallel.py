@@ -37,7 +37,7 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.workloads.stage_cuts import Cuts
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.workload import built_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    toy = Workload("toy", "", "{}", spec.toy_batch_size, spec.seed, spec.lr)
+    toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
     plainly, variants = Plainly(devices[0].torch, spec.check_steps), []
     for strategy, (form, cuts) in _strategies(devices, (1,)).items():
         case: Case = {"model": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}

@@ -35,8 +35,8 @@ from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
 from scalecard.records.record import Case, Check, Record
-from scalecard.workloads import models, reference
-from scalecard.workloads.models import MODELS
+from scalecard.workloads import reference
+from scalecard.workloads.workload import HOST, built_in
 
 NONE = "none"  # the partition of the plain module
 RUNS, NUDGE = 5, 2**-20  # plain runs as timed that the tolerance is derived from, and how far their images are apart
@@ -122,7 +122,7 @@ def _proven_at(spec: Spec, at: Setting, available: int) -> list[Setting]:
 
 def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting) -> Subject:
     used, times = devices[: at.devices], spec.check_steps if at.exact else 1
-    module = MODELS[at.model](seed=spec.seed).to(at.dtype).train()
+    module = built_in(at.model, seed=spec.seed).network(HOST).to(at.dtype)
     batches = [_batch(spec, at.batch_size, device, at.dtype) for device in used]
     made: OneDevice | TensorParallel = OneDevice(used[0], module, lr=spec.lr)
     if at.partition != NONE:
@@ -149,7 +149,7 @@ def _same_replicas(made: OneDevice | TensorParallel) -> list[Check]:
 
 def _counts(at: Setting, num_values: int) -> dict[str, float]:
     """What one step must do: divided layers add up to the whole ones, replicated ones are there as often as devices."""
-    _, whole = models.without_data(at.model)
+    _, whole = built_in(at.model, seed=0).without_data()
     if at.partition == NONE:
         flops_each, replicated, exchanged = 0, 0, 0
     else:
@@ -172,7 +172,8 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
 
 def _batch(spec: Spec, batch_size: int, device: Device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The same random images and labels on any device."""
-    return models.random_batch(batch_size, seed=spec.seed, device=device.torch, dtype=dtype)
+    images, labels = built_in("lenet", seed=spec.seed).batch(batch_size, device.torch)
+    return images.to(dtype), labels
 
 
 def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: bool) -> Trained | Change:
@@ -186,8 +187,7 @@ def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: boo
     def plain(exactly: bool, run: int = 0) -> reference.Plain:
         images, labels = _batch(spec, batch_size, first, torch.float32)
         steps = [reference.split(images * (1 + run * NUDGE), labels, [batch_size])] * (spec.check_steps if exact else 1)
-        plainly = partial(models.plain, seed=spec.seed, device=first.torch, lr=spec.lr, exact=False)
-        return plainly(model, steps, exactly=exactly)
+        return built_in(model, seed=spec.seed, lr=spec.lr).trained(steps, first.torch, exactly)
 
     if exact:
         return expected(model, lambda _exactly: plain(True), exact=True)

@@ -40,8 +40,8 @@ from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import rungs_of
 from scalecard.records.record import Case, Check, Record
 from scalecard.records.strategies import SINGLE
-from scalecard.workloads import datasets, models, reference
-from scalecard.workloads.workload import Workload
+from scalecard.workloads import datasets, reference
+from scalecard.workloads.workload import Workload, built_in
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
@@ -187,18 +187,18 @@ def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinatio
 def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
     """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
     images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
-    module = models.network(name, seed=spec.seed, device=ctx.device, exact=at.exact)
+    workload = built_in(name, seed=spec.seed, lr=spec.lr, exact=at.exact)
+    module = workload.network(ctx.device)
     make = partial(TunedTrainer, frozen=at.exact, rungs=combination.rungs)
     trainer = make(module, images, at.batch_size, spec.lr, spec.seed)
     steps = len(reference.batches(len(images.train), at.batch_size))
 
     def wanted() -> Trained:
-        plain = partial(models.plain, name, seed=spec.seed, device=ctx.device, lr=spec.lr, exact=True)
         split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
         parts = split(seed=spec.seed, dtype=at.dtype)
-        return expected(name, lambda exactly: plain(parts, exactly=exactly), exact=True)  # type: ignore[return-value]
+        return expected(name, partial(workload.trained, parts, ctx.device), exact=True)  # type: ignore[return-value]
 
-    forward, whole = map(flops, models.without_data(name))
+    forward, whole = map(flops, workload.without_data())
     subject = training(
         f"{name}, an epoch with {combination}",
         trainer.epoch,

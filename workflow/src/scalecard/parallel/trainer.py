@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.workloads.datasets import Dataset
-from scalecard.workloads.models import freeze_batch_norm
 
 
 @dataclass
 class Trainer:
     """SGD on the shard that `rank` of `world_size` takes of every batch (all of it by default).
 
-    With `frozen`, batch normalisation stays in eval mode. Images get the dtype of the parameters.
+    With `frozen` the model stays in eval mode, in which batch normalisation does not see how a batch is split. Images
+    get the dtype of the parameters.
     """
 
     model: nn.Module
@@ -42,9 +42,7 @@ class Trainer:
 
     def epoch(self) -> None:
         """Every rank draws the same order and takes its equal share; a last batch that cannot is left out."""
-        self.model.train()
-        if self.frozen:
-            freeze_batch_norm(self.model)
+        self.model.train(not self.frozen)
         for images, labels in self.dataset.train.batches(self.batch_size, self.order):
             if len(labels) % self.world_size == 0:
                 share = len(labels) // self.world_size

@@ -124,6 +124,11 @@ class Workload:
         """The mean over a batch."""
         return self.module.loss  # type: ignore[no-any-return]
 
+    @property
+    def plain_loss(self) -> Callable[[Any, Any], Tensor]:
+        """That of the plain loop, which shares no loss with what it judges; of a user's workload there is but one."""
+        return self.loss if self.file else reference.loss
+
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
         called = getattr(self.module, function)
@@ -167,9 +172,16 @@ class Workload:
 
     def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
-        steps = self.steps(self._held(model, sizes), num_steps, exactly, device)
+        return self._train(model, self.steps(self._held(model, sizes), num_steps, exactly, device), exactly)
+
+    def trained(self, steps: Sequence[reference.Step], device: torch.device, exactly: bool) -> reference.Plain:
+        """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
+        given = [self.exactly(parts) for parts in steps] if exactly else steps
+        return self._train(self.network(device), given, exactly)
+
+    def _train(self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool) -> reference.Plain:
         model = model.double() if exactly and not self.inexact else model
-        return reference.train(model, steps, loss=self.loss, lr=self.lr)
+        return reference.train(model, steps, loss=self.plain_loss, lr=self.lr)
 
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
@@ -180,9 +192,25 @@ class Workload:
     def parts(self, batch: tuple[Tree, Tree], sizes: tuple[int, ...], exactly: bool) -> reference.Step:
         """A batch in parts of these sizes; `exactly` in float64, if the model can, and in the opposite order."""
         parts = reference.split(*batch, sizes)
-        if exactly:
-            return [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
-        return parts
+        return self.exactly(parts) if exactly else parts
+
+    def exactly(self, parts: reference.Step) -> reference.Step:
+        """The same samples in float64, if the model can, and in the opposite order."""
+        return [part.backwards() if self.inexact else part.exactly() for part in reversed(parts)]
+
+    def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
+        meta = torch.device("meta")
+        model, batch = self.network(meta), self.batch(1, meta)
+        parts = reference.split(*batch, [1])
+        return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
+
+
+def built_in(
+    name: str, *, seed: int, lr: float = 0.0, batch_size: int = 1, exact: bool = False, **values: Any
+) -> Workload:
+    """One that comes with ScaleCard, with `values` for its functions."""
+    return Workload(name, "", json.dumps(values), batch_size, seed, lr, exact=exact)
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,6 +1,5 @@
 """The textbooks' ResNet-50, and where it is cut: as they do, and such that the slowest stage is as fast as possible."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Record
 from scalecard.records.statistics import FEWEST
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.workload import Workload, built_in
 
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
 NUM_BLOCKS = 18  # its stem, 16 bottlenecks, and its head
@@ -38,7 +37,7 @@ def small_resnet50(spec: Any) -> Workload:
 
 def _resnet50(spec: Any, batch_size: int, image_size: int) -> Workload:
     values = {"image_size": image_size, "num_classes": spec.num_classes, "one_hot": True}
-    return Workload("resnet50", "", json.dumps(values), batch_size, spec.seed, spec.lr)
+    return built_in("resnet50", seed=spec.seed, lr=spec.lr, batch_size=batch_size, **values)
 
 
 def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
