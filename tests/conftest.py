@@ -109,7 +109,7 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 
     def install(boards: list[Board], **options: Any) -> FakeNvml:
         fake = FakeNvml(boards, **options)
-        for module in ("nvml", "error_counters"):
+        for module in ("vendors.nvidia.nvml", "error_counters"):
             monkeypatch.setattr(f"scalecard.hardware.{module}.pynvml", fake)
         monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -160,7 +160,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
-    monkeypatch.setattr("scalecard.hardware.torch_gpu_check.refuse_unusable", lambda machine: None)
+    monkeypatch.setattr("scalecard.hardware.vendors.nvidia.torch_gpu_check.refuse_unusable", lambda machine: None)
 
     def run_and_load(name: str, *, strict: bool = False, seconds: int = 0, **changes: Any) -> Result:
         found = probe()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from scalecard.hardware import devices, numa, nvml
+from scalecard.hardware import devices, numa
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
+from scalecard.hardware.vendors.nvidia import nvml
 from support.fake_nvml import H100, FakeNvml, box
 
 Put = Callable[[int, str, str], None]

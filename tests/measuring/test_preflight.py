@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.hardware import host, nvml
+from scalecard.hardware import host
+from scalecard.hardware.vendors.nvidia import nvml
 from scalecard.measuring import preflight
 from support.fake_nvml import GIB, H100, FakeNvml, box
 
@@ -109,7 +110,7 @@ def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(
     install_gpus: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_gpus([])
-    monkeypatch.setattr("scalecard.hardware.gpu_problems.notes", lambda: ["an AMD GPU is here"])
+    monkeypatch.setattr("scalecard.hardware.vendors.nvidia.gpu_problems.notes", lambda: ["an AMD GPU is here"])
     assert preflight.check(8, strict=True) == ["an AMD GPU is here"]
 
 

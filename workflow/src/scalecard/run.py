@@ -23,12 +23,13 @@ from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, nvml, processes, scratch, torch_gpu_check
+from scalecard.hardware import interconnect, processes, scratch
 from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.nvidia import nvml, torch_gpu_check
 from scalecard.measuring import budget, preflight, shared_decisions, tracing
 from scalecard.records.again import TWICE, failed_again
 from scalecard.records.journal import Journal, merged

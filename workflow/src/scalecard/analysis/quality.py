@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from scalecard.analysis.comparison import compare
-from scalecard.hardware.nvml import SLOWDOWNS
+from scalecard.hardware.vendors.nvidia.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
 from scalecard.records.telemetry import Telemetry
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import scalecard
 from scalecard.cli import arguments
-from scalecard.hardware import gpu_problems, host, machine, memory
+from scalecard.hardware import host, machine, memory
+from scalecard.hardware.vendors.nvidia import gpu_problems
 
 
 def main() -> int:

@@ -14,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, numa, nvml
+from scalecard.hardware import host, numa
 from scalecard.hardware.machine import ROOT, Machine
 from scalecard.hardware.optional_facts import Missing, gpu_key
+from scalecard.hardware.vendors.nvidia import nvml
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}

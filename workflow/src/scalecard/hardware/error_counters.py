@@ -10,8 +10,9 @@ from typing import Any
 
 import pynvml
 
-from scalecard.hardware import interconnect, nvml
+from scalecard.hardware import interconnect
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import nvml
 
 PORT_COUNTERS = {
     "symbol_error": "symbol errors",

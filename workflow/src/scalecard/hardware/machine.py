@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, nvml
+from scalecard.hardware import host
+from scalecard.hardware.vendors.nvidia import nvml
 
 ROOT = Path(__file__).parents[4]
 LOCK = ROOT / "docker" / "requirements.lock"

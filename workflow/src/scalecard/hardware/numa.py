@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scalecard.hardware import nvml
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import nvml
 
 FEWEST = 4  # cores: a rank's launcher, autograd's thread, NCCL's proxy and the sampler would share fewer
 PCI = Path("/sys/bus/pci/devices")

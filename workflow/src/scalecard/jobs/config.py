@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import gpu_problems
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
+from scalecard.hardware.vendors.nvidia import gpu_problems
 from scalecard.jobs import workloads
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
 from scalecard.jobs.config_file import InvalidConfig

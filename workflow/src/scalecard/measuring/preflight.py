@@ -3,7 +3,8 @@
 What may end a measurement is a warning too.
 """
 
-from scalecard.hardware import gpu_problems, host, nvml, processes
+from scalecard.hardware import host, processes
+from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
 
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
 BUSY_CPU = 1 / 3  # of the cores

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalecard.hardware import host, nvml, processes
+from scalecard.hardware import host, processes
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import nvml
 from scalecard.records.telemetry import GpuState, HardwareState, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
-from scalecard.hardware.precision import switched
+from scalecard.hardware.vendors.nvidia.precision import switched
 from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped

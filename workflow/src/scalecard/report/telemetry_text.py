@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from scalecard.analysis import formatting
 from scalecard.analysis.sample_diagnostics import doubts
-from scalecard.hardware.nvml import SLOWDOWNS
+from scalecard.hardware.vendors.nvidia.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
 from scalecard.records.telemetry import HardwareState, Spread, Telemetry
 

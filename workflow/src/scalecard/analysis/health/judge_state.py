@@ -9,8 +9,8 @@ from statistics import median
 from scalecard.analysis import formatting, gpu_links, published_figures
 from scalecard.analysis.health.per_node import Place, View, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
-from scalecard.hardware.nvml import SLOWDOWNS
 from scalecard.hardware.optional_facts import silent_gpus
+from scalecard.hardware.vendors.nvidia.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
 
 OWN = ("compute", "memory", "host link", "load")  # parts that every device has

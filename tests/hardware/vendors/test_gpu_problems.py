@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from scalecard.hardware import gpu_problems, nvml
-from scalecard.hardware.gpu_problems import notes, problems
 from scalecard.hardware.machine import probe
+from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
+from scalecard.hardware.vendors.nvidia.gpu_problems import notes, problems
 from support.fake_nvml import A100, H100, Board, FakeNvml, box, cut
 
 Install = Callable[..., FakeNvml]

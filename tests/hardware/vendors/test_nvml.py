@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 
 import pytest
-from scalecard.hardware import nvml
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import nvml
 from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 
 Install = Callable[..., FakeNvml]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scalecard.hardware import nvml
 from scalecard.hardware.environment import PACKAGES, version_of
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import nvml
 
 DEVICES = Path("/dev")
 PCI = Path("/sys/bus/pci/devices")

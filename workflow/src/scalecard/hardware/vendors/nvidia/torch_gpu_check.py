@@ -2,8 +2,8 @@
 
 import torch
 
-from scalecard.hardware import gpu_problems, nvml
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
 
 NOT_READY = "system not yet initialized"  # cudaErrorSystemNotReady, 802
 LEAST_SHARE = 0.8  # of the memory that the driver lists; it keeps a few percent for itself
