@@ -109,8 +109,8 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 
     def install(boards: list[Board], **options: Any) -> FakeNvml:
         fake = FakeNvml(boards, **options)
-        for module in ("vendors.nvidia.nvml", "error_counters"):
-            monkeypatch.setattr(f"scalecard.hardware.{module}.pynvml", fake)
+        for module in ("nvml", "nvlink"):
+            monkeypatch.setattr(f"scalecard.hardware.vendors.nvidia.{module}.pynvml", fake)
         monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         return fake

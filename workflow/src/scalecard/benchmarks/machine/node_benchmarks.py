@@ -13,7 +13,7 @@ from pathlib import Path
 from scalecard import progress
 from scalecard.benchmarks.machine import copies, links, matmul, memory, storage
 from scalecard.benchmarks.machine.matmul import Products
-from scalecard.hardware import error_counters, numa
+from scalecard.hardware import error_counters, numa, vendors
 from scalecard.hardware.devices import Device, host_device, near, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.links import Link
@@ -202,7 +202,7 @@ def _reading(path: Path, checksum: int, _at: None) -> Subject:
 def watched() -> Iterator[Callable[[], list[Record]]]:
     """What is called at the end returns a record of each counter: its value before, and now."""
     before = error_counters.read()
-    with error_counters.counting_xids() as xids:
+    with vendors.here().counting_faults() as xids:
 
         def records() -> list[Record]:
             after = error_counters.read()
