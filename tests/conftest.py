@@ -160,7 +160,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.GpuDevice", lambda device: CpuDevice(device.index, 1))
-    monkeypatch.setattr("scalecard.hardware.vendors.nvidia.torch_gpu_check.refuse_unusable", lambda machine: None)
+    monkeypatch.setattr("scalecard.hardware.vendors.runtimes.refuse_unusable", lambda machine: None)
 
     def run_and_load(name: str, *, strict: bool = False, seconds: int = 0, **changes: Any) -> Result:
         found = probe()

@@ -29,7 +29,7 @@ from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.vendors.nvidia import torch_gpu_check
+from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import budget, preflight, shared_decisions, tracing
 from scalecard.records.again import TWICE, failed_again
 from scalecard.records.journal import Journal, merged
@@ -115,7 +115,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        _in_a_fresh_process(name, torch_gpu_check.refuse_unusable, machine)  # so that this one keeps no CUDA context
+        _in_a_fresh_process(name, runtimes.refuse_unusable, machine)  # so that this one keeps no CUDA context
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 

@@ -13,7 +13,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
-from scalecard.hardware.vendors.nvidia.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
 LAZY = "-lazy"  # added to the name of a backend; not in PyTorch 2.11
 

@@ -28,7 +28,7 @@ from scalecard.hardware import host, numa
 from scalecard.hardware.device_timestamps import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine, threads_each
-from scalecard.hardware.vendors.nvidia.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
 MAX_PENDING = 64
 _running = threading.local()  # .device: whose work this thread runs

@@ -14,7 +14,7 @@ import torch
 
 from scalecard.hardware import devices, host
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.vendors.nvidia.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
 REPEATS = 3  # of the share of a worker that is slower because it does more
 

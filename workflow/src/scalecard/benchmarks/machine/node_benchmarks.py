@@ -63,7 +63,7 @@ def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterat
     for dtype in of.dtypes:
         at = of.in_dtype(dtype)
         case: Case = {"part": "compute", **asdict(at)}
-        if note := matmul.unsupported(dtype, machine, devices[0]):
+        if note := matmul.unsupported(dtype, devices[0]):
             yield Record.skipped(case, note)
         else:
             yield from _each(of, devices, case, partial(_multiplying, of, at))
@@ -149,7 +149,7 @@ def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[
 
     In the last of the dtypes that all of them support.
     """
-    notes = {dtype: [matmul.unsupported(dtype, machine, device) for device in devices] for dtype in of.dtypes}
+    notes = {dtype: [matmul.unsupported(dtype, device) for device in devices] for dtype in of.dtypes}
     supported = [dtype for dtype in of.dtypes if not any(notes[dtype])]
     if not supported:
         yield Record.skipped({"part": "load"}, max(notes[of.dtypes[-1]]))
