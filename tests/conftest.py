@@ -109,8 +109,8 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 
     def install(boards: list[Board], **options: Any) -> FakeNvml:
         fake = FakeNvml(boards, **options)
-        for module in ("nvml", "error_counters"):
-            monkeypatch.setattr(f"scalecard.hardware.{module}.pynvml", fake)
+        for module in ("nvml", "nvlink"):
+            monkeypatch.setattr(f"scalecard.hardware.vendors.nvidia.{module}.pynvml", fake)
         monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         return fake
@@ -159,8 +159,8 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
-    monkeypatch.setattr("scalecard.hardware.devices.CudaDevice", lambda index: CpuDevice(index, 1))
-    monkeypatch.setattr("scalecard.hardware.torch_gpu_check.refuse_unusable", lambda machine: None)
+    monkeypatch.setattr("scalecard.hardware.devices.GpuDevice", lambda device: CpuDevice(device.index, 1))
+    monkeypatch.setattr("scalecard.hardware.vendors.runtimes.refuse_unusable", lambda machine: None)
 
     def run_and_load(name: str, *, strict: bool = False, seconds: int = 0, **changes: Any) -> Result:
         found = probe()

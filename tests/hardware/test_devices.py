@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.hardware.devices import MAX_PENDING, CudaDevice, copy_engine, open_devices
+from scalecard.hardware.devices import MAX_PENDING, GpuDevice, copy_engine, open_devices
 from scalecard.hardware.machine import Machine, device_counts, threads_each
 
 
@@ -126,7 +126,7 @@ def test_a_gpu_is_as_late_as_the_latest_of_its_streams(monkeypatch: pytest.Monke
     own, link, new = Stream(7.0), Stream(9.0), Stream(99.0)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: own)
-    gpu = CudaDevice(0)
+    gpu = GpuDevice(torch.device("cuda", 0))
     before = gpu.mark(time.perf_counter_ns)
     assert gpu.mark(time.perf_counter_ns).seconds_since(before) == pytest.approx(0.007)
     gpu._links[torch.device("cuda:1")] = link

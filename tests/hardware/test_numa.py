@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from scalecard.hardware import devices, numa, nvml
+from scalecard.hardware import devices, numa, vendors
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from support.fake_nvml import H100, FakeNvml, box
@@ -92,5 +92,5 @@ def test_the_result_says_where_each_gpu_is_and_which_cores_are_next_to_it(put: P
     assert (first["numa_node"], first["cores"]) == (3, f"{ALL[0]}-{ALL[1]}" if ALL[1] == ALL[0] + 1 else first["cores"])
     assert (second["numa_node"], second["cores"]) == (None, f"{ALL[1]}")
     assert "no NUMA node" in facts["missing"]["gpus.1.numa_node"]
-    with nvml.session() as (gpu, _):
+    with vendors.session() as (gpu, _):
         assert numa.cores(gpu) == ALL[:2]

@@ -50,7 +50,7 @@ def test_one_device_makes_no_pair(machine: Machine, few: dict[str, int]) -> None
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch, threads: list[int]) -> Callable[..., Any]:
     """Pretended GPUs with their indices, on a host with eight cores."""
-    monkeypatch.setattr(unequal_devices.devices, "CudaDevice", lambda index: CpuDevice(index, 1))
+    monkeypatch.setattr(unequal_devices.devices, "GpuDevice", lambda device: CpuDevice(device.index, 1))
     monkeypatch.setattr(host, "usable_cores", lambda: 8)
     return lambda machine, *names: replace(machine, kind="cuda", gpus=list(names), num_devices=len(names))
 

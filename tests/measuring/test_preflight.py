@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.hardware import host, nvml
+from scalecard.hardware import host, vendors
 from scalecard.measuring import preflight
 from support.fake_nvml import GIB, H100, FakeNvml, box
 
@@ -101,16 +101,17 @@ def test_a_desktop_is_named_and_allowed(install_gpus: Install) -> None:
         assert words in display
     boards[1].processes = []
     assert preflight.check(8, strict=True) == [display]
-    with nvml.session() as (gpu, _):
-        assert nvml.state(gpu, os.getpid().__eq__)["others_memory_bytes"] == 0
+    with vendors.session() as (gpu, _):
+        assert gpu.state(os.getpid().__eq__)["others_memory_bytes"] == 0
 
 
 def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(
-    install_gpus: Install, monkeypatch: pytest.MonkeyPatch
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     install_gpus([])
-    monkeypatch.setattr("scalecard.hardware.gpu_problems.notes", lambda: ["an AMD GPU is here"])
-    assert preflight.check(8, strict=True) == ["an AMD GPU is here"]
+    monkeypatch.setattr("scalecard.hardware.vendors.cpu.AMD", tmp_path)
+    (told,) = preflight.check(8, strict=True)
+    assert "an AMD GPU is here" in told
 
 
 def test_an_idle_machine_passes(install_gpus: Install) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.experiments import copy_cost
-from scalecard.hardware.devices import CudaDevice, copy_engine
+from scalecard.hardware.devices import GpuDevice, copy_engine
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline
@@ -124,7 +124,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, no_free_events: None) -> Iterator[Clo
 
 
 def gpus(count: int) -> list[Any]:
-    return [CudaDevice(index) for index in range(count)]
+    return [GpuDevice(torch.device("cuda", index)) for index in range(count)]
 
 
 def test_copies_stand_behind_the_source_where_nothing_says_what_they_wait_for(clock: Clock) -> None:

@@ -16,6 +16,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting
 from scalecard.parallel import compiled, tuned_step
 from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot, in_layout
@@ -41,8 +42,9 @@ def made(*rungs: str, parts: list[Any] | None = None) -> TunedStep:
 
 
 @pytest.fixture
-def switches() -> Iterator[list[tuple[bool, bool, bool]]]:
-    """What the forward of a step sees: TF32 for products and for convolutions, and cuDNN's trying."""
+def switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[bool, bool, bool]]]:
+    """What the forward of a step on a GPU sees: TF32 for products and for convolutions, and cuDNN's trying."""
+    monkeypatch.setattr(tuned_step, "runtime_of", lambda device: runtime)
     seen = list[tuple[bool, bool, bool]]()
 
     def look(module: nn.Module, inputs: Any) -> None:
@@ -138,8 +140,9 @@ def test_a_graph_takes_the_batch_that_it_was_recorded_with_and_others_go_without
     """The graph is made up: it computes what lies where the first batch lay."""
     step, replayed = made("graphs"), list[float]()
     step.parts = []
-    monkeypatch.setattr(TunedStep, "_recorded", lambda self: (self, [torch.zeros_like(p) for p in self.parameters]))
-    monkeypatch.setattr(TunedStep, "replay", lambda self: replayed.append(float(self.parts[0][0].sum())), raising=False)
+    gradients = [torch.zeros_like(p) for p in step.parameters]
+    replay = lambda: replayed.append(float(step.parts[0][0].sum()))  # noqa: E731
+    monkeypatch.setattr(TunedStep, "_recorded", lambda self: (replay, gradients))
     batches = [part(4), part(4), part(3)]
     for batch in batches:
         step.on((batch[0].clone(), batch[1]))

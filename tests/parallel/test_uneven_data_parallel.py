@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.hardware.devices import CpuDevice, CudaDevice, Device, open_devices
+from scalecard.hardware.devices import CpuDevice, Device, GpuDevice, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting, flops
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel
@@ -118,7 +118,7 @@ def mixed(monkeypatch: pytest.MonkeyPatch, no_free_events: None) -> Iterator[lis
     monkeypatch.setattr(torch.cuda, "default_stream", Stream)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: Entered())
-    gpu, cpu = CudaDevice(0), CpuDevice(1, 1)
+    gpu, cpu = GpuDevice(torch.device("cuda", 0)), CpuDevice(1, 1)
     gpu.torch = torch.device("cpu")
     yield [gpu, cpu]
     cpu.close()
@@ -147,7 +147,7 @@ def test_a_gpu_and_a_cpu_compute_at_once(mixed: list[Device], monkeypatch: pytes
 def test_a_cpu_worker_waits_for_a_gpus_event_in_its_own_thread(mixed: list[Any]) -> None:
     gpu, cpu = mixed
     made_there = gpu.submit(torch.ones, 3)
-    event = made_there.queued.cuda
+    event = made_there.queued.event
     assert torch.equal(cpu.submit(torch.add, made_there, 1).result(), torch.full((3,), 2.0))
     (waited,) = event.waited_for_by
     assert waited != threading.current_thread().name

@@ -41,9 +41,9 @@ class Gpu:
         self.in_float64, self.tried = in_float64, list[int]()
         self.built = list[weakref.ref[Any]]()
         for known in ("memory_allocated", "memory_reserved"):
-            patch.setattr(torch.cuda, known, lambda index: self.now)
-        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
-        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
+            patch.setattr(torch.accelerator, known, lambda index: self.now)
+        patch.setattr(torch.accelerator, "max_memory_allocated", lambda index: self.most)
+        patch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
         patch.setattr(dry_run, "_free", lambda index: 1000 * MIB - self.now)
         patch.setattr(dry_run.Trials, "warm_up", lambda trials: None)
 

@@ -90,7 +90,7 @@ def test_devices_are_loaded_in_a_dtype_that_all_of_them_have(
     """Of a T4 beside an A100, what the T4 has."""
     t4, a100, tried = SimpleNamespace(index=0), SimpleNamespace(index=1), list[Any]()
 
-    def unsupported(dtype: str, machine: Machine, device: Any) -> str:
+    def unsupported(dtype: str, device: Any) -> str:
         return "" if device is a100 or dtype in supported else f"{dtype} needs another GPU"
 
     monkeypatch.setattr(node_benchmarks.matmul, "unsupported", unsupported)

@@ -41,12 +41,12 @@ class Allocator:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now, self.most, self.steps = 1 * GIB, 9 * GIB, 0
         self.cached, self.pool = 7 * GIB, 0.0
-        patch.setattr(torch.cuda, "memory_allocated", lambda index: self.now)
-        patch.setattr(torch.cuda, "max_memory_allocated", lambda index: self.most)
-        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
-        patch.setattr(torch.cuda, "memory_reserved", lambda index: self.now + self.cached + self.pool)
+        patch.setattr(torch.accelerator, "memory_allocated", lambda index: self.now)
+        patch.setattr(torch.accelerator, "max_memory_allocated", lambda index: self.most)
+        patch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
+        patch.setattr(torch.accelerator, "memory_reserved", lambda index: self.now + self.cached + self.pool)
         patch.setattr(dry_run, "empty_cache", lambda: setattr(self, "cached", 0.0))
-        patch.setattr(torch.cuda, "mem_get_info", lambda index: (50 * GIB, 80 * GIB))
+        patch.setattr(torch.accelerator, "get_memory_info", lambda index: (50 * GIB, 80 * GIB))
 
     def build(self, plainly: Plainly, at: Setting) -> Subject:
         self.now += 3 * GIB

@@ -23,12 +23,13 @@ from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, nvml, processes, scratch, torch_gpu_check
+from scalecard.hardware import interconnect, processes, scratch, vendors
 from scalecard.hardware.clock import Stopwatch
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import budget, preflight, shared_decisions, tracing
 from scalecard.records.again import TWICE, failed_again
 from scalecard.records.journal import Journal, merged
@@ -114,7 +115,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        _in_a_fresh_process(name, torch_gpu_check.refuse_unusable, machine)  # so that this one keeps no CUDA context
+        _in_a_fresh_process(name, runtimes.refuse_unusable, machine)  # so that this one keeps no CUDA context
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 
@@ -239,7 +240,7 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome
     """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
     experiment = experiments.load(name)
-    with progress.signs_of_life(), nvml.session(), warnings.catch_warnings(record=True) as caught:
+    with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])

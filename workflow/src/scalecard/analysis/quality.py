@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from scalecard.analysis.comparison import compare
-from scalecard.hardware.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.telemetry import Slowdown, Telemetry
 
 STATUSES = {"ok": "measured", "skipped": "skipped", "failed": "failed"}
 
@@ -46,7 +45,7 @@ def _throttled(timed: Sequence[Record]) -> str:
 
 def _slowed_down(entry: Telemetry) -> bool:
     gpus = entry.state.gpus if entry.state else []
-    return any(set(gpu.reasons) & set(SLOWDOWNS.values()) for gpu in gpus)
+    return any(set(gpu.reasons) & {*Slowdown} for gpu in gpus)
 
 
 def _processes(timed: Sequence[Record]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import scalecard
 from scalecard.cli import arguments
-from scalecard.hardware import gpu_problems, host, machine, memory
+from scalecard.hardware import host, machine, memory, vendors
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
 def _probe(args: argparse.Namespace) -> None:
     found = machine.probe()
     if args.output:
-        gpu_problems.refuse()
+        vendors.refuse()
         from scalecard.jobs.machine_file import write_machine
 
         write_machine(args.output, found.any_node())
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> None:
     from scalecard.run import run
 
     expected = read_machine(args.machine)
-    gpu_problems.refuse()
+    vendors.refuse()
     found = machine.probe().as_specific_as(expected)
     if found.fingerprint != expected.fingerprint:
         raise ValueError(

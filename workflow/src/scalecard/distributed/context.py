@@ -13,9 +13,9 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware import host, numa
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
-from scalecard.hardware.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
-LAZY = "nccl-lazy"  # not in PyTorch 2.11
+LAZY = "-lazy"  # added to the name of a backend; not in PyTorch 2.11
 
 
 @dataclass(eq=False)
@@ -47,13 +47,12 @@ class RankContext:
 
     def synchronize(self) -> None:
         """Wait for this rank's GPU; on a CPU work is done when its call returns."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        torch.get_device_module(self.device).synchronize(self.device)
 
     def mark(self, clock: Callable[[], int]) -> Mark:
         """The point after everything submitted: on a GPU in the current stream, which waits for NCCL's."""
-        if self.device.type == "cuda":
-            return EventMark([torch.cuda.current_stream(self.device)])
+        if self.device.type != "cpu":
+            return EventMark([torch.get_device_module(self.device).current_stream(self.device)])
         now = clock()
         return ClockMark(lambda: now)
 
@@ -65,10 +64,8 @@ class RankContext:
 
         NCCL's groups are bound to one device per rank, and refuse the others.
         """
-        cuda = device.type == "cuda"
-        group = dist.new_group(
-            backend="nccl" if cuda else "gloo", timeout=self.timeout, device_id=device if cuda else None
-        )
+        backend = dist.get_default_backend_for_device(device)
+        group = dist.new_group(backend=backend, timeout=self.timeout, device_id=_bound(device))
         assert isinstance(group, dist.ProcessGroup), "every rank is a member"
         return group
 
@@ -79,9 +76,9 @@ class RankContext:
         each pair of ranks has, `lazily`, a communicator and a stream of its own, so that what a rank gets from one of
         them does not queue behind what it sends to another one.
         """
-        cuda = self.device.type == "cuda"
-        nccl = LAZY if lazily and dist.is_backend_available(LAZY) else "nccl"
-        backend, bound = (nccl, self.device) if cuda else ("gloo", None)
+        backend, bound = dist.get_default_backend_for_device(self.device), _bound(self.device)
+        if lazily and dist.is_backend_available(backend + LAZY):
+            backend += LAZY
         made = {tuple(row): dist.new_group(list(row), self.timeout, backend, device_id=bound) for row in rows}
         (mine,) = (group for row, group in made.items() if self.rank in row)
         assert isinstance(mine, dist.ProcessGroup), "a member"
@@ -89,9 +86,8 @@ class RankContext:
 
     def among(self, ranks: Sequence[int]) -> "RankContext | None":
         """This rank among some of all, or None if it is not one of them; every rank must ask, in the same order."""
-        cuda = self.device.type == "cuda"
-        device = self.device if cuda else None
-        group = dist.new_group(ranks, self.timeout, "nccl" if cuda else "gloo", device_id=device)
+        backend = dist.get_default_backend_for_device(self.device)
+        group = dist.new_group(ranks, self.timeout, backend, device_id=_bound(self.device))
         control = dist.new_group(ranks, self.timeout, "gloo")
         if self.rank not in ranks:
             return None
@@ -128,17 +124,22 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     The default group of a rank with one GPU is NCCL's. A rank with several gets gloo's, and one of NCCL's per device by
     `new_group`: torch binds an NCCL group to cuda:LOCAL_RANK if nothing else is said, and new groups inherit that.
     """
-    cuda = machine.kind == "cuda"
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) * devices_each) if cuda else torch.device("cpu")
+    device = torch.device("cpu")
     float32_is_float32()
-    if cuda:
+    if machine.emulated:
+        torch.set_num_threads(threads_each(machine))
+    else:
+        device = torch.device(machine.kind, int(os.environ["LOCAL_RANK"]) * devices_each)
         numa.bind(range(device.index, device.index + devices_each))
         torch.set_num_threads(min(torch.get_num_threads(), host.usable_cores()))
-        torch.cuda.set_device(device)
-    else:
-        torch.set_num_threads(threads_each(machine))
-    bound = device if cuda and devices_each == 1 else None
-    dist.init_process_group("nccl" if bound else "gloo", timeout=timeout, device_id=bound)
+        torch.accelerator.set_device_index(device)
+    bound = _bound(device) if devices_each == 1 else None
+    dist.init_process_group(dist.get_default_backend_for_device(bound or "cpu"), timeout=timeout, device_id=bound)
     control = dist.new_group(backend="gloo", timeout=timeout)
     assert isinstance(control, dist.ProcessGroup), "every rank is a member"
     return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)
+
+
+def _bound(device: torch.device) -> torch.device | None:
+    """The device that a group of its backend is bound to; gloo's are to none."""
+    return None if device.type == "cpu" else device

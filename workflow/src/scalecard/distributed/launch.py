@@ -96,7 +96,7 @@ def launch(
         try:
             returned = start(function, args, machine, dict(os.environ), notes, timeout, layout, devices_each)
         except ChildFailedError as error:
-            failure = meeting.failure(notes.failure(error, nccl=machine.kind == "cuda"), timeout)
+            failure = meeting.failure(notes.failure(error, nccl=not machine.emulated), timeout)
             failure.records = notes.journal.read()
             raise failure from error
         except RendezvousError as error:

@@ -60,7 +60,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
-        cases = [_case(layout, size, "nccl" if machine.kind == "cuda" else "gloo") for size in spec.bytes]
+        backend = dist.get_default_backend_for_device(machine.kind)
+        cases = [_case(layout, size, backend) for size in spec.bytes]
         work = (_rank, spec, proven)
         yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")
 

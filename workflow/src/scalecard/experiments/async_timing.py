@@ -46,7 +46,7 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
     variants = []
     for dtype, size in wanted:
         case: Case = {"mode": "single", "devices": 1, "dtype": dtype, "size": size, "products": spec.products}
-        note = unsupported(dtype, machine, device)
+        note = unsupported(dtype, device)
         if note:
             yield Record.skipped(case, note)
             continue

@@ -57,7 +57,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     device, engine = devices[0], copy_engine(devices) or devices[0]
     absent = {}
-    if device.torch.type != "cuda":
+    if device.torch.type == "cpu":
         absent["non-blocking"] = "a CPU worker computes and copies in turn; on GPUs this is the textbook's step"
     if engine is device:
         absent["overlapped"] = "needs a second CPU worker as the copy engine"
@@ -185,7 +185,7 @@ def _matrix_point(spec: Spec, case: Case, ends: Ends, first: Device) -> Iterator
 
 def _beside(*devices: Device) -> AbstractContextManager[None]:
     """On the NUMA nodes of these GPUs alone, where the host's memory of their copies then lies too."""
-    indices = [device.index for device in devices if device.torch.type == "cuda"]
+    indices = [device.index for device in devices if device.torch.type != "cpu"]
     return near(indices) if indices else nullcontext()
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from itertools import product
 from typing import Annotated, Literal
 
+import torch.distributed as dist
 from annotated_types import Len
 from pydantic import Field
 
@@ -143,7 +144,7 @@ def _sweep(spec: Spec) -> list[tuple[str, int]]:
 
 
 def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
-    backend = "gloo" if machine.emulated else "nccl"
+    backend = dist.get_default_backend_for_device(machine.kind)
     return {"part": "collective", "collective": collective, **layout.case, "bytes": size, "backend": backend}
 
 

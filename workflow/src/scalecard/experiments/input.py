@@ -173,7 +173,7 @@ class _Workload:
 
     @property
     def _on_gpu(self) -> bool:
-        return self.feeding.device.torch.type == "cuda"
+        return self.feeding.device.torch.type != "cpu"
 
     def _usual(self, workers: int) -> Loading:
         return Loading(workers=workers, prefetch=self.spec.prefetch[0], pinned=self._on_gpu)

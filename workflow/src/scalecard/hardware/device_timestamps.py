@@ -46,32 +46,33 @@ class ClockMark(Mark):
 
 # Events that nothing refers to any more, by GPU and whether they take times. PyTorch ends the process where it destroys
 # an event of a GPU that has failed, so none is ever destroyed, not even when the interpreter ends.
-_free: defaultdict[tuple[torch.device, bool], list[torch.cuda.Event]] = defaultdict(list)
+_free: defaultdict[tuple[torch.device, bool], list[torch.Event]] = defaultdict(list)
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_free))
 
 
 class Event:
-    """The point that a CUDA stream has reached when it is done with all work submitted so far."""
+    """The point that a stream has reached when it is done with all work submitted so far."""
 
-    def __init__(self, stream: torch.cuda.Stream, *, timing: bool = False) -> None:
+    def __init__(self, stream: torch.Stream, *, timing: bool = False) -> None:
         self.stream, self._free = stream, _free[stream.device, timing]
-        self.cuda = self._free.pop() if self._free else torch.cuda.Event(enable_timing=timing)
-        self.cuda.record(stream)
+        kind = torch.get_device_module(stream.device).Event
+        self.event: torch.Event = self._free.pop() if self._free else kind(enable_timing=timing)
+        self.event.record(stream)
 
     def __del__(self) -> None:
-        self._free.append(self.cuda)
+        self._free.append(self.event)
 
 
 class EventMark(Mark):
     """An event in each of these streams, which may be of several GPUs; each GPU takes the time of its own."""
 
-    def __init__(self, streams: Iterable[torch.cuda.Stream]) -> None:
+    def __init__(self, streams: Iterable[torch.Stream]) -> None:
         self._events = {stream: Event(stream, timing=True) for stream in streams}
 
     def seconds_since(self, earlier: Any) -> float:
         """The longest of the streams; one that is new since the earlier mark is left out."""
         assert isinstance(earlier, EventMark)
         for event in self._events.values():
-            event.cuda.synchronize()
+            event.event.synchronize()
         both = [stream for stream in self._events if stream in earlier._events]
-        return max(float(earlier._events[s].cuda.elapsed_time(self._events[s].cuda)) for s in both) / 1e3
+        return max(float(earlier._events[s].event.elapsed_time(self._events[s].event)) for s in both) / 1e3

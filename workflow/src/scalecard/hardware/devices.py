@@ -1,6 +1,6 @@
-"""One interface to CPU and CUDA devices: submit work to a device, wait for the device.
+"""One interface to CPUs and GPUs of any vendor: submit work to a device, wait for the device.
 
-A CUDA device runs submitted work at once, which only enqueues kernels on the device's current stream. A CPU worker is
+A GPU runs submitted work at once, which only enqueues kernels on the device's current stream. A CPU worker is
 one Python thread with its own queue and its share of the cores as intra-op threads (torch releases the GIL), so
 dispatch is asynchronous and devices really overlap on a CPU too.
 
@@ -8,8 +8,8 @@ dispatch is asynchronous and devices really overlap on a CPU too.
     out = b.submit(second_half, task)      # starts when `task` is done; the caller does not wait
     b.synchronize()
 
-Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values and for a GPU's events, a CUDA
-stream for the events. For a CPU worker's values the thread that submits to a GPU waits itself, so where both compute,
+Tasks may be arguments of later tasks, which wait for them: a CPU worker for the values and for a GPU's events, a stream
+for the events. For a CPU worker's values the thread that submits to a GPU waits itself, so where both compute,
 what the GPU can do without them is submitted first.
 """
 
@@ -28,14 +28,14 @@ from scalecard.hardware import host, numa
 from scalecard.hardware.device_timestamps import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine, threads_each
-from scalecard.hardware.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
 MAX_PENDING = 64
 _running = threading.local()  # .device: whose work this thread runs
 
 
 class Task:
-    """Submitted work and, once it is done, its value. On CUDA `queued` is the point after it in its stream."""
+    """Submitted work and, once it is done, its value. On a GPU `queued` is the point after it in its stream."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Task:
         self._value, self._future, self.queued = value, future, queued
 
     def result(self) -> Any:
-        """The value. On a CPU this waits; on CUDA the tensors may still be being computed."""
+        """The value. On a CPU this waits; on a GPU the tensors may still be being computed."""
         return self._future.result() if self._future else self._value
 
 
@@ -105,7 +105,7 @@ class Device(ABC):
         return f"device {self.index}"
 
 
-class CudaDevice(Device):
+class GpuDevice(Device):
     """A GPU's default stream or, with `beside`, a further stream of the same GPU.
 
     PyTorch copies between GPUs on the current stream of the source, which first waits for that of the target. On
@@ -119,11 +119,12 @@ class CudaDevice(Device):
         target              | F0 | F1 | F2 |    waits for its copy
     """
 
-    def __init__(self, index: int, *, beside: bool = False) -> None:
-        super().__init__(index, torch.device("cuda", index))
-        self._stream = torch.cuda.Stream(self.torch) if beside else torch.cuda.default_stream(self.torch)
-        self._links: dict[torch.device, torch.cuda.Stream] = {}
-        self._arrivals: dict[torch.device, torch.cuda.Stream] = {}
+    def __init__(self, torch_device: torch.device, *, beside: bool = False) -> None:
+        super().__init__(torch_device.index, torch_device)
+        self._module = torch.get_device_module(torch_device)
+        self._stream = self._module.Stream(self.torch) if beside else self._module.default_stream(self.torch)
+        self._links: dict[torch.device, torch.Stream] = {}
+        self._arrivals: dict[torch.device, torch.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
         self._refuse_after_fault()
@@ -131,7 +132,7 @@ class CudaDevice(Device):
             for task in args:
                 if isinstance(task, Task) and task.queued:
                     self._wait_for(task.queued, streams)
-            streams.enter_context(torch.cuda.stream(self._stream))
+            streams.enter_context(self._module.stream(self._stream))
             _running.device = self
             value = work(*_values(args))
             return Task(value, queued=Event(self._stream))
@@ -149,13 +150,13 @@ class CudaDevice(Device):
         for task in tasks:
             if isinstance(task, Task):
                 if task.queued and task.queued.stream != self._stream:
-                    self._stream.wait_event(task.queued.cuda)
+                    self._stream.wait_event(task.queued.event)
                 task.result()
         return Task(queued=Event(self._stream))
 
     def repeating(self, work: Callable[..., Any], *args: Any) -> Callable[[], object]:
         """On the default stream, which is the current one anyway, just the work."""
-        beside = self._stream != torch.cuda.default_stream(self.torch)
+        beside = self._stream != self._module.default_stream(self.torch)
         return super().repeating(work, *args) if beside else partial(work, *args)
 
     def _wait_for(self, done: Event, streams: contextlib.ExitStack) -> None:
@@ -163,23 +164,23 @@ class CudaDevice(Device):
         stream = done.stream
         if stream == self._stream:
             return
-        self._stream.wait_event(done.cuda)
+        self._stream.wait_event(done.event)
         if stream.device != self.torch:
             if stream.device not in self._links:
-                self._links[stream.device] = torch.cuda.Stream(stream.device)
-                self._arrivals[stream.device] = torch.cuda.Stream(self.torch)
+                self._links[stream.device] = self._module.Stream(stream.device)
+                self._arrivals[stream.device] = self._module.Stream(self.torch)
             link = self._links[stream.device]
-            link.wait_event(done.cuda)
-            streams.enter_context(torch.cuda.stream(link))
+            link.wait_event(done.event)
+            streams.enter_context(self._module.stream(link))
 
     def receive(self, tensor: torch.Tensor) -> torch.Tensor:
         """Copied by the pair's own streams if a Task has come from that GPU; this stream waits, and keeps the copy."""
         beside = self._arrivals.get(tensor.device)
         if beside is None:
             return super().receive(tensor)
-        with torch.cuda.stream(beside):
+        with self._module.stream(beside):
             copied = super().receive(tensor)
-        self._stream.wait_event(Event(beside).cuda)
+        self._stream.wait_event(Event(beside).event)
         copied.record_stream(self._stream)
         return copied
 
@@ -187,9 +188,9 @@ class CudaDevice(Device):
         """DeviceFault if the GPU has failed, once: those that go on without it may wait for all devices again."""
         if self.fault:
             return
-        here = torch.cuda.current_device()
+        here = self._module.current_device()
         try:
-            torch.cuda.synchronize(self.index)
+            self._module.synchronize(self.index)
         except torch.AcceleratorError:
             self.fault = self._own_fault()
             if self.fault:
@@ -204,12 +205,12 @@ class CudaDevice(Device):
         thread goes on on one that has not.
         """
         try:
-            torch.cuda.set_device(self.index)
-            torch.cuda.synchronize(self.index)
+            self._module.set_device(self.index)
+            self._module.synchronize(self.index)
         except torch.AcceleratorError as error:
-            for other in set(range(torch.cuda.device_count())) - {self.index}:
+            for other in set(range(self._module.device_count())) - {self.index}:
                 with contextlib.suppress(torch.AcceleratorError):
-                    torch.cuda.set_device(other)
+                    self._module.set_device(other)
                     break
             return first_line(error)
         return ""
@@ -232,8 +233,8 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
     """
     for observer in observers:
         observer.received(f"to {_running.device}", tensor.nbytes)
-    if tensor.is_cuda:
-        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    if tensor.device.type != "cpu":
+        tensor.record_stream(torch.get_device_module(tensor.device).current_stream(tensor.device))
     return tensor
 
 
@@ -248,7 +249,7 @@ class CpuDevice(Device):
         super().__init__(index, torch.device("cpu"))
         self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(num_threads,))
         self._pending: list[Future[Any]] = []
-        self._links: dict[torch.device, torch.cuda.Stream] = {}
+        self._links: dict[torch.device, torch.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
         future = self._worker.submit(self._run, work, args)
@@ -269,11 +270,12 @@ class CpuDevice(Device):
 
     def _wait_for(self, done: Event, streams: contextlib.ExitStack) -> None:
         """Wait in this thread, which reads tensors itself, and let its copies from that GPU use the worker's stream."""
-        stream = done.stream
-        done.cuda.synchronize()
-        if stream.device not in self._links:
-            self._links[stream.device] = torch.cuda.Stream(stream.device)
-        streams.enter_context(torch.cuda.stream(self._links[stream.device]))
+        gpu = done.stream.device
+        module = torch.get_device_module(gpu)
+        done.event.synchronize()
+        if gpu not in self._links:
+            self._links[gpu] = module.Stream(gpu)
+        streams.enter_context(module.stream(self._links[gpu]))
 
     def receive(self, tensor: torch.Tensor) -> torch.Tensor:
         """Here once this returns: this thread would read a copy that does not block before it has come."""
@@ -301,9 +303,11 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
     """
     indices = range(first, first + (machine.num_devices if num_devices is None else num_devices))
     float32_is_float32()
-    cuda = machine.kind == "cuda"
-    with near(indices) if cuda else contextlib.nullcontext():
-        opened: list[Device] = [CudaDevice(i) if cuda else CpuDevice(i, threads_each(machine)) for i in indices]
+    with contextlib.nullcontext() if machine.emulated else near(indices):
+        opened: list[Device] = [
+            CpuDevice(i, threads_each(machine)) if machine.emulated else GpuDevice(torch.device(machine.kind, i))
+            for i in indices
+        ]
         try:
             yield opened
         finally:
@@ -335,8 +339,8 @@ def near(indices: Sequence[int]) -> Iterator[None]:
 
 def copy_engine(devices: Sequence[Device]) -> Device | None:
     """The device that copies while the first one computes: a GPU's second stream, or another CPU worker, if any."""
-    if devices[0].torch.type == "cuda":
-        return CudaDevice(devices[0].index, beside=True)
+    if devices[0].torch.type != "cpu":
+        return GpuDevice(devices[0].torch, beside=True)
     return devices[-1] if len(devices) > 1 else None
 
 

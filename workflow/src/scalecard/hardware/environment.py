@@ -5,18 +5,18 @@ environment dumps: reports get published.
 """
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, numa, nvml
+from scalecard.hardware import host, numa, vendors
 from scalecard.hardware.machine import ROOT, Machine
-from scalecard.hardware.optional_facts import Missing, gpu_key
+from scalecard.hardware.optional_facts import Missing, gpu_key, version_of
+from scalecard.hardware.vendors.protocol import SWITCH, Gpu
 
 GIT_TIMEOUT = 10  # seconds
 ENGLISH = {"LC_ALL": "C"}
@@ -33,9 +33,7 @@ FLOAT32 = {"float32_products": "float32", "float32_convolutions": "float32"}
 PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision",),
-    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-toolkit"),
-    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
-    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+    **{library: names for vendor in vendors.VENDORS for library, names in vendor.PACKAGES.items()},
 }
 
 
@@ -51,9 +49,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "emulated": machine.emulated,
         "host": host.hashed_name(),
         "machine": asdict(machine),
-        "gpus": _gpus(missing, used),
-        "topology": nvml.topology(missing, used),
-        "nvlink_pairs": nvml.nvlink_pairs(missing, used),
+        **_gpus(missing, used),
         **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
@@ -64,7 +60,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "packages": os.environ.get("SCALECARD_PACKAGES"),  # set by an image that has some
         **_commit(missing),
         **FLOAT32,
-        "nccl_process_group": _nccl_process_group() if machine.gpus else None,
+        "nccl_process_group": vendors.here().process_group(),
         "nccl_paths": {},
         "nodes": [],
         "missing": missing.reasons,
@@ -91,15 +87,46 @@ def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, facts
 
 
-def _gpus(missing: Missing, used: int) -> list[dict[str, Any]]:
-    """What the driver says of each GPU, its NUMA node, and the cores that a process which drives it is bound to."""
-    found = nvml.details(missing, used)
-    with nvml.session() as gpus:
-        for index, (gpu, facts) in enumerate(zip(gpus, found, strict=False)):
-            facts["numa_node"] = missing.ask(gpu_key(index, "numa_node"), numa.node, gpu)
-            cores = missing.ask(gpu_key(index, "cores"), numa.cores, gpu)
-            facts["cores"] = cores and _spans(cores)
-    return found
+def _gpus(missing: Missing, used: int) -> dict[str, Any]:
+    """What the driver says of each GPU, its NUMA node, the cores near it, and how the GPUs are linked."""
+    with vendors.session(missing) as visible:
+        gpus = visible[:used]
+        return {
+            "gpus": [_gpu(index, gpu, missing) for index, gpu in enumerate(gpus)],
+            "topology": [
+                [missing.ask("topology", a.common_ancestor, b) if a != b else None for b in gpus] for a in gpus
+            ],
+            "nvlink_pairs": _link_pairs(gpus, missing),
+        }
+
+
+def _gpu(index: int, gpu: Gpu, missing: Missing) -> dict[str, Any]:
+    """The cores are those that a process which drives this GPU is bound to."""
+
+    def ask(fact: str, question: Callable[..., Any], *args: Any) -> Any:
+        return missing.ask(gpu_key(index, fact), question, *args)
+
+    facts, numa_node, cores = gpu.facts(ask), ask("numa_node", numa.node, gpu), ask("cores", numa.cores, gpu)
+    return {**facts, "numa_node": numa_node, "cores": cores and _spans(cores)}
+
+
+def _link_pairs(gpus: Sequence[Gpu], missing: Missing) -> list[list[int | None]]:
+    """How many links lead from each GPU to each other one, from the far ends of its links and the GPUs' own addresses.
+
+    All links of a GPU that lead to switches lead to every other GPU that is on switches too. None on the diagonal, and
+    where one of the two does not say.
+    """
+    keys = [gpu_key(index, "nvlink_pairs") for index in range(len(gpus))]
+    ends = [missing.ask(key, gpu.far_ends) for key, gpu in zip(keys, gpus, strict=True)]
+    places = [missing.ask(key, gpu.pci_address) for key, gpu in zip(keys, gpus, strict=True)]
+    every = range(len(gpus))
+    return [[None if a == b else _links_between(ends[a], ends[b], places[b]) for b in every] for a in every]
+
+
+def _links_between(mine: list[str] | None, theirs: list[str] | None, place: str | None) -> int | None:
+    if mine is None or theirs is None or place is None:
+        return None
+    return mine.count(SWITCH) if SWITCH in theirs else mine.count(place)
 
 
 def _spans(cores: Sequence[int]) -> str:
@@ -138,16 +165,6 @@ def has_changes(folder: Path = ROOT) -> bool:
     return bool(git("status", "--porcelain", "--untracked-files=no", "--", ".", folder=folder))
 
 
-def version_of(packages: tuple[str, ...]) -> str:
-    """The version of the first package that is installed."""
-    for package in packages:
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    raise OSError(f"{' or '.join(packages)} is not installed")
-
-
 def _image() -> str:
     """The digest of the image this process runs in: from the launcher, or of the .sif that Snakemake runs."""
     if os.environ.get("SCALECARD_IMAGE_DIGEST"):
@@ -157,11 +174,6 @@ def _image() -> str:
         raise OSError("not run in a container")
     with open(sif, "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def _nccl_process_group() -> str:
-    """Which of PyTorch's two process groups for NCCL ranks use: since 2.15 the second, unless this says otherwise."""
-    return "ProcessGroupNCCL" if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else "ProcessGroupNCCL2"
 
 
 def _engine() -> str:

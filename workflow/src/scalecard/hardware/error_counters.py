@@ -1,16 +1,11 @@
 """What hardware counts when something goes wrong, of GPUs and InfiniBand ports: worth a look before and after a load.
 
-Sources: NVML API reference, "Device Queries" and "NvLink Methods"; Linux kernel, ABI/stable/sysfs-class-infiniband.
+Source: Linux kernel, ABI/stable/sysfs-class-infiniband.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pynvml
-
-from scalecard.hardware import interconnect, nvml
+from scalecard.hardware import interconnect, vendors
 from scalecard.hardware.optional_facts import Missing
 
 PORT_COUNTERS = {
@@ -26,9 +21,9 @@ Counts = dict[tuple[Place, str], int]
 def read() -> Counts:
     """Every counter that answers, since the driver was loaded or, of ECC and rows, in the card's life."""
     found: Counts = {}
-    with nvml.session() as gpus:
+    with vendors.session() as gpus:
         for index, gpu in enumerate(gpus):
-            for name, ask in _of_gpu(gpu.handle).items():
+            for name, ask in gpu.error_counters().items():
                 value = Missing().ask(name, ask)
                 if value is not None:
                     found[("device", index), name] = int(value)
@@ -55,58 +50,5 @@ def link_rates() -> dict[str, float]:
     return rates
 
 
-def _of_gpu(handle: Any) -> dict[str, Callable[[], Any]]:
-    corrected, uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return {
-        "ECC corrected": lambda: nvml.ecc_errors(handle, corrected),
-        "ECC uncorrected": lambda: nvml.ecc_errors(handle, uncorrected),
-        "rows remapped": lambda: sum(pynvml.nvmlDeviceGetRemappedRows(handle)[:2]),
-        "PCIe replays": lambda: pynvml.nvmlDeviceGetPcieReplayCounter(handle),
-        "NVLink replays": lambda: _over_links(handle, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
-        "NVLink CRC errors": lambda: _over_links(handle, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
-    }
-
-
-def _over_links(handle: Any, counter: int) -> int | None:
-    """The sum over the links that are up; None if there is none."""
-    links = nvml.links_up(handle)
-    return sum(pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter) for link in links) if links else None
-
-
 def _number(path: Path) -> int:
     return int(path.read_text())
-
-
-@contextmanager
-def counting_xids() -> Iterator[Callable[[], dict[int, int]]]:
-    """How many XIDs, the driver's critical errors, each GPU has had meanwhile; GPUs that do not tell are left out."""
-    with nvml.session() as gpus:
-        events = Missing().ask("events", pynvml.nvmlEventSetCreate) if gpus else None
-        kind = pynvml.nvmlEventTypeXidCriticalError
-        listening = []
-        if events is not None:
-            for index, gpu in enumerate(gpus):
-                try:
-                    pynvml.nvmlDeviceRegisterEvents(gpu.handle, kind, events)
-                except pynvml.NVMLError:
-                    continue
-                listening.append(index)
-        uuids = {gpu.uuid: index for index, gpu in enumerate(gpus)}
-        seen = dict.fromkeys(listening, 0)
-
-        def counts() -> dict[int, int]:
-            while seen:
-                try:
-                    event = pynvml.nvmlEventSetWait_v2(events, 0)
-                except pynvml.NVMLError:  # a timeout: nothing is left
-                    break
-                index = uuids.get(str(pynvml.nvmlDeviceGetUUID(event.device)))
-                if index in seen:
-                    seen[index] += 1
-            return dict(seen)
-
-        try:
-            yield counts
-        finally:
-            if events is not None:
-                pynvml.nvmlEventSetFree(events)

@@ -35,7 +35,7 @@ def first_that_fits(works: Iterable[Callable[[], T]]) -> T:
 
 def empty_cache() -> None:
     """Give cached GPU memory back between cases."""
-    if torch.cuda.is_available():
+    if torch.accelerator.is_available():
         gc.collect()  # cycles hold tensors too
         with contextlib.suppress(torch.AcceleratorError):  # a GPU with a fault keeps its memory
-            torch.cuda.empty_cache()
+            torch.accelerator.empty_cache()

@@ -20,7 +20,8 @@ class Link:
 
     def __init__(self, source: Device, target: Device) -> None:
         self.source, self.target = source, target
-        self._streams = [torch.cuda.Stream(end.torch) for end in (source, target) if end.torch.type == "cuda"]
+        gpus = [end.torch for end in (source, target) if end.torch.type != "cpu"]
+        self._streams = [torch.get_device_module(gpu).Stream(gpu) for gpu in gpus]
 
     @property
     def fault(self) -> str:
@@ -32,7 +33,8 @@ class Link:
         """Whether the GPUs reach each other's memory; None without GPUs."""
         if not self._streams:
             return None
-        return bool(torch.cuda.can_device_access_peer(self.target.torch, self.source.torch))
+        reaches = torch.get_device_module(self._streams[0].device).can_device_access_peer
+        return bool(reaches(self.target.torch, self.source.torch))
 
     def copying(self, there: Tensor, here: Tensor) -> Callable[[], object]:
         """What copies `here`, on the source, to `there`, on the target."""
@@ -43,7 +45,7 @@ class Link:
     def _beside(self, there: Tensor, here: Tensor) -> None:
         with contextlib.ExitStack() as streams:
             for stream in self._streams:
-                streams.enter_context(torch.cuda.stream(stream))
+                streams.enter_context(torch.get_device_module(stream.device).stream(stream))
             _copy(there, here)
 
     def synchronize(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, nvml
+from scalecard.hardware import host, vendors
 
 ROOT = Path(__file__).parents[4]
 LOCK = ROOT / "docker" / "requirements.lock"
@@ -22,7 +22,7 @@ MAX_CPU_DEVICES = 4
 class Machine:
     """Hardware, driver and locked software. `num_devices`: GPUs, or CPU workers if there is no GPU."""
 
-    kind: str  # "cuda" or "cpu"
+    kind: str  # of its devices, "cuda" or "cpu": the KIND of its vendor
     num_devices: int
     gpus: list[str]
     gpu_uuid_hashes: list[str]
@@ -71,13 +71,15 @@ class Machine:
 
 def probe() -> Machine:
     """Read this machine. GPUs that CUDA_VISIBLE_DEVICES hides do not count."""
-    gpus, cores = nvml.visible_gpus(), host.usable_cores()
+    vendor, cores = vendors.here(), host.usable_cores()
+    with vendor.session() as gpus:
+        names, uuid_hashes = [gpu.name for gpu in gpus], sorted(gpu.uuid_hash for gpu in gpus)
     return Machine(
-        kind="cuda" if gpus else "cpu",
-        num_devices=len(gpus) or min(cores, MAX_CPU_DEVICES),
-        gpus=[gpu.name for gpu in gpus],
-        gpu_uuid_hashes=sorted(gpu.uuid_hash for gpu in gpus),
-        driver=nvml.driver_version(),
+        kind=vendor.KIND,
+        num_devices=len(names) or min(cores, MAX_CPU_DEVICES),
+        gpus=names,
+        gpu_uuid_hashes=uuid_hashes,
+        driver=vendor.driver_version(),
         cpu=host.cpu_model(),
         cores=cores,
         software=_digest(LOCK.read_bytes())[:12] if LOCK.exists() else "unlocked",

@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scalecard.hardware import nvml
+from scalecard.hardware import vendors
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.protocol import Gpu
 
 FEWEST = 4  # cores: a rank's launcher, autograd's thread, NCCL's proxy and the sampler would share fewer
 PCI = Path("/sys/bus/pci/devices")
@@ -17,15 +18,15 @@ NODES = Path("/sys/devices/system/node")
 THREADS = Path("/proc/self/task")
 
 
-def node(gpu: nvml.Gpu) -> int:
-    """The NUMA node of a GPU, inside a session; OSError or NVMLError if it is not known."""
+def node(gpu: Gpu) -> int:
+    """The NUMA node of a GPU, inside a session; an error of Missing's if it is not known."""
     found = int(_read(gpu, "numa_node"))
     if found < 0:
         raise OSError("the kernel names no NUMA node")
     return found
 
 
-def cores(gpu: nvml.Gpu) -> list[int]:
+def cores(gpu: Gpu) -> list[int]:
     """The cores next to a GPU that this process may use, inside a session; errors as in `node`, or if too few are."""
     near = _listed(_read(gpu, "local_cpulist"))
     allowed = os.sched_getaffinity(0)
@@ -34,13 +35,13 @@ def cores(gpu: nvml.Gpu) -> list[int]:
     return sorted(near & allowed)
 
 
-def _read(gpu: nvml.Gpu, fact: str) -> str:
-    return (PCI / nvml.pci_address(gpu) / fact).read_text().strip()
+def _read(gpu: Gpu, fact: str) -> str:
+    return (PCI / gpu.pci_address() / fact).read_text().strip()
 
 
 def bind(indices: Sequence[int]) -> None:
     """Run all threads of this process on the cores next to these GPUs; where that is not known, they stay."""
-    with nvml.session() as gpus:
+    with vendors.session() as gpus:
         known = [Missing().ask("cores", cores, gpus[index]) for index in indices if index < len(gpus)]
     if known and all(known):
         _move(sorted({core for near in known for core in near}))

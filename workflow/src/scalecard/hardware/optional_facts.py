@@ -1,11 +1,10 @@
 """Facts that may be unavailable: each is then None, and the reason is kept."""
 
+import importlib.metadata
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pynvml
+from typing import Any, ClassVar
 
 
 def gpu_key(index: int, fact: str = "") -> str:
@@ -23,12 +22,23 @@ class Missing:
     """Answers a question, or notes under its key why there is no answer."""
 
     reasons: dict[str, str] = field(default_factory=dict)
+    unanswered: ClassVar[set[type[Exception]]] = {ValueError}  # what drivers' libraries raise comes with their modules
 
     def ask(self, key: str, question: Callable[..., Any], *args: Any) -> Any:
         try:
             return question(*args)
         except OSError as error:
             self.reasons[key] = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        except (pynvml.NVMLError, ValueError) as error:
+        except tuple(self.unanswered) as error:
             self.reasons[key] = str(error) or type(error).__name__
         return None
+
+
+def version_of(packages: Sequence[str]) -> str:
+    """The version of the first package that is installed."""
+    for package in packages:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    raise OSError(f"{' or '.join(packages)} is not installed")

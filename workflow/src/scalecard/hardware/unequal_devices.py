@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 from scalecard.hardware import devices, host
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.precision import float32_is_float32
+from scalecard.hardware.vendors.runtimes import float32_is_float32
 
 REPEATS = 3  # of the share of a worker that is slower because it does more
 
@@ -60,9 +62,10 @@ def _emulated(machine: Machine) -> Iterator[Pair]:
 
 
 def _with_gpus(machine: Machine) -> Iterator[Pair]:
-    gpu, threads = devices.CudaDevice(0), max(1, host.usable_cores() - 1)
+    gpu, threads = devices.GpuDevice(torch.device(machine.kind, 0)), max(1, host.usable_cores() - 1)
     yield Pair(("GPU 0", "CPU"), [gpu, devices.CpuDevice(machine.num_devices, threads)])
     used = machine.gpus[: machine.num_devices]
     other = next((index for index, name in enumerate(used) if name != used[0]), None)
     if other is not None:
-        yield Pair((f"GPU 0 ({used[0]})", f"GPU {other} ({used[other]})"), [gpu, devices.CudaDevice(other)])
+        second = devices.GpuDevice(torch.device(machine.kind, other))
+        yield Pair((f"GPU 0 ({used[0]})", f"GPU {other} ({used[other]})"), [gpu, second])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import gpu_problems
+from scalecard.hardware import vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs import workloads
 from scalecard.jobs.config_check import SHARED_KEYS, block_problems, odd_values, schema_problems
@@ -69,7 +69,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *_workload_problems(config)])
     _refuse(packages.problems(config["container"]))
     machine = probe()
-    if check and config["cluster"] == "none" and (found := gpu_problems.problems()):
+    if check and config["cluster"] == "none" and (found := vendors.problems()):
         raise InvalidConfig("\n".join(found))
     _refuse(_device_problems(config, machine))
     scale = config["scale"]

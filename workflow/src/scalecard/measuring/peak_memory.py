@@ -1,4 +1,4 @@
-"""Peak memory of one call on each device it uses, by the CUDA allocator's own statistics."""
+"""Peak memory of one call on each device it uses, by the allocator's own statistics."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,11 +32,11 @@ def _peaks(variant: Variant, work: Work) -> Iterator[Record]:
     before = {}
     for device in used:
         device.synchronize()
-        before[device.index] = torch.cuda.memory_allocated(device.torch)
-        torch.cuda.reset_peak_memory_stats(device.torch)
+        before[device.index] = torch.accelerator.memory_allocated(device.torch)
+        torch.accelerator.reset_peak_memory_stats(device.torch)
     work()
     for device in used:
         device.synchronize()
-        peak = float(torch.cuda.max_memory_allocated(device.torch) - before[device.index])
+        peak = float(torch.accelerator.max_memory_allocated(device.torch) - before[device.index])
         case = {**variant.case, "device": device.index}
         yield Record(case=case, metric="peak_memory", unit="B", samples=[[peak]])

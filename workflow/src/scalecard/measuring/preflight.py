@@ -3,7 +3,8 @@
 What may end a measurement is a warning too.
 """
 
-from scalecard.hardware import gpu_problems, host, nvml, processes
+from scalecard.hardware import host, processes, vendors
+from scalecard.hardware.vendors.protocol import Gpu
 
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
 BUSY_CPU = 1 / 3  # of the cores
@@ -18,7 +19,7 @@ class Disturbed(ValueError):
 
 def disturbances(cores: int) -> list[str]:
     """What will disturb the measurement, in words. None of our own work runs yet."""
-    with nvml.session() as gpus:
+    with vendors.session() as gpus:
         found = [words for index, gpu in enumerate(gpus) for words in _on_gpu(index, gpu)]
     busy = host.cores_busy(LOOK)
     if busy > cores * BUSY_CPU:
@@ -26,16 +27,16 @@ def disturbances(cores: int) -> list[str]:
     return found
 
 
-def _on_gpu(index: int, gpu: nvml.Gpu) -> list[str]:
-    others, used = nvml.num_others(gpu, processes.is_ours), nvml.utilisation(gpu)
+def _on_gpu(index: int, gpu: Gpu) -> list[str]:
+    others, used = gpu.num_others(processes.is_ours), gpu.utilisation
     found = []
     if others:
-        memory = nvml.state(gpu, processes.is_ours)["others_memory_bytes"] or 0
+        memory = gpu.state(processes.is_ours)["others_memory_bytes"] or 0
         what = "another process" if others == 1 else f"{others} other processes"
         found.append(f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)")
     if used is not None and used > BUSY_GPU:
         found.append(f"GPU {index} was {100 * used:.0f} % busy before the measurement")
-    if nvml.admits_one_process(gpu):
+    if gpu.admits_one_process:
         found.append(
             f"GPU {index} allows one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` allows more"
         )
@@ -50,7 +51,7 @@ def check(cores: int, *, strict: bool) -> list[str]:
     found = disturbances(cores)
     if found and strict:
         raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
-    return [*found, *_displays(), *gpu_problems.notes(), *_shared_memory()]
+    return [*found, *_displays(), *vendors.notes(), *_shared_memory()]
 
 
 def _shared_memory() -> list[str]:
@@ -67,9 +68,9 @@ def _shared_memory() -> list[str]:
 
 def _displays() -> list[str]:
     """A desktop is drawn by the GPU: worth knowing, and no reason to refuse."""
-    with nvml.session() as gpus:
+    with vendors.session() as gpus:
         return [
             f"{name}, a display server, used GPU {index} before the measurement ({used / 2**20:.0f} MiB of its memory)"
             for index, gpu in enumerate(gpus)
-            for name, used in nvml.display_servers(gpu).items()
+            for name, used in gpu.display_servers().items()
         ]

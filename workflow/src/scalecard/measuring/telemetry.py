@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalecard.hardware import host, nvml, processes
+from scalecard.hardware import host, processes, vendors
 from scalecard.hardware.optional_facts import Missing
-from scalecard.records.telemetry import GpuState, HardwareState, Spread
+from scalecard.hardware.vendors.protocol import Gpu
+from scalecard.records.telemetry import GpuState, HardwareState, Slowdown, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least
 REST = 200  # times as long as one reading takes
@@ -21,7 +22,7 @@ REST = 200  # times as long as one reading takes
 class Watch:
     """Readings from start to stop; `summary` is what goes into a record."""
 
-    def __init__(self, gpus: Sequence[nvml.Gpu]) -> None:
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.gpus = gpus
         self._missing = Missing()
         self._readings: list[dict[str, Any]] = []
@@ -53,7 +54,7 @@ class Watch:
     def _read(self) -> None:
         self._readings.append(
             {
-                "gpus": [nvml.state(gpu, processes.is_ours) for gpu in self.gpus],
+                "gpus": [gpu.state(processes.is_ours) for gpu in self.gpus],
                 "load_average": host.load_average(),
                 "cpu_mhz": host.frequency_mhz(self._missing),
             }
@@ -61,7 +62,7 @@ class Watch:
 
     def energy(self) -> float | None:
         """Joules that the GPUs have used since their drivers were loaded, or None without a counter on each."""
-        read = [nvml.energy_joules(gpu) for gpu in self.gpus]
+        read = [gpu.energy_joules for gpu in self.gpus]
         known = [joules for joules in read if joules is not None]
         return sum(known) if known and len(known) == len(read) else None
 
@@ -72,7 +73,7 @@ class Watch:
             f"{reason} on GPU {index} in {round(share * len(self._readings))} of {len(self._readings)} readings"
             for index, gpu in enumerate(self.summary().gpus)
             for reason, share in gpu.reasons.items()
-            if reason in nvml.SLOWDOWNS.values()
+            if reason in {*Slowdown}
         ]
 
     def summary(self) -> HardwareState:
@@ -93,8 +94,8 @@ class Watch:
 
     def _gpu(self, index: int) -> GpuState:
         states = [reading["gpus"][index] for reading in self._readings]
-        bits = [state["reasons"] for state in states if state["reasons"] is not None]
-        words = [word for value in bits for word in nvml.reasons_in_words(value)]
+        told = [state["reasons"] for state in states if state["reasons"] is not None]
+        reasons = [reason for own in told for reason in own]
         values = {key: [state[key] for state in states] for key in states[0]}
         return GpuState(
             sm_clock_mhz=_spread(values["sm_clock_mhz"]),
@@ -103,7 +104,7 @@ class Watch:
             others_memory_bytes=_most(values["others_memory_bytes"]),
             pcie_gen=_most(values["pcie_gen"]),
             pcie_width=_most(values["pcie_width"]),
-            reasons={word: words.count(word) / len(bits) for word in dict.fromkeys(words)},
+            reasons={reason: reasons.count(reason) / len(told) for reason in dict.fromkeys(reasons)},
         )
 
 
@@ -127,7 +128,7 @@ def watching(leads: bool = True) -> Iterator[Watch | None]:
     if not leads:
         yield None
         return
-    with nvml.session() as gpus:
+    with vendors.session() as gpus:
         watch = Watch(gpus)
         watch.start()
         try:

@@ -42,7 +42,7 @@ def trace(name: str, work: Work, bench: Bench) -> None:
 
 
 def _profiled(work: Work, bench: Bench) -> profile:
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.accelerator.is_available() else [])]
     every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
     profiler = profile(activities=kinds, experimental_config=every_thread)
     with profiler:

@@ -29,7 +29,7 @@ def no_compiler(device: torch.device) -> str:
     Triton builds what starts its kernels in C, and inductor builds kernels for CPUs in C++; both include Python's
     headers. Sources: triton/runtime/build.py; torch/_inductor/config.py (cpp.cxx), codecache.py.
     """
-    variable, names = ("CC", ("gcc", "clang")) if device.type == "cuda" else ("CXX", ("g++",))
+    variable, names = ("CXX", ("g++",)) if device.type == "cpu" else ("CC", ("gcc", "clang"))
     given = shlex.split(os.environ.get(variable, ""))
     wanted = given[:1] or names
     if not any(shutil.which(name) for name in wanted):

@@ -25,7 +25,7 @@ def wrap(model: nn.Module, ctx: RankContext, *, hook: str | None = None, **optio
 
     bucket_cap_mb=25 is not the default: without the option there is also a small first bucket.
     """
-    device_ids = [ctx.device] if ctx.device.type == "cuda" else None
+    device_ids = None if ctx.device.type == "cpu" else [ctx.device]
     wrapped = DistributedDataParallel(model.to(ctx.device), device_ids=device_ids, **options)
     if hook is not None:
         wrapped.register_comm_hook(None, HOOKS[hook])

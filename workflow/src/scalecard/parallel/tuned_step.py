@@ -27,40 +27,25 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
-from scalecard.hardware.precision import switched
+from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
 from scalecard.workloads.reference import trainable
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
-WARM_UP = 3  # steps before CUDA records a graph, as its documentation has it
-GPUS_ONLY = {
-    "tf32": "TF32 exists on GPUs only",
-    "benchmark": "cuDNN exists on GPUs only",
-    "graphs": "CUDA graphs exist on GPUs only",
-}
 Part = tuple[Tree, Tree]
 
 
 def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str:
     """Why a rung does not exist for this model on this device, or ''."""
-    cuda = device.type == "cuda"
-    if rung in GPUS_ONLY and not cuda:
-        return GPUS_ONLY[rung]
-    if rung in ROUNDING and cuda and torch.cuda.get_device_capability(device) < (8, 0):
-        return f"{rung} needs compute capability 8.0"
-    if rung == "bf16" and not cuda and not _cpu_has_bfloat16():
-        return "this CPU has no instructions for bfloat16, and is slower with it"
+    if reason := runtime_of(device).lacks(rung, device):
+        return reason
     if rung in ("channels_last", "benchmark") and not any(weight.dim() == 4 for weight in model.parameters()):
         return "the workload has no convolutions of images"
     if rung == "graphs" and ranks > 1:
         return "a graph that holds DDP's all-reduces has not been tried on any machine yet"
     return no_compiler(device) if rung == "compile" else ""
-
-
-def _cpu_has_bfloat16() -> bool:
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 class TunedStep:
@@ -83,6 +68,7 @@ class TunedStep:
         self.parts = [in_layout(part, self.rungs) for part in parts]
         self.parameters = trainable(model)
         self.device = self.parameters[0].device
+        self._runtime = runtime_of(self.device)
         self.optimizer = torch.optim.SGD(self.parameters, lr=lr, fused=True if "fused" in self.rungs else None)
 
         def forward(inputs: Tree, targets: Tree) -> Tensor:
@@ -90,7 +76,7 @@ class TunedStep:
 
         self.compiled = Compiled(forward) if "compile" in self.rungs else None
         self._forward = self.compiled or forward
-        self._graphs: dict[bool, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
+        self._graphs: dict[bool, tuple[Callable[[], None], list[Tensor | None]]] = {}
         self._thread = own_thread(self.device) if "benchmark" in self.rungs else None
 
     def __call__(self) -> None:
@@ -117,7 +103,7 @@ class TunedStep:
 
     def _step(self, odd: Part | None = None) -> None:
         """With an odd batch, which no graph takes, as it would be without graphs."""
-        with switched(tf32="tf32" in self.rungs, benchmark="benchmark" in self.rungs):
+        with self._runtime.switched(tf32="tf32" in self.rungs, benchmark="benchmark" in self.rungs):
             if odd is not None:
                 self._backward([odd])
             elif "graphs" in self.rungs:
@@ -144,27 +130,20 @@ class TunedStep:
         mode = self.module.training
         if mode not in self._graphs:
             self._graphs[mode] = self._recorded()
-        graph, gradients = self._graphs[mode]
-        graph.replay()
+        replay, gradients = self._graphs[mode]
+        replay()
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
 
-    def _recorded(self) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None]]:
-        """Recorded after a few passes on another stream, in which libraries choose kernels and allocate workspaces.
+    def _recorded(self) -> tuple[Callable[[], None], list[Tensor | None]]:
+        """Recorded after a few passes, which change statistics of batch normalisation, but no parameter."""
 
-        Those change statistics of batch normalisation, but no parameter.
-        """
-        here, beside = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
-        beside.wait_stream(here)
-        with torch.cuda.stream(beside):
-            for _ in range(WARM_UP):
-                self._backward(self.parts)
-                self.optimizer.zero_grad(set_to_none=True)  # so that the graph's own backward allocates them
-        here.wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        def warm_up() -> None:
             self._backward(self.parts)
-        return graph, [parameter.grad for parameter in self.parameters]
+            self.optimizer.zero_grad(set_to_none=True)  # so that the graph's own backward allocates them
+
+        replay = self._runtime.recorded(partial(self._backward, self.parts), warm_up, self.device)
+        return replay, [parameter.grad for parameter in self.parameters]
 
 
 @dataclass
@@ -207,8 +186,8 @@ def own_thread(device: torch.device) -> ThreadPoolExecutor:
 
     def begin() -> None:
         torch.autograd.set_multithreading_enabled(False)
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
+        if device.type != "cpu":
+            torch.accelerator.set_device_index(device)
 
     return ThreadPoolExecutor(1, initializer=begin)
 

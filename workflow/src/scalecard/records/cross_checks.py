@@ -38,7 +38,7 @@ def _environment(environment: dict[str, Any]) -> Iterator[tuple[str, str]]:
     machine = environment["machine"]
     if environment["emulated"] != (machine["kind"] == "cpu"):
         yield "$.environment.emulated", f"{environment['emulated']}, but machine.kind is '{machine['kind']}'"
-    if bool(machine["gpus"]) != (machine["kind"] == "cuda"):
+    if bool(machine["gpus"]) != (machine["kind"] != "cpu"):
         yield "$.environment.machine.gpus", f"{len(machine['gpus'])} GPUs, but machine.kind is '{machine['kind']}'"
     if len(environment["gpus"]) > len(machine["gpus"]):
         yield "$.environment.gpus", f"{len(environment['gpus'])} GPUs, but machine.gpus names {len(machine['gpus'])}"

@@ -5,6 +5,19 @@ None means that the fact could not be read.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Slowdown(StrEnum):
+    """Why the hardware was held back, among the reasons of a lower clock."""
+
+    HARDWARE = "hardware slowdown"
+    THERMAL_BY_SOFTWARE = "thermal slowdown (software)"
+    THERMAL_BY_HARDWARE = "thermal slowdown (hardware)"
+    POWER_BRAKE = "power brake"
+
+
+POWER_CAP = "power cap"  # a reason that is normal
 
 
 @dataclass(frozen=True, kw_only=True)

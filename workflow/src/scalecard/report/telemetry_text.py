@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from scalecard.analysis import formatting
 from scalecard.analysis.sample_diagnostics import doubts
-from scalecard.hardware.nvml import SLOWDOWNS
 from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import HardwareState, Spread, Telemetry
+from scalecard.records.telemetry import HardwareState, Slowdown, Spread, Telemetry
 
 NOTABLE_STEAL = 0.05
 
@@ -29,7 +28,7 @@ def _of_process(entry: Telemetry) -> Iterator[str]:
         return
     for index, gpu in enumerate(entry.state.gpus):
         for reason, share in gpu.reasons.items():
-            marked = "still " if reason in SLOWDOWNS.values() and entry.measured_again else ""
+            marked = "still " if reason in {*Slowdown} and entry.measured_again else ""
             yield f"GPU {index}: {marked}{reason} in {formatting.percent(share)} of the readings"
         if gpu.others_memory_bytes:
             yield f"GPU {index}: other processes used {formatting.count_bytes(gpu.others_memory_bytes)} of its memory"

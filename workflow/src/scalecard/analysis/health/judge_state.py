@@ -9,9 +9,9 @@ from statistics import median
 from scalecard.analysis import formatting, gpu_links, published_figures
 from scalecard.analysis.health.per_node import Place, View, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
-from scalecard.hardware.nvml import SLOWDOWNS
 from scalecard.hardware.optional_facts import silent_gpus
 from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import Slowdown
 
 OWN = ("compute", "memory", "host link", "load")  # parts that every device has
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
@@ -23,7 +23,8 @@ FEWEST = 3
 FIRST = 0.1  # of the samples, and at least FEWEST, say what the rate was at first
 TOGETHER = 5  # samples, whose median is not moved by one interruption
 NOTABLE = 0.05  # of the readings
-OF_LAPTOPS = SLOWDOWNS[0x20]  # their fans are not made for a sustained load, so the driver lowers their clocks
+# Their fans are not made for a sustained load, so the driver lowers their clocks.
+OF_LAPTOPS = Slowdown.THERMAL_BY_SOFTWARE
 
 
 def judged(result: Result) -> Iterator[Verdict]:
@@ -198,7 +199,7 @@ def course(record: Record) -> Course:
 
 def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[str, float]:
     """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
-    abnormal = {*SLOWDOWNS.values()} - ({OF_LAPTOPS} if in_laptop else set())
+    abnormal = {*Slowdown} - ({OF_LAPTOPS} if in_laptop else set())
     found: dict[str, float] = {}
     for entry in record.telemetry:
         if entry.state and device < len(entry.state.gpus):

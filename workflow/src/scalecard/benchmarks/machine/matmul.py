@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from scalecard.hardware.devices import Device, Task
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.record import Check
 
@@ -34,14 +34,9 @@ class Products:
         return 2.0 * self.size**3 * self.products
 
 
-def unsupported(dtype: str, machine: Machine, device: Device) -> str:
-    """Why this device does not support the dtype, or ''. PyTorch would silently compute TF32 as float32."""
-    if dtype == "tf32" and machine.emulated:
-        return "TF32 exists on GPUs only"
-    if dtype == "float32" or device.torch.type == "cpu":
-        return ""
-    found = torch.cuda.get_device_capability(device.torch)
-    return "" if found >= (8, 0) else f"{dtype} needs compute capability 8.0, this GPU has {found[0]}.{found[1]}"
+def unsupported(dtype: str, device: Device) -> str:
+    """Why this device does not support the dtype, or ''."""
+    return runtime_of(device.torch).lacks(dtype, device.torch)
 
 
 def subject(seed: int, mode: str, devices: Sequence[Device], at: Products) -> Subject:
@@ -80,7 +75,7 @@ def _matrix(device: Device, size: int, dtype: str, seed: int) -> Tensor:
 
 
 def _multiply(x: Tensor, products: int, dtype: str) -> list[Tensor]:
-    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    runtime_of(x.device).round_products(tf32=dtype == "tf32")
     return [x @ x for _ in range(products)]
 
 

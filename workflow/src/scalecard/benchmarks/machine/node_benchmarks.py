@@ -13,7 +13,7 @@ from pathlib import Path
 from scalecard import progress
 from scalecard.benchmarks.machine import copies, links, matmul, memory, storage
 from scalecard.benchmarks.machine.matmul import Products
-from scalecard.hardware import error_counters, numa
+from scalecard.hardware import error_counters, numa, vendors
 from scalecard.hardware.devices import Device, host_device, near, open_devices
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.hardware.links import Link
@@ -63,7 +63,7 @@ def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterat
     for dtype in of.dtypes:
         at = of.in_dtype(dtype)
         case: Case = {"part": "compute", **asdict(at)}
-        if note := matmul.unsupported(dtype, machine, devices[0]):
+        if note := matmul.unsupported(dtype, devices[0]):
             yield Record.skipped(case, note)
         else:
             yield from _each(of, devices, case, partial(_multiplying, of, at))
@@ -149,7 +149,7 @@ def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[
 
     In the last of the dtypes that all of them support.
     """
-    notes = {dtype: [matmul.unsupported(dtype, machine, device) for device in devices] for dtype in of.dtypes}
+    notes = {dtype: [matmul.unsupported(dtype, device) for device in devices] for dtype in of.dtypes}
     supported = [dtype for dtype in of.dtypes if not any(notes[dtype])]
     if not supported:
         yield Record.skipped({"part": "load"}, max(notes[of.dtypes[-1]]))
@@ -202,7 +202,7 @@ def _reading(path: Path, checksum: int, _at: None) -> Subject:
 def watched() -> Iterator[Callable[[], list[Record]]]:
     """What is called at the end returns a record of each counter: its value before, and now."""
     before = error_counters.read()
-    with error_counters.counting_xids() as xids:
+    with vendors.here().counting_faults() as xids:
 
         def records() -> list[Record]:
             after = error_counters.read()

@@ -85,18 +85,21 @@ class Trials:
         """
         bench = Bench(self.devices, self.ctx)
         empty_cache()
-        allocated, reserved = self._each(torch.cuda.memory_allocated), self._each(torch.cuda.memory_reserved)
+        allocated, reserved = (
+            self._each(torch.accelerator.memory_allocated),
+            self._each(torch.accelerator.memory_reserved),
+        )
         subject = build()
         first = Bench(self.devices).block(subject.work, 1).own  # without ranks: one that cannot take it lets none wait
         if not self.gpus:
             return 0.0, 0.0, first
         empty_cache()
-        resident = _most_over(self._each(torch.cuda.memory_reserved), reserved)
+        resident = _most_over(self._each(torch.accelerator.memory_reserved), reserved)
         for index in self.gpus:
-            torch.cuda.reset_peak_memory_stats(index)
+            torch.accelerator.reset_peak_memory_stats(index)
         subject.work()
         bench.synchronize()
-        return resident, max(resident, _most_over(self._each(torch.cuda.max_memory_allocated), allocated)), first
+        return resident, max(resident, _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)), first
 
     def _each(self, look: Callable[[int], int]) -> list[int]:
         return [look(index) for index in self.gpus]
@@ -104,7 +107,7 @@ class Trials:
     def warm_up(self) -> None:
         """cuBLAS takes its workspaces once in a process, from what a first trial would be charged for."""
         for index in self.gpus:
-            x = torch.ones(8, 8, device=torch.device("cuda", index), requires_grad=True)
+            x = torch.ones(8, 8, device=torch.device(self.ctx.device.type, index), requires_grad=True)
             (x @ x).sum().backward()
 
     @property
@@ -123,8 +126,8 @@ class Trials:
 
 
 def _free(index: int) -> float:
-    free, total = torch.cuda.mem_get_info(index)
-    cached = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
+    free, total = torch.accelerator.get_memory_info(index)
+    cached = torch.accelerator.memory_reserved(index) - torch.accelerator.memory_allocated(index)
     return free + cached - (1 - USABLE) * total
 
 

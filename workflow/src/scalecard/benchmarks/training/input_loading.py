@@ -238,13 +238,13 @@ def _train(step: Step, brought: Tree | Callable[[], Tree]) -> None:
 
 def _kept(tensor: Tensor) -> Tensor:
     """Its memory is not given out again to the stream that copied it before this one is done with it."""
-    if tensor.is_cuda:
-        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    if tensor.device.type != "cpu":
+        tensor.record_stream(torch.get_device_module(tensor.device).current_stream(tensor.device))
     return tensor
 
 
 def _wait(task: Task) -> None:
     if task.queued:
-        task.queued.cuda.synchronize()
+        task.queued.event.synchronize()
     else:
         task.result()

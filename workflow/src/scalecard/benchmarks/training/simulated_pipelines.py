@@ -39,7 +39,7 @@ def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, lo
 
 def of_batches(stage: int, devices: Sequence[Device]) -> list[str]:
     """The parts that depend on the batch; CPU workers share their memory, so nothing is copied."""
-    copied = stage < len(devices) - 1 and devices[stage].torch.type == "cuda"
+    copied = stage < len(devices) - 1 and devices[stage].torch.type != "cpu"
     return [FORWARD, BOTH, *([COPY] if copied else [])]
 
 

@@ -5,13 +5,17 @@ No torch here: the workflow asks on every start. What PyTorch itself sees is com
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from scalecard.hardware import nvml
-from scalecard.hardware.environment import PACKAGES, version_of
-from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.optional_facts import Missing, version_of
+from scalecard.hardware.vendors.nvidia import nvml
 
+PACKAGES: Mapping[str, Sequence[str]] = {
+    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-toolkit"),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+}
 DEVICES = Path("/dev")
 PCI = Path("/sys/bus/pci/devices")
 NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every kind of display controller
@@ -36,22 +40,11 @@ def problems() -> list[str]:
         return found + ([*_old_driver(), *_forced_precision()] if gpus else [])
 
 
-def refuse() -> None:
-    """ValueError with every problem, if there are any."""
-    if found := problems():
-        raise ValueError("\n".join(found))
-
-
 def notes() -> list[str]:
-    """Why the CPU is measured on a machine that has a GPU; empty if it has none, or if its GPUs are measured."""
-    if nvml.visible_gpus():
+    """GPUs that the kernel sees and the driver does not list."""
+    if not (cards := _on_pci()):
         return []
-    found = []
-    if cards := _on_pci():
-        found.append(f"{_gpus(cards)} on the PCI bus, but none that the NVIDIA driver lists: the CPU is measured")
-    if (DEVICES / "kfd").exists():
-        found.append("an AMD GPU is here (/dev/kfd), but only NVIDIA GPUs are measured yet: the CPU is measured")
-    return found
+    return [f"{_gpus(cards)} on the PCI bus, but none that the NVIDIA driver lists: the CPU is measured"]
 
 
 def _gpus(count: int) -> str:
@@ -95,14 +88,14 @@ def _lost(listed: Sequence[str], missing: Missing) -> Iterator[str]:
         return
 
 
-def _not_there(wanted: str, gpus: Sequence[nvml.Gpu]) -> Iterator[str]:
+def _not_there(wanted: str, gpus: Sequence[nvml.NvidiaGpu]) -> Iterator[str]:
     """The first name in CUDA_VISIBLE_DEVICES that is no GPU; CUDA drops it and all after it without a word."""
     names = [name.strip() for name in wanted.split(",")]
     if len(gpus) < len(names) and names[len(gpus)] not in HIDE_ALL:
         yield f"CUDA_VISIBLE_DEVICES = {wanted}: the driver lists no GPU '{names[len(gpus)]}'"
 
 
-def _cut(gpus: Sequence[nvml.Gpu]) -> Iterator[str]:
+def _cut(gpus: Sequence[nvml.NvidiaGpu]) -> Iterator[str]:
     """Cards in MIG mode, if it is not clear what CUDA would use: it uses one slice, and no whole card beside it."""
     slices = {index: own for index, gpu in enumerate(gpus) if (own := nvml.slices(gpu.handle)) is not None}
     if not slices:

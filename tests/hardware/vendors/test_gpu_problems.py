@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from scalecard.hardware import gpu_problems, nvml
-from scalecard.hardware.gpu_problems import notes, problems
 from scalecard.hardware.machine import probe
+from scalecard.hardware.vendors import cpu, notes, problems
+from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
 from support.fake_nvml import A100, H100, Board, FakeNvml, box, cut
 
 Install = Callable[..., FakeNvml]
@@ -21,6 +21,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "dev").mkdir()
     monkeypatch.setattr(gpu_problems, "DEVICES", tmp_path / "dev")
     monkeypatch.setattr(gpu_problems, "PCI", tmp_path / "pci")
+    monkeypatch.setattr(cpu, "AMD", tmp_path / "dev" / "kfd")
     monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
     return tmp_path / "dev"
 
@@ -110,7 +111,7 @@ def test_the_only_slice_of_a_card_is_measured_as_a_slice(install_gpus: Install) 
     assert found.gpus == [f"{A100.name} MIG 1g.5gb"]
     assert found.slug.startswith("a100mig1g5gbx1-")
     with nvml.session() as (gpu,):
-        assert nvml.memory_bytes(gpu) == A100.memory // 8
+        assert gpu.memory_bytes == A100.memory // 8
     assert problems() == []
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from scalecard.hardware import gpu_problems, nvml
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
 
 NOT_READY = "system not yet initialized"  # cudaErrorSystemNotReady, 802
 LEAST_SHARE = 0.8  # of the memory that the driver lists; it keeps a few percent for itself
@@ -37,7 +37,7 @@ def _advice(error: str) -> str:
 def _refuse_others(machine: Machine) -> None:
     """ValueError if CUDA enumerates other GPUs than NVML, or only a slice of a card."""
     with nvml.session() as gpus:
-        sizes = [nvml.memory_bytes(gpu) for gpu in gpus]
+        sizes = [gpu.memory_bytes for gpu in gpus]
     for index, (name, size) in enumerate(zip(machine.gpus[: machine.num_devices], sizes, strict=False)):
         seen = torch.cuda.get_device_properties(index)
         same_name = name.startswith(seen.name) or seen.name.startswith(name)

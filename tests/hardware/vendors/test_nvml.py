@@ -2,13 +2,27 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from scalecard.hardware import nvml
-from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.environment import environment
+from scalecard.hardware.machine import probe
+from scalecard.hardware.optional_facts import Missing, gpu_key
+from scalecard.hardware.vendors.nvidia import nvml
 from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 
 Install = Callable[..., FakeNvml]
+
+
+def uuids() -> list[str]:
+    with nvml.session() as gpus:
+        return [gpu.uuid for gpu in gpus]
+
+
+def details(missing: Missing) -> list[dict[str, Any]]:
+    with nvml.session(missing) as gpus:
+        return [gpu.facts(lambda key, *args, i=i: missing.ask(gpu_key(i, key), *args)) for i, gpu in enumerate(gpus)]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +40,7 @@ def test_hidden_gpus_do_not_count(
 ) -> None:
     install_gpus(box(H100, 8))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert [gpu.uuid for gpu in nvml.visible_gpus()] == found
+    assert uuids() == found
 
 
 def test_a_slice_of_a_gpu_goes_by_its_own_uuid(install_gpus: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,18 +48,18 @@ def test_a_slice_of_a_gpu_goes_by_its_own_uuid(install_gpus: Install, monkeypatc
     boards[1].uuid = "MIG-1"
     install_gpus(boards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
-    assert [gpu.name for gpu in nvml.visible_gpus()] == [A100.name]
+    assert probe().gpus == [A100.name]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,MIG-2,MIG-1")
-    assert [gpu.name for gpu in nvml.visible_gpus()] == [H100.name], "a wrong name hides those after it"
+    assert probe().gpus == [H100.name], "a wrong name hides those after it"
 
 
 @pytest.mark.parametrize("board", [H100, A100, GTX])
 def test_details_are_those_of_the_board(install_gpus: Install, board: Board) -> None:
     install_gpus(box(board, 2))
     missing = Missing()
-    details = nvml.details(missing)
-    assert [detail["name"] for detail in details] == [board.name] * 2
-    for detail in details:
+    found = details(missing)
+    assert [detail["name"] for detail in found] == [board.name] * 2
+    for detail in found:
         assert detail["memory_bytes"] == board.memory
         assert (detail["pcie_gen"], detail["pcie_gen_max"]) == board.pcie
         assert detail["nvlinks"] == board.nvlinks
@@ -58,7 +72,7 @@ def test_details_are_those_of_the_board(install_gpus: Install, board: Board) -> 
 def test_an_nvml_that_fails_half_way_costs_facts_and_keeps_the_others(install_gpus: Install) -> None:
     install_gpus(box(H100, 2), fail_after=20)
     missing = Missing()
-    first, second = nvml.details(missing)
+    first, second = details(missing)
     assert first["memory_bytes"] == 80 * GIB
     assert second["ecc_uncorrected"] is None
     assert "lost" in missing.reasons["gpus.1.ecc_uncorrected"]
@@ -67,14 +81,14 @@ def test_an_nvml_that_fails_half_way_costs_facts_and_keeps_the_others(install_gp
 def test_without_a_driver_there_are_no_gpus_and_a_reason(install_gpus: Install) -> None:
     install_gpus([])
     missing = Missing()
-    assert nvml.details(missing) == []
+    assert details(missing) == []
     assert list(missing.reasons) == ["gpus"]
     assert nvml.driver_version() is None
 
 
 def test_the_topology_has_a_level_for_each_pair(install_gpus: Install) -> None:
     install_gpus(box(A100, 3))
-    assert nvml.topology(Missing()) == [[None, 20, 20], [20, None, 20], [20, 20, None]]
+    assert environment(probe())["topology"] == [[None, 20, 20], [20, None, 20], [20, 20, None]]
 
 
 def test_others_are_told_from_ourselves(install_gpus: Install) -> None:
@@ -82,8 +96,8 @@ def test_others_are_told_from_ourselves(install_gpus: Install) -> None:
     boards[0].processes = [(1, 3 * GIB), (os.getpid(), GIB)]
     install_gpus(boards)
     with nvml.session() as (gpu,):
-        assert nvml.num_others(gpu, os.getpid().__eq__) == 1
-        assert nvml.state(gpu, os.getpid().__eq__)["others_memory_bytes"] == 3 * GIB
+        assert gpu.num_others(os.getpid().__eq__) == 1
+        assert gpu.state(os.getpid().__eq__)["others_memory_bytes"] == 3 * GIB
 
 
 @pytest.mark.parametrize(
@@ -95,8 +109,12 @@ def test_others_are_told_from_ourselves(install_gpus: Install) -> None:
         (0x40 | 0x8, ["hardware slowdown", "thermal slowdown (hardware)"]),
     ],
 )
-def test_clock_event_reasons_that_a_reader_should_know(bits: int, words: list[str]) -> None:
-    assert nvml.reasons_in_words(bits) == words
+def test_clock_event_reasons_that_a_reader_should_know(install_gpus: Install, bits: int, words: list[str]) -> None:
+    boards = box(H100, 1)
+    boards[0].reasons = bits
+    install_gpus(boards)
+    with nvml.session() as (gpu,):
+        assert gpu.state(os.getpid().__eq__)["reasons"] == words
 
 
 # Of a DGX-1 the first four V100s: one link to two of the others, two to the third. Cards with bridges stand in pairs.
@@ -108,23 +126,24 @@ BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
 def test_nvlinks_are_counted_for_each_pair(install_gpus: Install, pairs: list[list[int]]) -> None:
     install_gpus(linked(A100, pairs))
     expected = [[None if a == b else count for b, count in enumerate(row)] for a, row in enumerate(pairs)]
-    assert nvml.nvlink_pairs(Missing()) == expected
-    assert nvml.nvlink_pairs(Missing(), 2) == [row[:2] for row in expected[:2]], "of those that are used"
+    assert environment(probe())["nvlink_pairs"] == expected
+    of_two = environment(replace(probe(), num_devices=2))["nvlink_pairs"]
+    assert of_two == [row[:2] for row in expected[:2]], "of those that are used"
 
 
 def test_through_switches_all_links_that_are_up_lead_to_every_gpu(install_gpus: Install) -> None:
     boards = box(H100, 3)
     boards[2].nvlinks = 17
     install_gpus(boards)
-    assert nvml.nvlink_pairs(Missing()) == [[None, 18, 18], [18, None, 18], [17, 17, None]]
+    assert environment(probe())["nvlink_pairs"] == [[None, 18, 18], [18, None, 18], [17, 17, None]]
     install_gpus(box(GTX, 2))
-    assert nvml.nvlink_pairs(Missing()) == [[None, 0], [0, None]]
+    assert environment(probe())["nvlink_pairs"] == [[None, 0], [0, None]]
 
 
 def test_where_nvlinks_lead_may_not_be_told(install_gpus: Install) -> None:
     boards = box(A100, 3)
     boards[1].leads_to = [None] * 12
     install_gpus(boards)
-    missing = Missing()
-    assert nvml.nvlink_pairs(missing) == [[None, None, 12], [None, None, None], [12, None, None]]
-    assert missing.reasons == {"gpus.1.nvlink_pairs": "the driver does not say where its NVLinks lead"}
+    facts = environment(probe())
+    assert facts["nvlink_pairs"] == [[None, None, 12], [None, None, None], [12, None, None]]
+    assert facts["missing"]["gpus.1.nvlink_pairs"] == "the driver does not say where its NVLinks lead"
