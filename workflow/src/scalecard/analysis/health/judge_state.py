@@ -26,7 +26,7 @@ NOTABLE = 0.05  # of the readings
 OF_LAPTOPS = SLOWDOWNS[0x20]  # their fans are not made for a sustained load, so the driver lowers their clocks
 
 
-def judged(result: Result) -> Iterator[Verdict]:
+def state(result: Result) -> Iterator[Verdict]:
     """What each device, and the machine, says of itself."""
     every = views(result)
     for at in every:

@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scalecard.analysis import formatting, gpu_links, limits
-from scalecard.analysis.health.per_node import Place, View, once, together, views
+from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part
 from scalecard.analysis.limits import Limit
 from scalecard.records.record import Record, Result
@@ -71,7 +72,7 @@ class _About:
     like: tuple[Hashable, ...] = ()
 
 
-@once
+@lru_cache(maxsize=4)  # platforms are drawn together
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
     every = [*views(result), View(together(result))]

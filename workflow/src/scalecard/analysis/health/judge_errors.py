@@ -1,11 +1,31 @@
-"""Verdicts on counters of errors, read before and after the load."""
+"""Verdicts on errors: what failed, and what the hardware counted before and after the load.
+
+A device that computes or copies wrongly or whose driver reported an error, ranks that were lost, a run that ended early.
+"""
 
 from collections.abc import Iterator
 
-from scalecard.analysis.health.per_node import View, views
+from scalecard.analysis.health.per_node import View, together, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
 
+# The parts of the machine that the parts of a case belong to.
+PARTS = {
+    "compute": Part.COMPUTE,
+    "load": Part.COMPUTE,
+    "memory": Part.MEMORY,
+    "host link": Part.HOST_LINKS,
+    "device link": Part.GPU_LINKS,
+    "collective": Part.COLLECTIVES,
+    "node": Part.NETWORK,
+    "node pair": Part.NETWORK,
+}
+KINDS = {Reason.DEVICE_FAULT: Kind.DEVICE_FAULT, Reason.NOT_PROVEN: Kind.WRONG_VALUES}
+NORMAL = {
+    Kind.DEVICE_FAULT: "no error of a GPU is normal",
+    Kind.WRONG_VALUES: "only what a reference computes is normal",
+    Kind.FAILED: "nothing fails on a healthy machine",
+}
 # Of each counter: its part of the machine, what it is evidence of, and by how much it may grow in the minutes of a run.
 # Eight replays a minute are NVIDIA's limit for PCIe, and CRC errors matter from 100 a second on (DCGM,
 # dcgm_gpu_hardware_limits.h); those of InfiniBand are our own.
@@ -24,12 +44,36 @@ COUNTERS = {
 }
 
 
-def judged(result: Result) -> Iterator[Verdict]:
+def faults(result: Result) -> Iterator[Verdict]:
+    """One for everything that failed; what runs out of memory says nothing of a machine's health."""
+    for at in [*views(result), View(together(result))]:
+        yield from (_fault(at, record) for record in at.result.records if record.is_fault)
+
+
+def _fault(at: View, record: Record) -> Verdict:
+    kind = KINDS.get(record.reason or Reason.ERROR, Kind.FAILED)
+    # The device, or the two ends of a link.
+    place = [
+        at.device(record.integer(axis)) for axis in ("device", "source", "target") if record.case.get(axis) is not None
+    ]
+    return Verdict(
+        part=PARTS.get(str(record.case.get("part")), Part.HOST),
+        who=" and ".join(map(str, place)),
+        measured=str(record.case.get("part", "health")),
+        value=record.note,
+        normal=NORMAL[kind],
+        verdict="errors",
+        kind=kind,
+        place=tuple(place),
+    )
+
+
+def counters(result: Result) -> Iterator[Verdict]:
     """One for every counter that was read."""
-    yield from (_judged(at, record) for at in views(result) for record in at.result.select("errors"))
+    yield from (_counter(at, record) for at in views(result) for record in at.result.select("errors"))
 
 
-def _judged(at: View, record: Record) -> Verdict:
+def _counter(at: View, record: Record) -> Verdict:
     counter = str(record.case["counter"])
     part, kind, allowed = COUNTERS.get(counter, (Part.HOST, Kind.OTHER, 0))
     adapter, known = record.case.get("adapter"), counter in COUNTERS
