@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from scalecard.analysis import step_records
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
@@ -87,7 +87,7 @@ class Breakdown:
         return sum(term.seconds for term in self.terms if term.name == name)
 
 
-def of_strategies(measured: Measured) -> list[Breakdown]:
+def of_strategies(measured: PlatformResults) -> list[Breakdown]:
     """Every strategy on several devices whose workload one device can train; without one there is no ideal share."""
     result = measured.of("strategies")
     if result is None:
@@ -96,7 +96,7 @@ def of_strategies(measured: Measured) -> list[Breakdown]:
     return [found for step in steps if (found := _of(step, result, measured))]
 
 
-def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
+def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
     single = step_records.single(result, str(step.case["workload"]))
     if single is None:
         return None
@@ -254,7 +254,7 @@ def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
     return [_Stage(record, update.get(record.case["stage"], 0.0)) for record in own]
 
 
-def _input(step: Record, measured: Measured) -> Iterator[Term]:
+def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:
     """With the number of workers that loads the fastest, on every node for the node's own devices."""
     result = measured.of("input")
     loads = result.select("load_time", workload=step.case["workload"]) if result else []

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 
 from scalecard.analysis import ratio_text
 from scalecard.analysis.health import measured_rates, rate_text
-from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.judge_rates import NOTABLE, Groups
+from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.per_node import Place
 from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells

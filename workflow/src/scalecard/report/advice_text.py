@@ -7,7 +7,7 @@ from scalecard.analysis import formatting, ratio_text
 from scalecard.analysis.advice.choice import Choice, avoid, choose
 from scalecard.analysis.advice.defaults import Change, best, tried
 from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Batches, Place, batches, fewest, on, places, timed
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table
@@ -141,7 +141,7 @@ def _change(found: list[Change], one: Change) -> str:
     return ratio_text.versus(one.setting, one.ratio, one.instead) + per + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def on_data_parallel(measured: Measured) -> list[str]:
+def on_data_parallel(measured: PlatformResults) -> list[str]:
     """nn.DataParallel of the textbook's ResNet-18 beside DDP, each against one device in its own experiment."""
     threads, ranks = measured.of("dp_concise"), measured.of("ddp")
     slow, fast = threads and _of_threads(threads), ranks and _of_ranks(ranks)

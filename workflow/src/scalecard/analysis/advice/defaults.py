@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scalecard.analysis import ddp_options
 from scalecard.analysis.advice.strategy_runs import on, places, timed, workloads
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
@@ -37,7 +37,7 @@ class Change:
         return self.ratio.verdict == "faster"
 
 
-def changes(measured: Measured) -> list[Change]:
+def changes(measured: PlatformResults) -> list[Change]:
     """Everything that was measured beside a default, on the most devices."""
     readers = {"ddp": _of_ddp, "strategies": _of_strategies, "pipeline": _of_pipeline}
     found = [(read, result) for name, read in readers.items() if (result := measured.of(name))]

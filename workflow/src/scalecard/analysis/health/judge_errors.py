@@ -1,6 +1,6 @@
 """Verdicts on errors: what failed, and what the hardware counted before and after the load.
 
-A device that computes or copies wrongly or whose driver reported an error, ranks that were lost, a run that ended early.
+A device that computes or copies wrongly or whose driver reported an error, lost ranks, and a run that ended early.
 """
 
 from collections.abc import Iterator

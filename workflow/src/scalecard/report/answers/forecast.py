@@ -17,7 +17,7 @@ from scalecard.analysis.forecast import calculator as numbers
 from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.analysis.forecast.model import Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, line_labels, points, style
 from scalecard.figures.points import Point
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Strategy, Untimed
@@ -30,7 +30,7 @@ DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables te
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
 
 
-def plot(measured: Measured) -> Figure:
+def plot(measured: PlatformResults) -> Figure:
     """A panel per workload and scaling."""
     found = _of(measured)
     kinds = list(dict.fromkeys((one.model.workload.name, one.model.scaling) for one in found))
@@ -86,7 +86,7 @@ def _line(axes: Axes, one: Forecast, platform: str) -> None:
         )
 
 
-def findings(measured: Measured) -> list[Finding]:
+def findings(measured: PlatformResults) -> list[Finding]:
     """The error first; then the knee of each workload, and twice as many devices as there are."""
     found, why = _of(measured), "; ".join(reasons(measured.results, _settings(measured)))
     if not found:
@@ -109,7 +109,7 @@ def _not_forecast(left: Sequence[Strategy]) -> str:
     return f"No forecast for {'; '.join(said)}."
 
 
-def tables(measured: Measured) -> list[Table]:
+def tables(measured: PlatformResults) -> list[Table]:
     """Forecast beside measurement; how far each strategy goes; with which network; and what training takes."""
     found = _of(measured)
     if not found:
@@ -122,15 +122,15 @@ def tables(measured: Measured) -> list[Table]:
     ]
 
 
-def calculator(measured: Measured) -> dict[str, Any]:
+def calculator(measured: PlatformResults) -> dict[str, Any]:
     """What calculator.html.j2 embeds; empty without a forecast of DDP, and of emulated devices, which advise nobody."""
     return {} if measured.emulated else numbers.data(_of(measured))
 
 
-def _settings(measured: Measured) -> Settings:
+def _settings(measured: PlatformResults) -> Settings:
     return Settings.of(measured.settings.get("forecast", {}))
 
 
 @lru_cache(maxsize=1)  # findings, tables and the calculator are of the same forecasts
-def _of(measured: Measured) -> list[Forecast]:
+def _of(measured: PlatformResults) -> list[Forecast]:
     return list(forecasts(measured.results, _settings(measured)))

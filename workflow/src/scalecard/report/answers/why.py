@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from scalecard.analysis import breakdown, formatting
 from scalecard.analysis.breakdown import Breakdown, Term
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
@@ -45,7 +45,7 @@ REDUCED_BY = {
 }
 
 
-def plot(measured: Measured) -> Figure:
+def plot(measured: PlatformResults) -> Figure:
     """A panel per workload, a stacked bar per strategy."""
     found = _drawn(breakdown.of_strategies(measured))
     names = list(dict.fromkeys(str(each.record.case["workload"]) for each in found))
@@ -109,7 +109,7 @@ def _point(found: Breakdown, name: str, platform: str) -> Point:
     )
 
 
-def findings(measured: Measured) -> list[Finding]:
+def findings(measured: PlatformResults) -> list[Finding]:
     """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
     found = _drawn(breakdown.of_strategies(measured))
     fastest = {each.record.case["workload"]: each for each in reversed(found)}.values()
@@ -174,7 +174,7 @@ def _share(seconds: float, found: Breakdown) -> str:
     return formatting.percent(seconds / found.seconds)
 
 
-def tables(measured: Measured) -> list[Table]:
+def tables(measured: PlatformResults) -> list[Table]:
     """Every strategy at every number of devices: each term in seconds and as a share of the step."""
     found = sorted(breakdown.of_strategies(measured), key=_order)
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]

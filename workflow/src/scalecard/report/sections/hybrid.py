@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.platform_selection import platform_label
+from scalecard.analysis.platforms import platform_label
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result

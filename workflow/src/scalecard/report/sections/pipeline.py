@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, platform_selection, ratio_text
+from scalecard.analysis import formatting, platforms, ratio_text
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -36,7 +36,7 @@ def plot(results: Sequence[Result]) -> Figure:
             charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
         axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
-        axes.set_title("2 devices" if len(results) == 1 else platform_selection.platform_label(result))
+        axes.set_title("2 devices" if len(results) == 1 else platforms.platform_label(result))
         charts.ticks(axes, counts)
     charts.bars(pipeline_stages.points_of(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
