@@ -42,9 +42,9 @@ def test_what_is_not_forecast_is_named_with_the_reason() -> None:
 def test_the_strategy_that_is_forecast_worst_is_named_if_it_leaves_its_band() -> None:
     """Three times as slow as measured: a forecast that was right is 67 % short."""
     odd = changed(results(), "strategies", {"step_time": 3.0}, devices=8, strategy="our gpipe", scaling="weak")
-    sentence, _ = forecast_text.error(list(found(odd).values()))
+    sentence = forecast_text.error(list(found(odd).values()))
     off = re.search(r" The farthest off is gpt, our gpipe, weak scaling, by ([\d.]+) %\.$", sentence)
     assert off, sentence
     assert float(off[1]) == pytest.approx(66.7, abs=3)
     inside = [one for one in found(results()).values() if one.held_out and one.held_out.inside]
-    assert "farthest" not in forecast_text.error(inside)[0]
+    assert "farthest" not in forecast_text.error(inside)

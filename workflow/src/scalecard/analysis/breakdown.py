@@ -68,6 +68,18 @@ class Breakdown:
     untimed: tuple[Untimed, ...] = ()
 
     @property
+    def workload(self) -> str:
+        return self.record.text("workload")
+
+    @property
+    def strategy(self) -> str:
+        return self.record.text("strategy")
+
+    @property
+    def devices(self) -> int:
+        return self.record.integer("devices")
+
+    @property
     def seconds(self) -> float:
         """Of the step, as it was timed."""
         return self.record.median
@@ -82,9 +94,13 @@ class Breakdown:
         """Whether hardly anything remains."""
         return abs(self.of(REST)) <= UNEXPLAINED * self.seconds
 
+    def term(self, name: str) -> Term:
+        """The term of this name, of 0 s if there is none."""
+        return next((term for term in self.terms if term.name == name), Term(name, 0.0))
+
     def of(self, name: str) -> float:
-        """Seconds of a term; 0 if there is none."""
-        return sum(term.seconds for term in self.terms if term.name == name)
+        """Seconds of a term."""
+        return self.term(name).seconds
 
 
 def of_strategies(measured: PlatformResults) -> list[Breakdown]:

@@ -32,6 +32,14 @@ class Limit:
         """The normal shares: '50 % to 100 %'."""
         return f"{formatting.percent(self.least)} to {formatting.percent(self.most)}"
 
+    def share(self, rate: float) -> str:
+        """A rate beside it: '81 % of PCIe 5 x16'."""
+        return f"{formatting.percent(rate / self.rate)} of {self.name}"
+
+    def beside(self, rate: float, unit: str) -> str:
+        """The rest of a sentence: ', 81 % of PCIe 5 x16 (63 GB/s)'."""
+        return f", {self.share(rate)} ({formatting.number(self.rate)} {unit})"
+
     def is_exceeded_by(self, rate: float) -> bool:
         """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
         return rate > BEYOND * self.most * self.rate

@@ -59,7 +59,7 @@ def _division(result: Result, predicted: Record) -> Division | None:
     whole = predicted.integer("batch_size")
     timed = result.select("time", part="together", **case)
     seconds = result.find("predicted_time", **predicted.case)
-    base = next((record for record in timed if share_of(record) in (0, whole)), None)
+    base = next((record for record in timed if record.case["share"] in (0, whole)), None)
     together = sorted((record for record in timed if record is not base), key=share_of)
     if len(names) < 2 or not (seconds and base and together):
         return None

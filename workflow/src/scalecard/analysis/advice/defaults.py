@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scalecard.analysis import ddp_options
+from scalecard.analysis import ratio_text, step_records
 from scalecard.analysis.advice.strategy_runs import on, places, timed, workloads
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
@@ -54,22 +54,17 @@ def best(found: list[Change]) -> list[Change]:
     return list(chosen.values())
 
 
-def tried(found: list[Change], one: Change) -> int:
-    """How many settings of its kind it was chosen from: the best of several owes something to chance."""
-    return sum((change.what, change.family) == (one.what, one.family) for change in found)
-
-
 def _of_ddp(result: Result) -> Iterator[Change]:
-    for nodes in ddp_options.spans(result):
+    for nodes in ratio_text.spans(result.select("step_time")):
         for model in result.spec["models"]:
-            options = ddp_options.options_of(result, model, nodes)
+            options = step_records.options_of(result, model, nodes)
             default = options.get("default")
             for name, record in options.items() if default else ():
-                if default and name not in ddp_options.APART:
+                if default and name not in step_records.APART:
                     accumulated = record.integer("steps", 1) > 1
                     family, but = FAMILIES.get(name, ACCUMULATION if accumulated else BUCKET_SIZE)
                     what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
-                    yield Change(what, family, name, "DDP's default", ddp_options.per_batch(record, default), but)
+                    yield Change(what, family, name, "DDP's default", step_records.per_batch(record, default), but)
 
 
 def _of_strategies(result: Result) -> Iterator[Change]:

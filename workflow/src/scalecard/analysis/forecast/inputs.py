@@ -117,8 +117,3 @@ def layout_of(record: Record) -> Layout:
 
 def batch_of(record: Record) -> int:
     return record.integer("batch_size")
-
-
-def counted(record: Record, name: str) -> float | None:
-    """What one call was counted to do."""
-    return next((count.counted for count in record.work if count.name == name), None)

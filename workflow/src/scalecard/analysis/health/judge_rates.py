@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from scalecard.analysis import formatting
 from scalecard.analysis.health import measured_rates, rate_text
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.verdict import Kind, Verdict
@@ -76,7 +75,7 @@ def _verdict(rate: Rate, groups: Groups) -> Verdict:
         part=rate.part,
         who=rate_text.who(rate),
         measured=rate_text.measured(rate),
-        value=rate.text + (f", {formatting.percent(share)} of {limit.name}" if limit and share else ""),
+        value=rate.text + (f", {limit.share(rate.value)}" if limit else ""),
         normal=_normal(rate, groups),
         verdict=word,
         share=share,
@@ -94,10 +93,10 @@ def _fine(rate: Rate, groups: Groups) -> str:
 
 
 def _normal(rate: Rate, groups: Groups) -> str:
-    said = []
+    parts = []
     normal, count = groups.normal(rate), len(groups.peers(rate))
     if normal is not None:
-        said.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
+        parts.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
     if rate.limit:
-        said.append(f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal")
-    return "; ".join(said) or "nothing is known to compare it with"
+        parts.append(f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal")
+    return "; ".join(parts) or "nothing is known to compare it with"
