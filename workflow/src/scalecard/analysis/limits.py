@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from scalecard.analysis import formatting, gpu_links, published_figures
 from scalecard.analysis.published_figures import GpuSpec
 from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import GpuState
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -166,17 +167,22 @@ def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
     """The slowest link among the GPUs used, at the highest generation and width seen while this was measured."""
     found, gpus = [], result.environment["gpus"]
     for index in (index for index in used if index < len(gpus)):
-        gpu = gpus[index]
-        seen = [e.state.gpus[index] for e in record.telemetry if e.state and len(e.state.gpus) > index]
-        gen, width = _most([gpu.pcie_gen for gpu in seen]), _most([gpu.pcie_width for gpu in seen])
+        gen, width = pcie_seen(record, index)
         if gen and width:
-            advice = _advice(gpu, gen, width)
+            advice = _advice(gpus[index], gen, width)
             found.append(Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
     return min(found, key=lambda limit: limit.rate, default=None)
 
 
-def _most(values: list[int | None]) -> int | None:
-    return max((value for value in values if value), default=None)
+def gpu_states(record: Record, gpu: int) -> list[GpuState]:
+    """What NVML said of a GPU while the record was measured, process by process."""
+    return [e.state.gpus[gpu] for e in record.telemetry if e.state and gpu < len(e.state.gpus)]
+
+
+def pcie_seen(record: Record, gpu: int) -> tuple[int, int]:
+    """(generation, width) of a GPU's link at their highest while the record was measured; 0 is not known."""
+    states = gpu_states(record, gpu)
+    return max((s.pcie_gen or 0 for s in states), default=0), max((s.pcie_width or 0 for s in states), default=0)
 
 
 def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:

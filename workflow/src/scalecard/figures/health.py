@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from scalecard.analysis import ratio_text
 from scalecard.analysis.health import measured_rates, rate_text
 from scalecard.analysis.health.judge_rates import NOTABLE, Groups
-from scalecard.analysis.health.measured_rates import Rate
+from scalecard.analysis.health.measured_rates import Rate, bus_gigabytes
 from scalecard.analysis.health.per_node import Place
 from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Result
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn
 OFFSET = 0.2  # between what was measured alone and all at once, in rows
@@ -121,7 +121,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
     several = len({result.platform for result in results}) > 1
     shown = [
-        points.rated(result, record, _bus_bytes(record), series=each.replace("_", "-"), x=record.integer("devices"))
+        points.rated(result, record, bus_gigabytes(record), series=each.replace("_", "-"), x=record.integer("devices"))
         for result in results
         for each in (COLLECTIVES[:1] if several else COLLECTIVES)
         for record in ratio_text.largest(result.select("time", part="collective", collective=each), "bytes")
@@ -132,9 +132,3 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
         axes.set_ylim(bottom=0)
     axes.set(xlabel="devices", ylabel="bus bandwidth (GB/s)", title="collectives")
-
-
-def _bus_bytes(record: Record) -> float:
-    """What bus bandwidth counts, in GB."""
-    factor = measured_rates.bus_factor(str(record.case["collective"]), record.integer("devices"))
-    return factor * record.integer("bytes") / 1e9

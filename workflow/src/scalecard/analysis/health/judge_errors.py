@@ -57,9 +57,8 @@ def _fault(at: View, record: Record) -> Verdict:
         at.device(record.integer(axis)) for axis in ("device", "source", "target") if record.case.get(axis) is not None
     ]
     return Verdict(
-        part=PARTS.get(str(record.case.get("part")), Part.HOST),
-        who=" and ".join(map(str, place)),
-        measured=str(record.case.get("part", "health")),
+        part=PARTS.get(record.text("part", ""), Part.HOST),
+        measured=record.text("part", "health"),
         value=record.note,
         normal=NORMAL[kind],
         verdict="errors",
@@ -74,15 +73,13 @@ def counters(result: Result) -> Iterator[Verdict]:
 
 
 def _counter(at: View, record: Record) -> Verdict:
-    counter = str(record.case["counter"])
+    counter, adapter = record.text("counter"), record.text("adapter", "")
     part, kind, allowed = COUNTERS.get(counter, (Part.HOST, Kind.OTHER, 0))
-    adapter, known = record.case.get("adapter"), counter in COUNTERS
-    place = at.part(str(adapter)) if adapter else at.device(record.integer("device"))
+    known, place = counter in COUNTERS, at.part(adapter) if adapter else at.device(record.integer("device"))
     grown = growth(record)
     wrong = known and grown > allowed
     return Verdict(
         part=part,
-        who=str(place),
         measured=counter,
         value=f"{grown} more during the load" if grown else "none during the load",
         normal=f"up to {allowed} is normal" if allowed else "none is normal",
