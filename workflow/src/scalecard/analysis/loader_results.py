@@ -79,7 +79,7 @@ class LoaderResults:
 
 def workloads(result: Result) -> list[LoaderResults]:
     """The workloads of which there are a step on resident data and a loader."""
-    names = dict.fromkeys(str(record.case["workload"]) for record in result.records if "workload" in record.case)
+    names = dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case)
     return [one for one in (LoaderResults(result, name) for name in names) if one.resident() and one.loaders]
 
 

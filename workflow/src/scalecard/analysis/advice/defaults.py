@@ -88,23 +88,19 @@ def _of_strategies(result: Result) -> Iterator[Change]:
 
 def _of_pipeline(result: Result) -> Iterator[Change]:
     """Micro-batches of every size instead of the tutorial's, of the fastest pipeline."""
-    runs = [
-        r for r in result.select("time", beside=None) if r.case.get("split_size") not in (None, r.case["batch_size"])
-    ]
+    every = result.select("time", beside=None)
+    runs = [r for r in every if r.case.get("split_size") not in (None, r.case["batch_size"])]
     fastest = min(runs, key=lambda record: record.median, default=None)
     default = fastest and _with_split(runs, fastest, TUTORIALS_SPLIT)
     if fastest is None or default is None:
         return
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
-    devices = fastest.integer("devices", 2)
-    what = f"ResNet-50 by {fastest.case['implementation']}{cut} on {on(devices)}"
+    what = f"ResNet-50 by {fastest.case['implementation']}{cut} on {on(fastest.integer('devices', 2))}"
     for size in sorted({record.integer("split_size") for record in runs} - {TUTORIALS_SPLIT}):
-        record = _with_split(runs, fastest, size)
-        if record:
+        if record := _with_split(runs, fastest, size):
             instead = f"the tutorial's {TUTORIALS_SPLIT}"
             yield Change(what, "split size", f"split size {size}", instead, record.over(default))
 
 
 def _with_split(runs: list[Record], like: Record, size: int) -> Record | None:
-    same = {axis: value for axis, value in like.case.items() if axis != "split_size"}
-    return next((r for r in runs if r.case["split_size"] == size and r.matches(**same)), None)
+    return next((r for r in runs if r.matches(**{**like.case, "split_size": size})), None)
