@@ -109,7 +109,7 @@ def is_pair(record: Record) -> bool:
 def copy_rate(record: Record) -> float:
     """Effective GB/s. Within a device every byte counts twice, because it is read and written."""
     passes = 2 if is_within(record) else 1
-    return passes * float(record.case["bytes"] or 0) / record.median / 1e9
+    return passes * record.integer("bytes") / record.median / 1e9
 
 
 def of_all_reduce(result: Result, record: Record) -> Limit | None:
@@ -128,10 +128,19 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
+def bus_factor(collective: str, devices: int) -> float:
+    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
+    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
+
+
+def bus_bytes(record: Record) -> float:
+    """Bytes that cross each rank's link, as nccl-tests counts them, of a collective; without a name, an all-reduce."""
+    return bus_factor(record.text("collective", "all_reduce"), record.integer("devices")) * record.integer("bytes")
+
+
 def bus_bandwidth(record: Record) -> float:
-    """nccl-tests' bus bandwidth in GB/s: 2 (n - 1)/n x bytes / time."""
-    n = float(record.case["devices"] or 0)
-    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
+    """nccl-tests' bus bandwidth in GB/s."""
+    return bus_bytes(record) / record.median / 1e9
 
 
 def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
@@ -146,7 +155,7 @@ def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
 
 def product_rate(record: Record) -> float:
     """TFLOP/s: 2 n^3 operations per product."""
-    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+    return 2 * record.integer("size") ** 3 * record.integer("products") / record.median / 1e12
 
 
 def _spec(result: Result, device: int) -> GpuSpec | None:

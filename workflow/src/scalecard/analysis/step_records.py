@@ -26,7 +26,7 @@ def counted(record: Record, name: str) -> float | None:
 def operations_each(alone: Record | None) -> float:
     """The operations of one device's plain step per sample or token; 0 if they were not counted."""
     flops = alone and counted(alone, "FLOPs")
-    return flops / float(alone.case["units"] or 0) if alone and flops else 0.0
+    return flops / alone.integer("units") if alone and flops else 0.0
 
 
 def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:

@@ -230,7 +230,7 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
     """Why there is no forecast of what was measured, each once; of DDP with either scaling."""
     found = list[str]()
     for workload in workloads(results):
-        timed = {str(r.case["scaling"]) for r in workload.strategies.select("step_time", workload=workload.name)}
+        timed = {r.text("scaling") for r in workload.strategies.select("step_time", workload=workload.name)}
         for scaling in sorted(timed):
             model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
             reason = why_not(model) if model.steps else "DDP was not timed on several devices"

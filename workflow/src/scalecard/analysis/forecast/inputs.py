@@ -81,7 +81,7 @@ def workloads(results: Mapping[str, Result]) -> list[Workload]:
     strategies = results.get("strategies")
     if strategies is None:
         return []
-    timed = [str(r.case["workload"]) for r in strategies.select("step_time") if "workload" in r.case]
+    timed = [r.text("workload") for r in strategies.select("step_time") if "workload" in r.case]
     collectives = {name: _collectives(name, results) for name in Collective}
     num_micro = int(strategies.spec.get("micro_batches", 1))
     return [Workload(name, strategies, collectives, num_micro) for name in dict.fromkeys(timed)]

@@ -210,23 +210,12 @@ def _numa_node(at: View, device: int) -> int | None:
     return node
 
 
-def bus_factor(collective: str, devices: int) -> float:
-    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
-    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
-
-
-def bus_gigabytes(record: Record) -> float:
-    """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
-    factor = bus_factor(record.text("collective", "all_reduce"), record.integer("devices"))
-    return factor * record.integer("bytes") / 1e9
-
-
 def _collective(at: View, record: Record) -> Rate:
     case, nodes, used = record.case, record.case.get("nodes"), range(record.integer("devices"))
     ring = gpu_links.has_ring(at.result, used)  # workers have no other way than the host's memory
     return _rate(
         record,
-        bus_gigabytes(record),
+        limits.bus_bytes(record) / 1e9,
         limit=_of_ring(at, record),
         part=Part.NETWORK if nodes else Part.COLLECTIVES,
         kind=Kind.COLLECTIVE if nodes or ring else Kind.PCIE_COLLECTIVE,
@@ -249,7 +238,7 @@ def _nodes(record: Record) -> Rate:
     ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
     part, kind = (Part.COLLECTIVES, Kind.NODE) if len(ends) == 1 else (Part.NETWORK, Kind.NODE_PAIR)
     like = (record.case["devices"], record.case["bytes"])
-    return _rate(record, bus_gigabytes(record), part=part, kind=kind, place=tuple(map(Place, ends)), like=like)
+    return _rate(record, limits.bus_bytes(record) / 1e9, part=part, kind=kind, place=tuple(map(Place, ends)), like=like)
 
 
 def _host(at: View, record: Record) -> Rate:

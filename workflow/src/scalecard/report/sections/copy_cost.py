@@ -30,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
     here = results[0]
     links, host = _links(here), _host_links(results)
     shown = [
-        points.timed(result, record, series="", x=str(record.case["step"]))
+        points.timed(result, record, series="", x=record.text("step"))
         for result in results
         for record in result.select("time", part="textbook")
     ]
