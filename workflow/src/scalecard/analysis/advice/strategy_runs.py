@@ -71,7 +71,7 @@ class Place:
 
     @property
     def unit(self) -> str:
-        return self.step.text("unit")
+        return str(self.step.case["unit"])
 
     @property
     def batch(self) -> int:

@@ -59,7 +59,7 @@ def _subject(rate: Rate) -> str:
             return f"all-reduce between nodes {nodes[0]} and {nodes[1]}"
         case "collective":
             over = ratio_text.over_nodes(rate.record.integer("nodes", 0))
-            name = rate.record.text("collective").replace("_", "-")
+            name = str(case["collective"]).replace("_", "-")
             return f"{name} on {case['devices']} devices{over}, {size}"
     of_numa = "" if case.get("numa_node") is None else f" of NUMA node {case['numa_node']}"
     of_node = "" if rate.node is None else f" of node {rate.node}"
