@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis import platform_results, quality
+from scalecard.analysis import platforms, provenance
 from scalecard.exports.summary_text import TRIAL, summary
 from scalecard.records.record import Record, Result
 from scalecard.report import health_findings
@@ -82,7 +82,7 @@ def test_scaling_is_that_of_the_fastest_strategy_on_the_most_devices(make_result
 
 def test_what_to_use_is_the_reports_advice(make_result: Make) -> None:
     result = gpt(make_result)
-    said = [f"- {markdown(finding.text)}" for finding in use.findings(platform_results.measured([result]))]
+    said = [f"- {markdown(finding.text)}" for finding in use.findings(platforms.current([result]))]
     assert part(summary([result]), "What to use") == said
     assert "use DDP on 8 devices" in said[0]
 
@@ -112,7 +112,7 @@ def test_a_slow_down_is_counted_and_a_power_cap_is_not(reason: str, slowed: int)
     first, *others = result.records
     state = hardware_state(gpu_state(reasons={reason: 0.2}))
     records = [replace(first, telemetry=[replace(entry, state=state) for entry in first.telemetry]), *others]
-    assert f"Throttled: in {slowed} of 2 timed cases a GPU was slowed down." in quality.sentences(
+    assert f"Throttled: in {slowed} of 2 timed cases a GPU was slowed down." in provenance.trust(
         [replace(result, records=records)]
     )
 
@@ -120,7 +120,7 @@ def test_a_slow_down_is_counted_and_a_power_cap_is_not(reason: str, slowed: int)
 def test_one_process_and_no_warnings_are_said_too(make_result: Make) -> None:
     result = gpt(make_result)
     single = [replace(record, samples=record.samples[:1], telemetry=record.telemetry[:1]) for record in result.records]
-    said = quality.sentences([replace(result, records=single)])
+    said = provenance.trust([replace(result, records=single)])
     assert said[3:] == [
         "Processes: one per case, so the spread between processes is not known.",
         "No warnings.",

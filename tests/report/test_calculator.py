@@ -9,19 +9,19 @@ from playwright.sync_api import Browser, Page
 from scalecard.analysis.forecast.forecast import forecasts
 from scalecard.analysis.forecast.model import Settings
 from scalecard.analysis.forecast.monte_carlo import middle
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.report import pages
 from scalecard.report.answers import forecast as answer
 from support.simulated_clusters import drawn, simulated
 
 
 @pytest.fixture(scope="module")
-def measured() -> Measured:
-    return Measured(simulated(8, cause="communication", seed=101))
+def measured() -> PlatformResults:
+    return PlatformResults(simulated(8, cause="communication", seed=101))
 
 
 @pytest.fixture(scope="module")
-def html(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def html(measured: PlatformResults, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "page.html"
     block = pages.render("calculator.html.j2", calculator=answer.calculator(measured))
     script = (pages.TEMPLATES / "report.js").read_text()
@@ -44,7 +44,7 @@ def shares(page: Page, column: int) -> dict[int, float]:
 
 
 @pytest.mark.browser
-def test_pre_filled_it_shows_the_forecast(page: Page, measured: Measured) -> None:
+def test_pre_filled_it_shows_the_forecast(page: Page, measured: PlatformResults) -> None:
     for column, scaling in ((1, "strong"), (2, "weak")):
         (one,) = (
             f
@@ -85,15 +85,15 @@ def test_without_script_there_is_a_note(html: Path) -> None:
     assert "<noscript>" in text
 
 
-def test_names_cannot_end_the_script(measured: Measured) -> None:
+def test_names_cannot_end_the_script(measured: PlatformResults) -> None:
     numbers = answer.calculator(measured)
     numbers["workloads"][0]["name"] = "</script><script>alert(1)</script>"
     assert "<script>alert" not in pages.render("calculator.html.j2", calculator=numbers)
 
 
-def test_emulated_devices_have_no_calculator(measured: Measured) -> None:
+def test_emulated_devices_have_no_calculator(measured: PlatformResults) -> None:
     emulated = {
         name: replace(result, environment={**result.environment, "emulated": True})
         for name, result in measured.results.items()
     }
-    assert answer.calculator(Measured(emulated)) == {}
+    assert answer.calculator(PlatformResults(emulated)) == {}

@@ -159,6 +159,6 @@ def test_from_night_to_night_the_most_workers_are_followed(make_result: Callable
 
 
 def test_a_loader_that_may_be_too_slow_is_not_enough(make_result: Callable[..., Result]) -> None:
-    (one,) = loader_results.fed(make_result(sweep(batch=1.7), experiment="input"))
+    (one,) = loader_results.workloads(make_result(sweep(batch=1.7), experiment="input"))
     assert one.enough == 50
     assert one.devices_fed.value == pytest.approx(STEP * 50 / 1.7)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import slowdowns
-from scalecard.analysis.machine_names import nickname
+from scalecard.analysis.platforms import nickname
 from scalecard.records.record import Record, Result
 from scalecard.report import first_screen
 from scalecard.report.pages import takes

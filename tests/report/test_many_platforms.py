@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.analysis import platform_selection
-from scalecard.analysis.platform_selection import drawn
+from scalecard.analysis import platforms
+from scalecard.analysis.platforms import selection
 from scalecard.figures import style
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
@@ -54,7 +54,7 @@ def write_copy(root: Path, result: Result, text: str, platform: str) -> None:
     ],
 )
 def test_this_platform_is_drawn_and_three_more(make_result: Make, show: list[str] | None, expected: list[str]) -> None:
-    assert drawn(of_platforms(make_result, "here", *"abcdefgh"), show) == expected
+    assert selection(of_platforms(make_result, "here", *"abcdefgh"), show) == expected
 
 
 def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_
 
 def test_a_platform_looks_the_same_in_every_figure_and_the_current_one_stands_out(make_result: Make) -> None:
     results = of_platforms(make_result, "here", "a", "b", "c")
-    labels = [platform_selection.platform_label(result) for result in results]
+    labels = [platforms.platform_label(result) for result in results]
 
     def looks(*places: int) -> dict[str, tuple[str, str]]:
         style.tell_platforms_apart([results[place] for place in places], ["c", "a"])

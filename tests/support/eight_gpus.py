@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.telemetry import Telemetry
 
@@ -119,9 +119,9 @@ def on_gpus(result: Result, experiment: str) -> Result:
 
 def measured(
     make_result: Callable[..., Result], spec: dict[str, object] | None = None, **records: Sequence[Record]
-) -> Measured:
+) -> PlatformResults:
     """Results by experiment, of GPUs."""
-    return Measured(
+    return PlatformResults(
         {
             name: on_gpus(make_result(list(own), spec=spec or {"models": ["resnet18"]}), name)
             for name, own in records.items()

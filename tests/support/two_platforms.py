@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scalecard.analysis import platform_results
+from scalecard.analysis import platforms
 from scalecard.records.record import Check, Record, Result
 from scalecard.records.telemetry import Telemetry
 from scalecard.report import answers, figure_files, sections
@@ -47,9 +47,7 @@ def write_report(results: Sequence[Result], folder: Path) -> Path:
         figure = sections.load(name).plot([r for r in results if r.experiment == name])
         figure_files.save(figure, folder / "figures" / f"{name}.html")
     for name in answers.names():
-        figure_files.save(
-            answers.load(name).plot(platform_results.measured(results)), folder / "figures" / f"{name}.html"
-        )
+        figure_files.save(answers.load(name).plot(platforms.current(results)), folder / "figures" / f"{name}.html")
     path = folder / "report.html"
     path.write_text(render(results, folder / "figures"))
     return path

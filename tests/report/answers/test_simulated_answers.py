@@ -5,7 +5,7 @@ import pytest
 from scalecard.analysis import breakdown
 from scalecard.analysis.advice.choice import choose
 from scalecard.analysis.advice.strategy_runs import places
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.report.answers import use, why
 from support.simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
 
@@ -20,7 +20,7 @@ BLAMED = {
 }
 
 
-def of(measured: Measured, strategy: str) -> breakdown.Breakdown:
+def of(measured: PlatformResults, strategy: str) -> breakdown.Breakdown:
     """With the batch of one device shared by all eight."""
     (found,) = [
         each
@@ -34,7 +34,7 @@ def of(measured: Measured, strategy: str) -> breakdown.Breakdown:
 @pytest.mark.parametrize("cause", BLAMED)
 def test_the_planted_cause_is_blamed_and_the_step_is_explained(cause: Cause, seed: int) -> None:
     strategy, term = BLAMED[cause]
-    found, healthy = (of(Measured(simulated(8, cause=of_it, seed=seed)), strategy) for of_it in (cause, None))
+    found, healthy = (of(PlatformResults(simulated(8, cause=of_it, seed=seed)), strategy) for of_it in (cause, None))
     assert found.largest.name == term
     grown = {each.name: each.seconds - healthy.of(each.name) for each in found.terms if each.name != breakdown.COMPUTE}
     assert max(grown, key=lambda name: grown[name]) == term
@@ -44,14 +44,14 @@ def test_the_planted_cause_is_blamed_and_the_step_is_explained(cause: Cause, see
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_nothing_is_planted_no_term_is_large(seed: int) -> None:
-    found = of(Measured(simulated(8, seed=seed)), "DDP")
+    found = of(PlatformResults(simulated(8, seed=seed)), "DDP")
     assert found.largest.seconds < 0.2 * found.seconds
     assert found.explained
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_slow_rank_is_named(seed: int) -> None:
-    told = why.findings(Measured(simulated(8, cause="slow rank", seed=seed)))
+    told = why.findings(PlatformResults(simulated(8, cause="slow rank", seed=seed)))
     assert any("always rank 1" in finding.text for finding in told)
 
 
@@ -68,4 +68,4 @@ def test_what_is_recommended_is_what_is_truly_the_fastest(cause: Cause | None, s
     for strategy in ("DDP", "FSDP gradients", "FSDP parameters", "our gpipe", "our 1f1b"):
         truth |= {(strategy, n): true_step(cluster, strategy, n, "strong", seed=seed) for n in (2, 4, 8)}
     assert truth[choice.best.strategy, choice.best.devices] <= 1.02 * min(truth.values())
-    assert choice.best.strategy in use.findings(Measured(results))[0].text
+    assert choice.best.strategy in use.findings(PlatformResults(results))[0].text

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pytest
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, style
 from scalecard.records.record import Result
 from scalecard.report import pages
@@ -18,13 +18,13 @@ OPTIONS = {"default": (1, 0.0200), "bucket 50 MiB": (1, 0.0190)}
 
 
 @pytest.fixture
-def real(make_result: Make) -> Measured:
+def real(make_result: Make) -> PlatformResults:
     return measured(make_result, strategies=strategies(), ddp=ddp(OPTIONS))
 
 
 @pytest.fixture
-def emulated(real: Measured) -> Measured:
-    return Measured(
+def emulated(real: PlatformResults) -> PlatformResults:
+    return PlatformResults(
         {
             name: replace(result, environment={**result.environment, "emulated": True})
             for name, result in real.results.items()
@@ -37,7 +37,7 @@ def column(table: Table, name: str) -> list[str]:
     return [row[place][0] for row in table.rows]
 
 
-def test_of_real_devices_each_workload_has_at_most_three_sentences(real: Measured) -> None:
+def test_of_real_devices_each_workload_has_at_most_three_sentences(real: PlatformResults) -> None:
     found = use.findings(real)
     assert sum(finding.text.startswith("gpt:") for finding in found) == 3
     assert min(found, key=lambda finding: finding.topic).headline == "gpt: DDP on 8 devices"
@@ -52,7 +52,9 @@ def test_of_one_gpu_nothing_is_said_of_scaling(make_result: Make) -> None:
     assert finding.headline == "not compared"
 
 
-def test_of_emulated_devices_nothing_is_advised_and_the_sentences_are_grey(real: Measured, emulated: Measured) -> None:
+def test_of_emulated_devices_nothing_is_advised_and_sentences_are_grey(
+    real: PlatformResults, emulated: PlatformResults
+) -> None:
     (finding,) = use.findings(emulated)
     assert finding.text.startswith("No advice is given")
     tables = use.tables(emulated)
@@ -60,7 +62,7 @@ def test_of_emulated_devices_nothing_is_advised_and_the_sentences_are_grey(real:
     assert [row[0][0] for row in tables[0].rows] == [finding.text for finding in use.findings(real)]
 
 
-def test_the_tables_answer_the_textbooks(real: Measured) -> None:
+def test_the_tables_answer_the_textbooks(real: PlatformResults) -> None:
     summary, everything, by_batch, defaults = use.tables(real)
     assert column(summary, "One device") == ["fits, but slow"]
     assert column(summary, "Use") == ["DDP on 8 devices"]
@@ -94,7 +96,7 @@ def test_without_strategies_it_says_so(make_result: Make) -> None:
     plt.close(use.plot(measured(make_result, allreduce=[])))
 
 
-def test_the_figure_emphasises_the_fastest_and_names_the_next(real: Measured, emulated: Measured) -> None:
+def test_the_figure_emphasises_the_fastest_and_names_the_next(real: PlatformResults, emulated: PlatformResults) -> None:
     for measured_, colour in ((real, style.colour("DDP")), (emulated, style.INK)):
         figure = use.plot(measured_)
         charts.finish(figure)

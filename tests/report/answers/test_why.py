@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 from scalecard.analysis import breakdown
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
 from scalecard.records.telemetry import Telemetry
@@ -83,18 +83,21 @@ def of_input(milliseconds: float) -> list[Record]:
     ]
 
 
+Make = Callable[..., PlatformResults]
+
+
 @pytest.fixture
-def measured(make_result: Callable[..., Result]) -> Callable[..., Measured]:
-    def make(records: list[Record], loads: list[Record] | None = None) -> Measured:
+def measured(make_result: Callable[..., Result]) -> Make:
+    def make(records: list[Record], loads: list[Record] | None = None) -> PlatformResults:
         results = {"strategies": make_result(records, experiment="strategies")}
         if loads:
             results["input"] = make_result(loads, experiment="input")
-        return Measured(results)
+        return PlatformResults(results)
 
     return make
 
 
-def terms(measured: Measured) -> dict[str, float]:
+def terms(measured: PlatformResults) -> dict[str, float]:
     """Of the only step on several devices, in ms."""
     (found,) = breakdown.of_strategies(measured)
     assert found.seconds == pytest.approx(sum(term.seconds for term in found.terms if term.name != "input"))
@@ -114,7 +117,7 @@ def terms(measured: Measured) -> dict[str, float]:
     ],
 )
 def test_the_planted_cause_is_the_largest_term(
-    records: list[Record], said: str, seconds: float, measured: Callable[..., Measured]
+    records: list[Record], said: str, seconds: float, measured: Make
 ) -> None:
     (found,) = breakdown.of_strategies(measured(records))
     assert (found.largest.name, round(1e3 * found.largest.seconds, 1)) == (said, seconds)
@@ -123,7 +126,7 @@ def test_the_planted_cause_is_the_largest_term(
     assert why.IS[said] in finding.text
 
 
-def test_terms_add_up_to_the_step(measured: Callable[..., Measured]) -> None:
+def test_terms_add_up_to_the_step(measured: Make) -> None:
     """25 ideal, 2 less efficient, 1 side by side, 2 waiting for rank 1, and 3 that the exchange of 6 does not hide."""
     records = of_ddp(local=27, ranks=(27.33, 30, 27.33, 27.33), exchange=6)
     assert terms(measured(records)) == {
@@ -135,13 +138,17 @@ def test_terms_add_up_to_the_step(measured: Callable[..., Measured]) -> None:
     }
 
 
-def test_a_step_that_the_host_launches_too_slowly_is_not_blamed_on_the_batch(measured: Callable[..., Measured]) -> None:
+def test_a_step_that_the_host_launches_too_slowly_is_not_blamed_on_the_batch(
+    measured: Make,
+) -> None:
     records = launch_bound(of_ddp(local=40, ranks=(40,) * 4, exchange=2), hardware_state(gpu_state()))
     (found,) = breakdown.of_strategies(measured(records))
     assert (found.largest.name, round(1e3 * found.largest.seconds)) == ("launching", 15)
 
 
-def test_a_loader_that_starves_the_step_is_blamed_for_what_it_takes_longer(measured: Callable[..., Measured]) -> None:
+def test_a_loader_that_starves_the_step_is_blamed_for_what_it_takes_longer(
+    measured: Make,
+) -> None:
     """Two batches of 32 for the 64 samples of a step of 26 ms; the fastest loader takes 20 ms for each."""
     found = terms(measured(of_ddp(exchange=2), of_input(20)))
     assert found["input"] == 14
@@ -152,7 +159,7 @@ def test_a_loader_that_starves_the_step_is_blamed_for_what_it_takes_longer(measu
     assert not unexplained.explained, "a slow loader explains nothing of the step"
 
 
-def test_the_slowest_rank_is_named_if_it_is_always_the_same(measured: Callable[..., Measured]) -> None:
+def test_the_slowest_rank_is_named_if_it_is_always_the_same(measured: Make) -> None:
     (finding,) = why.findings(measured(of_ddp(ranks=(25, 25, 33, 25), exchange=2)))
     assert "nearly always rank 2." in finding.text
     assert "health check" not in finding.text, "these are CPU ranks"
@@ -168,7 +175,7 @@ def test_the_slowest_rank_is_named_if_it_is_always_the_same(measured: Callable[.
     assert "always rank" not in finding.text
 
 
-def test_what_the_parts_do_not_explain_is_said(measured: Callable[..., Measured]) -> None:
+def test_what_the_parts_do_not_explain_is_said(measured: Make) -> None:
     """The exchange alone takes 5 ms, so 5 ms at most are communication, but the step takes 20 ms more."""
     (finding,) = why.findings(measured(of_ddp(exchange=5, step=45)))
     assert terms(measured(of_ddp(exchange=5, step=45)))["the rest"] == 15
@@ -176,7 +183,7 @@ def test_what_the_parts_do_not_explain_is_said(measured: Callable[..., Measured]
     assert "(33 % of the step) unexplained: they do not explain this step." in finding.text
 
 
-def test_of_fsdp_at_most_what_its_bytes_take_is_communication(measured: Callable[..., Measured]) -> None:
+def test_of_fsdp_at_most_what_its_bytes_take_is_communication(measured: Make) -> None:
     """Beside an exchange of 4 ms: 4 ms if parameters are gathered once, 6 ms if twice, of 12 ms."""
     for name, exposed in (("FSDP gradients", 4), ("FSDP parameters", 6)):
         step = steady(37, metric="step_time", **WHERE, strategy=name)
@@ -186,7 +193,7 @@ def test_of_fsdp_at_most_what_its_bytes_take_is_communication(measured: Callable
         assert not found.explained
 
 
-def test_of_one_node_nothing_is_told_from_several(measured: Callable[..., Measured]) -> None:
+def test_of_one_node_nothing_is_told_from_several(measured: Make) -> None:
     """Four devices of one node, and one of each of four nodes, whose ranks are slower and exchange for longer."""
     within = of_ddp(exchange=2)
     over = [
@@ -201,7 +208,7 @@ def test_of_one_node_nothing_is_told_from_several(measured: Callable[..., Measur
         assert by_nodes[4].of("side by side") == pytest.approx(25 * MS)
 
 
-def test_each_workload_is_drawn_at_the_scaling_that_it_has(measured: Callable[..., Measured]) -> None:
+def test_each_workload_is_drawn_at_the_scaling_that_it_has(measured: Make) -> None:
     """One that cannot share its batch was timed with weak scaling only."""
     weak = [
         replace(
@@ -214,7 +221,7 @@ def test_each_workload_is_drawn_at_the_scaling_that_it_has(measured: Callable[..
     assert {finding.text.split(",")[0] for finding in told} == {"gpt", "large"}
 
 
-def test_a_part_within_its_error_is_named_as_such(measured: Callable[..., Measured]) -> None:
+def test_a_part_within_its_error_is_named_as_such(measured: Make) -> None:
     """The exchange is hidden but for 1 ms, and steps differ by 10 ms from round to round."""
     records = of_ddp(exchange=2)
     noisy = [
@@ -230,24 +237,26 @@ def test_a_part_within_its_error_is_named_as_such(measured: Callable[..., Measur
     assert finding.headline == ""
 
 
-def test_emulated_devices_get_no_advice(measured: Callable[..., Measured]) -> None:
+def test_emulated_devices_get_no_advice(measured: Make) -> None:
     trial = measured(of_ddp(exchange=10))
     assert trial.emulated
     (finding,) = why.findings(trial)
     assert "would reduce it" not in finding.text
 
 
-def test_without_a_single_device_or_its_parts_only_the_rest_is_left(measured: Callable[..., Measured]) -> None:
+def test_without_a_single_device_or_its_parts_only_the_rest_is_left(measured: Make) -> None:
     single, *others = of_ddp()
     assert breakdown.of_strategies(measured(others)) == []
     tensor = steady(40, metric="step_time", **WHERE, strategy="tensor parallel")
     assert terms(measured([single, tensor])) == {"compute": 25, "the rest": 15}
     (bare,) = breakdown.of_strategies(measured([single, others[-1]]))
     assert bare.untimed == (Untimed.RANKS,)
-    assert why.findings(Measured({})) == []
+    assert why.findings(PlatformResults({})) == []
 
 
-def test_the_bubble_of_an_interleaved_schedule_is_that_of_equal_stages(measured: Callable[..., Measured]) -> None:
+def test_the_bubble_of_an_interleaved_schedule_is_that_of_equal_stages(
+    measured: Make,
+) -> None:
     """Four devices compute 30 ms each: 27 on eight micro-batches, of which three halves pass while others wait."""
     single, *alone, _, _ = of_pipeline(30, 30, 30, 30, bubble=9)
     step = steady(40, metric="step_time", **WHERE, strategy="torch interleaved 1f1b")
@@ -268,7 +277,9 @@ def of_two_stages(strategy: str) -> list[Record]:
     return [replace(one, case={axis: others.get(axis, value) for axis, value in one.case.items()}) for one in own]
 
 
-def test_a_replicas_pipeline_is_told_where_it_was_timed_with_such_a_batch(measured: Callable[..., Measured]) -> None:
+def test_a_replicas_pipeline_is_told_where_it_was_timed_with_such_a_batch(
+    measured: Make,
+) -> None:
     """Two replicas share 128 samples, or 64: two devices alone were timed over 64."""
     single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
     strong = {**WHERE, "strategy": "data x pipeline"}
@@ -282,7 +293,7 @@ def test_a_replicas_pipeline_is_told_where_it_was_timed_with_such_a_batch(measur
         assert list(found.untimed) == untimed
 
 
-def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Callable[..., Measured]) -> None:
+def test_terms_that_nothing_tells_are_said_to_be_missing_and_why(measured: Make) -> None:
     names = ("tensor parallel", "data x tensor")
     steps = [steady(40 + place, metric="step_time", **WHERE, strategy=name) for place, name in enumerate(names)]
     *_, finding = why.findings(measured([*of_ddp(), *steps]))
@@ -303,9 +314,7 @@ TERMS = {
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ALL if kind is not SINGLE], ids=lambda kind: kind.name)
-def test_every_strategy_has_its_terms_or_says_which_are_missing(
-    kind: Strategy, measured: Callable[..., Measured]
-) -> None:
+def test_every_strategy_has_its_terms_or_says_which_are_missing(kind: Strategy, measured: Make) -> None:
     """Of a box on which everything was timed alone that can be, but at a replica's share of the batch."""
     parts = [r for r in [*of_ddp(), *of_pipeline(26, 26, 26, 26, bubble=9)[1:]] if r.metric != "step_time"]
     played = next(record for record in parts if record.metric == "played_time")
@@ -322,7 +331,7 @@ def test_every_strategy_has_its_terms_or_says_which_are_missing(
     assert bool(missing) == bool(kind.untimed)
 
 
-def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Callable[..., Measured]) -> None:
+def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Make) -> None:
     """64 samples on 3 devices are 21.3 on each: a ninth of the way from 16 samples in 25 ms to 64 in 100 ms."""
     records = [
         replace(record, case={**record.case, "devices": 3}) if record.case.get("devices") == 4 else record
@@ -332,7 +341,7 @@ def test_a_share_between_two_sizes_is_on_the_line_between_them(measured: Callabl
     assert "smaller batch" not in terms(measured(records)), "as efficient as the whole batch"
 
 
-def test_the_figure_has_a_bar_for_every_strategy(measured: Callable[..., Measured]) -> None:
+def test_the_figure_has_a_bar_for_every_strategy(measured: Make) -> None:
     records = [*of_ddp(), *of_pipeline(26, 26, 26, 26, bubble=9)[1:]]
     figure = why.plot(measured(records))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["DDP", "our gpipe"]

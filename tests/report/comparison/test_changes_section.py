@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis.comparison import same_hardware
+from scalecard.analysis import platforms
 from scalecard.analysis.comparison.compare import compare
 from scalecard.records.record import Record, Result
 from scalecard.report import pages
@@ -118,9 +118,9 @@ def test_what_is_like_hardware(
 ) -> None:
     (one,) = of_gpus("box", H100, 8, [])
     other = replace(one, environment={**one.environment, "machine": {**one.environment["machine"], **changes}})
-    assert same_hardware.alike([one], [other]) == (names is None)
+    assert platforms.same_hardware([one], [other]) == (names is None)
     if names:
-        assert same_hardware.names([one], [other]) == names
+        assert platforms.nicknames([one], [other]) == names
 
 
 @pytest.mark.parametrize(
@@ -129,14 +129,14 @@ def test_what_is_like_hardware(
 def test_without_gpus_the_cpu_is_the_hardware(make_result: Make, facts: dict[str, Any], alike: bool) -> None:
     one = make_result([])
     other = replace(one, environment={**one.environment, "machine": {**one.environment["machine"], **facts}})
-    assert same_hardware.alike([one], [other]) == alike
+    assert platforms.same_hardware([one], [other]) == alike
 
 
 def test_more_nodes_are_other_hardware(make_result: Make) -> None:
     one = make_result([])
     wide = replace(one, environment={**one.environment, "nodes": [{"host": "a", "differs": {}}] * 2})
-    assert not same_hardware.alike([one], [one, wide])
-    assert same_hardware.names([one], [one, wide])[1].startswith("2 nodes of ")
+    assert not platforms.same_hardware([one], [one, wide])
+    assert platforms.nicknames([one], [one, wide])[1].startswith("2 nodes of ")
 
 
 def test_the_terminal_and_the_page_say_the_same(of_gpus: Callable[..., list[Result]]) -> None:

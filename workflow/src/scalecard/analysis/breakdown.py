@@ -24,10 +24,11 @@ step, which computes on data that is there.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import mean
 
 from scalecard.analysis import step_records
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
@@ -44,6 +45,7 @@ TERMS_OF = {  # of which nothing is known if this was not timed alone
     Untimed.STAGE_PAIRS: (UNEVEN,),
     Untimed.REPLICAS: (SLOWEST, EXPOSED),
 }
+Local = tuple[float, float | None, bool]  # one device's step, its error, and whether the host sets its pace
 UNEXPLAINED = 0.05
 ALWAYS = 0.9  # of the rounds, in which one rank is the slowest: then it is named,
 FEW_ROUNDS = 12  # unless there are fewer: two equal ranks take turns
@@ -68,6 +70,18 @@ class Breakdown:
     untimed: tuple[Untimed, ...] = ()
 
     @property
+    def workload(self) -> str:
+        return self.record.text("workload")
+
+    @property
+    def strategy(self) -> str:
+        return self.record.text("strategy")
+
+    @property
+    def devices(self) -> int:
+        return self.record.integer("devices")
+
+    @property
     def seconds(self) -> float:
         """Of the step, as it was timed."""
         return self.record.median
@@ -82,22 +96,27 @@ class Breakdown:
         """Whether hardly anything remains."""
         return abs(self.of(REST)) <= UNEXPLAINED * self.seconds
 
+    def term(self, name: str) -> Term:
+        """The term of this name, of 0 s if there is none."""
+        return next((term for term in self.terms if term.name == name), Term(name, 0.0))
+
     def of(self, name: str) -> float:
-        """Seconds of a term; 0 if there is none."""
-        return sum(term.seconds for term in self.terms if term.name == name)
+        """Seconds of a term."""
+        return self.term(name).seconds
 
 
-def of_strategies(measured: Measured) -> list[Breakdown]:
+@lru_cache(maxsize=2)  # figure, findings and table are of the same
+def of_strategies(measured: PlatformResults) -> list[Breakdown]:
     """Every strategy on several devices whose workload one device can train; without one there is no ideal share."""
     result = measured.of("strategies")
     if result is None:
         return []
-    steps = [record for record in result.select("step_time") if float(record.case.get("devices") or 1) > 1]
+    steps = [record for record in result.select("step_time") if record.integer("devices", 1) > 1]
     return [found for step in steps if (found := _of(step, result, measured))]
 
 
-def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
-    single = step_records.single(result, str(step.case["workload"]))
+def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
+    single = step_records.single(result, step.text("workload"))
     if single is None:
         return None
     kind = strategies.of(step.case["strategy"])
@@ -111,7 +130,10 @@ def _of(step: Record, result: Result, measured: Measured) -> Breakdown | None:
 def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:
     """What a step takes beyond its share of the computing, or what should have been timed alone to tell."""
     if kind.family is Family.DATA:
-        found = _of_ranks(kind, step, result, compute) if kind.on_ranks else _of_threads(step, result, compute)
+        local = _local(result, step)
+        if local is None:
+            return [], (Untimed.RANKS,)
+        found = _of_ranks(kind, step, result, compute, local) if kind.on_ranks else [_smaller(local, compute)]
         return found, () if found else (Untimed.RANKS,)
     if kind.schedule is Schedule.INTERLEAVED:
         found = _of_interleaved(kind, step, result, compute)
@@ -123,18 +145,17 @@ def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple
 
 
 def _compute(step: Record, single: Record) -> Term:
-    share = _number(step, "units") / _number(single, "units") / _number(step, "devices")
+    share = step.integer("units") / single.integer("units") / step.integer("devices")
     half = _half(single)
     return Term(COMPUTE, share * single.median, None if half is None else share * half)
 
 
-def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term, local: Local) -> list[Term]:
     """Of what shares its batch as DDP does; nothing if DDP could not be measured."""
     case: Case = {**step_records.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
-    local = _local(result, step)
-    if not (slowest and own and local):
+    if not (slowest and own):
         return []
     middle = mean(record.median for record in own)
     exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
@@ -157,23 +178,15 @@ def _exchanges(kind: Strategy) -> float:
     return sum(kind.times(collective) * collective.passes for collective in Collective) / Collective.ALL_REDUCE.passes
 
 
-def _of_threads(step: Record, result: Result, compute: Term) -> list[Term]:
-    local = _local(result, step)
-    return [_smaller(local, compute)] if local else []
-
-
-def _smaller(local: tuple[float, float | None, bool], compute: Term) -> Term:
+def _smaller(local: Local, compute: Term) -> Term:
     seconds, error, launching = local
     return Term(LAUNCHING if launching else SMALLER, seconds - compute.seconds, _both(error, compute.error))
 
 
-def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:
-    """One device's step over its share of the batch, its error, and whether the host sets its pace.
-
-    Between two sizes that were timed, on the line between them.
-    """
-    size = _number(step, "batch_size") / _number(step, "devices")
-    timed = {_number(r, "batch_size"): r for r in result.select("local_time", workload=step.case["workload"])}
+def _local(result: Result, step: Record) -> Local | None:
+    """One device's step over its share of the batch: between two sizes that were timed, on the line between them."""
+    size = step.integer("batch_size") / step.integer("devices")
+    timed = {r.integer("batch_size"): r for r in result.select("local_time", workload=step.case["workload"])}
     below = max((known for known in timed if known <= size), default=None)
     above = min((known for known in timed if known >= size), default=None)
     if below is None or above is None:
@@ -254,22 +267,18 @@ def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
     return [_Stage(record, update.get(record.case["stage"], 0.0)) for record in own]
 
 
-def _input(step: Record, measured: Measured) -> Iterator[Term]:
+def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:
     """With the number of workers that loads the fastest, on every node for the node's own devices."""
     result = measured.of("input")
     loads = result.select("load_time", workload=step.case["workload"]) if result else []
-    fastest = min(loads, key=lambda record: record.median / _number(record, "batch_size"), default=None)
+    fastest = min(loads, key=lambda record: record.median / record.integer("batch_size"), default=None)
     if fastest is None:
         return
-    times = _number(step, "batch_size") / (_number(step, "nodes") or 1) / _number(fastest, "batch_size")
+    times = step.integer("batch_size") / step.integer("nodes", 1) / fastest.integer("batch_size")
     half = _half(fastest)
     longer = times * fastest.median - step.median
     if longer > 0:
         yield Term(INPUT, longer, _both(None if half is None else times * half, _half(step)))
-
-
-def _number(record: Record, axis: str) -> float:
-    return float(record.case.get(axis) or 0)
 
 
 def _half(record: Record) -> float | None:

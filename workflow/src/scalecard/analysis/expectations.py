@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scalecard.analysis import formatting, published_figures
 from scalecard.analysis.limits import Limit
-from scalecard.analysis.platform_selection import device_name
+from scalecard.analysis.platforms import device_name
 from scalecard.analysis.published_figures import Entry
 from scalecard.records.record import Result
 

@@ -50,7 +50,7 @@ def setting(key: str, value: object, none: str = "not known") -> str:
     if isinstance(value, Mapping):
         own = ((spaced(name), each, setting(name, each, none)) for name, each in value.items())
         return ", ".join(
-            f"{name} ({told})" if isinstance(each, Mapping) else f"{name} {told}" for name, each, told in own
+            f"{name} ({text})" if isinstance(each, Mapping) else f"{name} {text}" for name, each, text in own
         )
     if isinstance(value, list | tuple):
         return ", ".join(setting(key, each, "default") for each in value)

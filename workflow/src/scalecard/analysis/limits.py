@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from scalecard.analysis import formatting, gpu_links, published_figures
 from scalecard.analysis.published_figures import GpuSpec
 from scalecard.records.record import Record, Result
+from scalecard.records.telemetry import GpuState
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -31,6 +32,14 @@ class Limit:
     def normal(self) -> str:
         """The normal shares: '50 % to 100 %'."""
         return f"{formatting.percent(self.least)} to {formatting.percent(self.most)}"
+
+    def share(self, rate: float) -> str:
+        """A rate beside it: '81 % of PCIe 5 x16'."""
+        return f"{formatting.percent(rate / self.rate)} of {self.name}"
+
+    def beside(self, rate: float, unit: str) -> str:
+        """The rest of a sentence: ', 81 % of PCIe 5 x16 (63 GB/s)'."""
+        return f", {self.share(rate)} ({formatting.number(self.rate)} {unit})"
 
     def is_exceeded_by(self, rate: float) -> bool:
         """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
@@ -100,7 +109,7 @@ def is_pair(record: Record) -> bool:
 def copy_rate(record: Record) -> float:
     """Effective GB/s. Within a device every byte counts twice, because it is read and written."""
     passes = 2 if is_within(record) else 1
-    return passes * float(record.case["bytes"] or 0) / record.median / 1e9
+    return passes * record.integer("bytes") / record.median / 1e9
 
 
 def of_all_reduce(result: Result, record: Record) -> Limit | None:
@@ -119,10 +128,19 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
+def bus_factor(collective: str, devices: int) -> float:
+    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
+    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
+
+
+def bus_bytes(record: Record) -> float:
+    """Bytes that cross each rank's link, as nccl-tests counts them, of a collective; without a name, an all-reduce."""
+    return bus_factor(record.text("collective", "all_reduce"), record.integer("devices")) * record.integer("bytes")
+
+
 def bus_bandwidth(record: Record) -> float:
-    """nccl-tests' bus bandwidth in GB/s: 2 (n - 1)/n x bytes / time."""
-    n = float(record.case["devices"] or 0)
-    return 2 * (n - 1) / n * float(record.case["bytes"] or 0) / record.median / 1e9
+    """nccl-tests' bus bandwidth in GB/s."""
+    return bus_bytes(record) / record.median / 1e9
 
 
 def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
@@ -137,7 +155,7 @@ def of_products(result: Result, dtype: str, device: int = 0) -> Limit | None:
 
 def product_rate(record: Record) -> float:
     """TFLOP/s: 2 n^3 operations per product."""
-    return 2 * float(record.case["size"] or 0) ** 3 * float(record.case["products"] or 0) / record.median / 1e12
+    return 2 * record.integer("size") ** 3 * record.integer("products") / record.median / 1e12
 
 
 def _spec(result: Result, device: int) -> GpuSpec | None:
@@ -158,17 +176,22 @@ def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
     """The slowest link among the GPUs used, at the highest generation and width seen while this was measured."""
     found, gpus = [], result.environment["gpus"]
     for index in (index for index in used if index < len(gpus)):
-        gpu = gpus[index]
-        seen = [e.state.gpus[index] for e in record.telemetry if e.state and len(e.state.gpus) > index]
-        gen, width = _most([gpu.pcie_gen for gpu in seen]), _most([gpu.pcie_width for gpu in seen])
+        gen, width = pcie_seen(record, index)
         if gen and width:
-            advice = _advice(gpu, gen, width)
+            advice = _advice(gpus[index], gen, width)
             found.append(Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
     return min(found, key=lambda limit: limit.rate, default=None)
 
 
-def _most(values: list[int | None]) -> int | None:
-    return max((value for value in values if value), default=None)
+def gpu_states(record: Record, gpu: int) -> list[GpuState]:
+    """What NVML said of a GPU while the record was measured, process by process."""
+    return [e.state.gpus[gpu] for e in record.telemetry if e.state and gpu < len(e.state.gpus)]
+
+
+def pcie_seen(record: Record, gpu: int) -> tuple[int, int]:
+    """(generation, width) of a GPU's link at their highest while the record was measured; 0 is not known."""
+    states = gpu_states(record, gpu)
+    return max((s.pcie_gen or 0 for s in states), default=0), max((s.pcie_width or 0 for s in states), default=0)
 
 
 def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:

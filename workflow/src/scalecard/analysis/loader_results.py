@@ -11,7 +11,7 @@ AXES = ("prefetch", "persistent", "memory", "batch_size")  # of a loader alone, 
 
 
 @dataclass(frozen=True)
-class Fed:
+class LoaderResults:
     """One workload: a step on resident data beside loaders over workers; then settings, and steps that are fed."""
 
     result: Result
@@ -57,13 +57,13 @@ class Fed:
         waiting = {workers(step): self._waits(step) for step in self.steps}
         if waiting.get(0) is False:
             return 0
-        several = (r for r in (*self.loaders, *self.settings[:1]) if workers(r) and self.keeps_up(r))
+        several = (r for r in self.usual if workers(r) and self.keeps_up(r))
         return min((workers(r) for r in several if waiting.get(workers(r)) is not True), default=None)
 
     @property
-    def alone_is_enough(self) -> bool:
-        """Whether some workers keep up with one device as long as nobody trains."""
-        return any(self.keeps_up(record) for record in (*self.loaders, *self.settings[:1]))
+    def usual(self) -> list[Record]:
+        """The loaders with the usual settings, alone."""
+        return [*self.loaders, *self.settings[:1]]
 
     def _waits(self, step: Record) -> bool | None:
         """Whether a fed step takes longer than one on resident data; None if that cannot be told."""
@@ -73,14 +73,14 @@ class Fed:
 
     def keeps_up(self, loader: Record) -> bool:
         """Whether a batch is surely loaded in the time of a step."""
-        resident = self.resident(str(loader.case["part"]))
+        resident = self.resident(loader.text("part"))
         return resident is not None and loader.over(resident).verdict in ("faster", "same")
 
 
-def fed(result: Result) -> list[Fed]:
+def workloads(result: Result) -> list[LoaderResults]:
     """The workloads of which there are a step on resident data and a loader."""
-    names = dict.fromkeys(str(record.case["workload"]) for record in result.records if "workload" in record.case)
-    return [one for one in (Fed(result, name) for name in names) if one.resident() and one.loaders]
+    names = dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case)
+    return [one for one in (LoaderResults(result, name) for name in names) if one.resident() and one.loaders]
 
 
 def workers(record: Record) -> int:
@@ -88,14 +88,14 @@ def workers(record: Record) -> int:
     return record.integer("workers")
 
 
-def units(record: Record) -> float:
-    """Samples or tokens of a batch."""
-    return record.integer("units")
+def rate(record: Record) -> float:
+    """Samples or tokens per second."""
+    return record.integer("units") / record.median
 
 
 def per_unit(record: Record, usual: Record) -> Ratio:
     """The time of a sample with one loader over that with another, whatever their batches."""
-    return ratio_text.scaled(record.over(usual), units(usual) / units(record))
+    return ratio_text.scaled(record.over(usual), usual.integer("units") / record.integer("units"))
 
 
 def changed(record: Record, usual: Record) -> str:

@@ -63,22 +63,17 @@ def _read(name: str) -> dict[str, Any]:
 def published(experiment: str) -> list[Entry]:
     """The strict entries: those whose workload is the experiment's own."""
     data = _read("published.yaml")
+    own = [entry for entry in data["entries"] if entry["experiment"] == experiment]
     return [
         Entry(
-            id=entry["id"],
-            metric=entry["metric"],
-            value=entry["value"],
-            unit=entry["unit"],
-            gpu=entry["gpu"],
-            gpus=entry["gpus"],
-            settings=entry["settings"],
+            **{key: entry[key] for key in ("id", "metric", "value", "unit", "gpu", "gpus", "settings")},
             note=entry.get("note", ""),
-            source=data["sources"][entry["source"]]["title"],
-            locator=data["sources"][entry["source"]]["locator"],
-            url=data["sources"][entry["source"]]["url"],
+            source=(source := data["sources"][entry["source"]])["title"],
+            locator=source["locator"],
+            url=source["url"],
         )
-        for entry in data["entries"]
-        if entry["experiment"] == experiment and entry.get("comparability", "strict") == "strict"
+        for entry in own
+        if entry.get("comparability", "strict") == "strict"
     ]
 
 

@@ -1,5 +1,6 @@
 """Turns records into words: what the sections share, apart from their looks."""
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -25,6 +26,11 @@ def direction(record: Record) -> str:
 def final(record: Record) -> float:
     """The last value of a curve over epochs; the median of the processes' last values."""
     return statistics.median(samples[-1] for samples in record.samples)
+
+
+def accuracy_error(one: float, other: float, images: int) -> float:
+    """Half the 95 % interval of the difference of two test accuracies, each of so many images."""
+    return 2 * math.sqrt((one * (1 - one) + other * (1 - other)) / images)
 
 
 def time(record: Record) -> str:

@@ -23,7 +23,7 @@ def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
 @functools.cache  # a report compares the current platform with each other one, and scipy takes milliseconds
 def _doubts(processes: tuple[tuple[float, ...], ...]) -> list[str]:
     long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
-    said = []
+    remarks = []
     drifts = sorted(((abs(math.log(drift(samples))), samples) for samples in long), reverse=True)
     # The test takes longest, so only what would be said is tested: the largest drift first.
     notable = [samples for size, samples in drifts if size > NOTABLE_DRIFT]
@@ -31,11 +31,11 @@ def _doubts(processes: tuple[tuple[float, ...], ...]) -> list[str]:
     worst = next(tested, None)
     if worst is not None:
         change = "slower" if worst > 1 else "faster"
-        said.append(f"{formatting.percent(abs(worst - 1))} {change} in the second half than in the first")
+        remarks.append(f"{formatting.percent(abs(worst - 1))} {change} in the second half than in the first")
     related = max((autocorrelation(s) for s in long if autocorrelation(s) > 2 / math.sqrt(len(s))), default=0.0)
     if related > NOTABLE_CORRELATION:
-        said.append(f"neighbouring samples resemble one another (autocorrelation {related:.2f})")
-    return said
+        remarks.append(f"neighbouring samples resemble one another (autocorrelation {related:.2f})")
+    return remarks
 
 
 def drift(samples: Sequence[float]) -> float:

@@ -23,15 +23,11 @@ def _of_records(what: str, records: list[Record]) -> Iterator[str]:
         return
     last, best = most[0], min(records, key=lambda record: record.median)
     gain = ratio_text.inverse(last.over(ones[0])).value
-    where = f"{what} on {on(_count(last))} ({gain:.2f}x)"
+    where = f"{what} on {on(last.integer('devices'))} ({gain:.2f}x)"
     if last.over(ones[0]).verdict == "slower":
         yield f"{where} is slower than one device"
     elif last.over(best).verdict == "slower":
-        yield f"{where} is slower than on {_count(best)} ({ratio_text.inverse(best.over(ones[0])).value:.2f}x)"
-
-
-def _count(record: Record) -> int:
-    return record.integer("devices")
+        yield f"{where} is slower than on {best.case['devices']} ({ratio_text.inverse(best.over(ones[0])).value:.2f}x)"
 
 
 def _of_strategies(result: Result) -> Iterator[str]:

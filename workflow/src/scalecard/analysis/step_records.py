@@ -1,7 +1,11 @@
-"""The records of steps, and what was measured beside them."""
+"""The records of steps, and what was measured beside them: one device alone, and DDP's options."""
 
+from scalecard.analysis import ratio_text
 from scalecard.records.record import Case, Record, Result
+from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
+
+APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
 
 
 def place(step: Record) -> Case:
@@ -14,7 +18,23 @@ def single(result: Result, workload: str) -> Record | None:
     return result.find("step_time", workload=workload, strategy=SINGLE.name)
 
 
+def counted(record: Record, name: str) -> float | None:
+    """What one call was counted to do."""
+    return next((count.counted for count in record.work if count.name == name), None)
+
+
 def operations_each(alone: Record | None) -> float:
     """The operations of one device's plain step per sample or token; 0 if they were not counted."""
-    counted = alone and next((count.counted for count in alone.work if count.name == "FLOPs"), None)
-    return counted / float(alone.case["units"] or 0) if alone and counted else 0.0
+    flops = alone and counted(alone, "FLOPs")
+    return flops / alone.integer("units") if alone and flops else 0.0
+
+
+def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+    """A step with each option of DDP, by its name, and what takes the step apart."""
+    records = result.select("step_time", model=model, nodes=nodes)
+    return {record.text("option"): record for record in records if "option" in record.case}
+
+
+def per_batch(record: Record, default: Record) -> Ratio:
+    """An option's time over the default's; accumulating ones take a step every so many batches."""
+    return ratio_text.scaled(record.over(default), 1 / record.integer("steps", 1))

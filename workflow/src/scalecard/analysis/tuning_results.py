@@ -25,9 +25,9 @@ def dtype_of(record: Record) -> str:
     return next((dtype for rung, dtype in DTYPES.items() if rung in record.case), BASELINE)
 
 
-def units_of(record: Record) -> float:
+def units_of(record: Record) -> int:
     """Samples or tokens of a step."""
-    return float(record.case["units"] or 0)
+    return record.integer("units")
 
 
 def rate(record: Record) -> float:
@@ -78,6 +78,6 @@ class Ladder:
 def ladders(result: Result) -> Iterator[Ladder]:
     """One of each workload and number of devices whose plain step was measured."""
     for base in result.select("step_time", accumulate=None, batch_factor=None, **dict.fromkeys(RUNGS)):
-        place = {"workload": base.case["workload"], "devices": base.case["devices"]}
-        others = tuple(r for r in result.select("step_time", **place) if r is not base)
-        yield Ladder(str(place["workload"]), base.integer("devices"), base, others)
+        workload, devices = base.text("workload"), base.integer("devices")
+        others = tuple(r for r in result.select("step_time", workload=workload, devices=devices) if r is not base)
+        yield Ladder(workload, devices, base, others)

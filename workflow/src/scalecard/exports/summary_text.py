@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting, platform_results, quality, ratio_text
+from scalecard.analysis import formatting, platforms, provenance, ratio_text
 from scalecard.analysis.advice.strategy_runs import Place
 from scalecard.analysis.load_results import computed, fit
 from scalecard.analysis.provenance import commits, shortened
@@ -41,7 +41,7 @@ def summary(results: Sequence[Result]) -> str:
         "Health": _each(results, ["health"], _health),
         "Scaling": _each(results, EXPERIMENTS, _scaling),
         "What to use": computed(results[0].platform, "its results cannot answer `use`", partial(_use, results)),
-        "Trust": quality.sentences(results),
+        "Trust": provenance.trust(results),
     }
     for title, said in parts.items():
         lines += ["", f"## {title}", "", *(f"- {_markdown(text)}" for text in said or ["Not measured."])]
@@ -107,4 +107,4 @@ def _line(row: Place, gain: Ratio | None) -> str:
 def _use(results: Sequence[Result]) -> list[str]:
     if any(result.emulated for result in results):
         return [NO_ADVICE]
-    return [finding.text for finding in use.findings(platform_results.measured(results))]
+    return [finding.text for finding in use.findings(platforms.current(results))]

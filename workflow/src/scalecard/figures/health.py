@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 
 from scalecard.analysis import ratio_text
 from scalecard.analysis.health import measured_rates, rate_text
+from scalecard.analysis.health.judge_rates import NOTABLE, Groups
 from scalecard.analysis.health.measured_rates import Rate
-from scalecard.analysis.health.outliers import NOTABLE, Groups
-from scalecard.analysis.health.per_node import Place
+from scalecard.analysis.limits import bus_bytes
 from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Result
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn
 OFFSET = 0.2  # between what was measured alone and all at once, in rows
@@ -39,13 +39,9 @@ def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]
     for rate in own:
         if rate.record.case["bytes"] == most:
             a, b = (rate.record.integer(end) for end in ends)
-            found.setdefault(rate.node or 0, {})[a, b] = _cell(rate, groups)
+            below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
+            found.setdefault(rate.node or 0, {})[a, b] = Cell(rate.value, groups.is_odd(rate) or below)
     return found
-
-
-def _cell(rate: Rate, groups: Groups) -> Cell:
-    below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
-    return Cell(rate.value, groups.is_odd(rate) or below)
 
 
 @dataclass(frozen=True)
@@ -65,14 +61,10 @@ def strips(result: Result) -> list[Strip]:
         label, share = rate_text.in_strip(rate), _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
-            point = (_number(rate.place[0]), 100 * share, groups.is_odd(rate))
+            device = f"{rate.place[0].device}" if rate.node is None else f"{rate.node}:{rate.place[0].device}"
+            point = (device, 100 * share, groups.is_odd(rate))
             (strip.alone if rate.alone else strip.at_once).append(point)
     return list(found.values())
-
-
-def _number(place: Place) -> str:
-    """'2', or '3:2' for device 2 of node 3."""
-    return f"{place.device}" if place.node is None else f"{place.node}:{place.device}"
 
 
 def _share(rate: Rate, groups: Groups) -> float | None:
@@ -121,10 +113,10 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
     several = len({result.platform for result in results}) > 1
     shown = [
-        points.rated(result, record, _bus_bytes(record), series=each.replace("_", "-"), x=record.integer("devices"))
+        points.rated(result, r, bus_bytes(r) / 1e9, series=each.replace("_", "-"), x=r.integer("devices"))
         for result in results
         for each in (COLLECTIVES[:1] if several else COLLECTIVES)
-        for record in ratio_text.largest(result.select("time", part="collective", collective=each), "bytes")
+        for r in ratio_text.largest(result.select("time", part="collective", collective=each), "bytes")
     ]
     charts.curves(shown, axes, unit="GB/s")
     if shown:
@@ -132,9 +124,3 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
         axes.set_ylim(bottom=0)
     axes.set(xlabel="devices", ylabel="bus bandwidth (GB/s)", title="collectives")
-
-
-def _bus_bytes(record: Record) -> float:
-    """What bus bandwidth counts, in GB."""
-    factor = measured_rates.bus_factor(str(record.case["collective"]), record.integer("devices"))
-    return factor * record.integer("bytes") / 1e9

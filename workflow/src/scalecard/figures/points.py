@@ -8,7 +8,7 @@ from statistics import median
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, platform_selection
+from scalecard.analysis import formatting, platforms
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
@@ -49,7 +49,7 @@ def rated(result: Result, record: Record, amount: float, *, series: str, x: X) -
 
 def epochs(result: Result, record: Record, *, series: str) -> list[Point]:
     """A value after each epoch, which has no interval: the median of the processes'."""
-    runs, platform = list(zip(*record.samples, strict=False)), platform_selection.platform_label(result)
+    runs, platform = list(zip(*record.samples, strict=False)), platforms.platform_label(result)
     return [
         Point(series=series, x=number, value=median(run), interval=None, samples=len(run), platform=platform)
         for number, run in enumerate(runs, 1)
@@ -62,7 +62,7 @@ def compared(result: Result, record: Record, ratio: Ratio, *, series: str, x: X)
 
 
 def _point(result: Result, record: Record, value: float, interval: Interval | None, series: str, x: X) -> Point:
-    platform, samples = platform_selection.platform_label(result), record.num_samples
+    platform, samples = platforms.platform_label(result), record.num_samples
     return Point(series=series, x=x, value=value, interval=interval, samples=samples, platform=platform)
 
 

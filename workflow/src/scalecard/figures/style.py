@@ -8,7 +8,7 @@ mpl.use("Agg")
 
 import seaborn as sns
 
-from scalecard.analysis.platform_selection import device_name, platform_label
+from scalecard.analysis.platforms import device_name, platform_label
 from scalecard.records.record import Result
 from scalecard.records.strategies import ALL
 

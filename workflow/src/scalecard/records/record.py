@@ -196,6 +196,9 @@ class Result:
     failed_again: bool = False
     schema_version: int = SCHEMA_VERSION
 
+    def __hash__(self) -> int:
+        return hash((self.experiment, self.platform, self.started))  # for caches: what it holds cannot be hashed
+
     @property
     def emulated(self) -> bool:
         """Whether CPU workers or CPU ranks stood in for GPUs."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from scalecard.analysis import formatting, ratio_text
 from scalecard.analysis.advice.choice import Choice, avoid, choose
-from scalecard.analysis.advice.defaults import Change, best, tried
+from scalecard.analysis.advice.defaults import Change, best
 from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Batches, Place, batches, fewest, on, places, timed
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table
@@ -27,8 +27,8 @@ class Sentence:
 def sentences(result: Result, workload: str) -> list[Sentence]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = places(result, workload)
-    told = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
-    return [replace(one, text=f"{workload}: {one.text}.") for one in told]
+    every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
+    return [replace(one, text=f"{workload}: {one.text}.") for one in every]
 
 
 def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
@@ -48,8 +48,8 @@ def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
     if best.devices == 1:
         return f"stay on one device: with the same batch nothing on several is surely faster{_next(choice)}"
     if single and not choice.helps:
-        told = ratio_text.versus(best.where, ratio_text.inverse(single[1]), "one device")
-        return f"with the same batch, one device will do: {told}"
+        compared = ratio_text.versus(best.where, ratio_text.inverse(single[1]), "one device")
+        return f"with the same batch, one device will do: {compared}"
     what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
     return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
 
@@ -64,15 +64,12 @@ def _needs(found: list[Place]) -> str:
 
 
 def _measures(result: Result, best: Place) -> str:
-    rate = f"{formatting.count(best.rate)} {best.unit}/s"
-    gain, efficiency = best.gain, best.efficiency
-    if gain and efficiency:
-        rate = (
-            f"{ratio_text.factor(gain)} the rate of one device, {formatting.percent(efficiency.value)} efficient,"
-            f" {rate}"
-        )
+    parts = [f"{formatting.count(best.rate)} {best.unit}/s"]
+    if best.gain and best.efficiency:
+        efficient = f"{formatting.percent(best.efficiency.value)} efficient"
+        parts[:0] = [f"{ratio_text.factor(best.gain)} the rate of one device", efficient]
     memory, _ = strategy_table.memory(result, best.step)
-    return rate + (f", {memory} on the fullest device" if memory else "")
+    return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
 
 def _next(choice: Choice) -> str:
@@ -87,25 +84,26 @@ def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Senten
     """Where scaling collapses, how far down it holds, and what it brings if the batch grows with the devices."""
     if not any(place.fits and place.devices > 1 for place in found):
         return
-    said = [_collapse(batches(result, workload, found))]
+    parts = [_collapse(batches(result, workload, found))]
     weak = choose([place for place in found if place.devices > 1], "weak")
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
         share = ratio_text.share(weak.best.efficiency)
-        said.append(f"with {each:g} samples on each, {weak.best.where} is {share} efficient")
-    if any(said):
-        yield Sentence(BATCH, "; ".join(filter(None, said)))
+        parts.append(f"with {each:g} samples on each, {weak.best.where} is {share} efficient")
+    if any(parts):
+        yield Sentence(BATCH, "; ".join(filter(None, parts)))
 
 
 def _collapse(found: Batches) -> str:
     down, least = found.collapse, found.least
-    held = (
-        f"{least.batch:g} samples per device ({least.what}: {ratio_text.share(least.share)} efficient)" if least else ""
-    )
-    if down is None:
-        return f"scaling holds down to {held}" if held else ""
-    told = f"where {down.what} does {ratio_text.share(down.share)} of a device's full rate"
-    return f"scaling collapses at {down.batch:g} samples per device, {told}" + (f"; it holds at {held}" if held else "")
+    parts = []
+    if down:
+        share = f"{ratio_text.share(down.share)} of a device's full rate"
+        parts.append(f"scaling collapses at {down.batch:g} samples per device, where {down.what} does {share}")
+    if least:
+        holds = f"{least.batch:g} samples per device ({least.what}: {ratio_text.share(least.share)} efficient)"
+        parts.append(f"it holds at {holds}" if down else f"scaling holds down to {holds}")
+    return "; ".join(parts)
 
 
 def _avoid(found: list[Place]) -> Iterator[Sentence]:
@@ -116,56 +114,50 @@ def _avoid(found: list[Place]) -> Iterator[Sentence]:
         gain = f" ({place.gain.value:.2f}x)" if place.gain else ""
         reasons.setdefault(why, []).append(f"{place.strategy}{gain}")
     if reasons:
-        said = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
-        yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {said}")
+        names_and_why = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+        yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {names_and_why}")
 
 
 def on_defaults(found: list[Change]) -> list[str]:
     """One sentence per piece of work: the settings that pay, each by how much, or that none does."""
-    said = []
+    sentences = []
     for what in dict.fromkeys(change.what for change in found):
         own = [change for change in found if change.what == what]
         paying = [_change(own, change) for change in best(own)]
         if paying:
-            said.append(f"{what}: {'; '.join(paying)}.")
+            sentences.append(f"{what}: {'; '.join(paying)}.")
         else:
             others = f"of {len(own)} other settings none is" if len(own) > 1 else "the other setting is not"
-            said.append(f"{what}: keep the defaults; {others} surely faster.")
-    return said
+            sentences.append(f"{what}: keep the defaults; {others} surely faster.")
+    return sentences
 
 
 def _change(found: list[Change], one: Change) -> str:
-    of_several = f"the best of {number}" if (number := tried(found, one)) > 1 else ""
-    notes = [note for note in (of_several, one.but) if note]
+    number = sum(other.family == one.family for other in found)  # the best of several owes something to chance
+    notes = [note for note in (f"the best of {number}" if number > 1 else "", one.but) if note]
     per = " per batch" if one.family == "accumulation" else ""
     return ratio_text.versus(one.setting, one.ratio, one.instead) + per + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def on_data_parallel(measured: Measured) -> list[str]:
+def on_data_parallel(measured: PlatformResults) -> list[str]:
     """nn.DataParallel of the textbook's ResNet-18 beside DDP, each against one device in its own experiment."""
     threads, ranks = measured.of("dp_concise"), measured.of("ddp")
-    slow, fast = threads and _of_threads(threads), ranks and _of_ranks(ranks)
+    if not (threads and ranks):
+        return []
+    textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
+    slow = _gain(threads.select("epoch_time", **textbook))
+    fast = _gain(ranks.select("step_time", model="resnet18", scaling="strong", nodes=None))
     if not (slow and fast) or slow[0] != fast[0]:
         return []
-    a, b = slow[1], fast[1]
+    devices, a, b = slow[0], slow[1], fast[1]
     if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
         return []
-    where = f"as fast on {on(slow[0])} as on one"
+    where = f"as fast on {on(devices)} as on one"
     return [f"resnet18: avoid nn.DataParallel: it is {ratio_text.factor(a)} {where}, and DDP {ratio_text.factor(b)}."]
 
 
-def _of_threads(result: Result) -> tuple[int, Ratio] | None:
-    """(devices, gain) at the textbook's first batch and rate."""
-    same: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
-    return _gain(result.select("epoch_time", **same))
-
-
-def _of_ranks(result: Result) -> tuple[int, Ratio] | None:
-    return _gain(result.select("step_time", model="resnet18", scaling="strong", nodes=None))
-
-
 def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
-    """Of one batch on the most devices, over one device."""
+    """The most devices, and their gain over one device with the same batch."""
     by_devices = {record.integer("devices"): record for record in records}
     most = max(by_devices, default=1)
     if most == 1 or 1 not in by_devices:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from scalecard.analysis import platform_results
+from scalecard.analysis import platforms
 from scalecard.analysis.load_results import LeftOut, attempt
-from scalecard.analysis.platform_results import Measured, Settings
+from scalecard.analysis.platforms import PlatformResults, Settings
 from scalecard.records.record import Result
 from scalecard.report import answers, plugin_loader, sections
 from scalecard.report.sections import Finding
@@ -26,7 +26,7 @@ class Answer:
     calculator: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, measured: Measured) -> "Answer":
+    def of(cls, name: str, measured: PlatformResults) -> "Answer":
         """What the module of this name computes."""
         module = answers.load(name)
         return cls(
@@ -55,7 +55,7 @@ def every(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]
 
     One that cannot be computed is added to what is left out.
     """
-    measured = platform_results.measured(results, settings)
+    measured = platforms.current(results, settings)
     if measured.of("strategies") is None:
         return []
     tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]

@@ -8,10 +8,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import platform_results, platform_selection, provenance
+from scalecard.analysis import platforms, provenance
 from scalecard.analysis.load_results import UNFIT, LeftOut, attempt, each_fit, gather
-from scalecard.analysis.platform_results import NO_SETTINGS, Settings
-from scalecard.analysis.platform_selection import drawn
+from scalecard.analysis.platforms import NO_SETTINGS, Settings
 from scalecard.figures import charts, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -32,8 +31,8 @@ def draw(
     out: files of other platforms and, if it could not be drawn, the figure itself, whose files then say so.
     """
     found = gather(results)
-    platforms = drawn(found.results, show)
-    chosen = sorted((r for r in found.results if r.platform in platforms), key=lambda r: platforms.index(r.platform))
+    names = platforms.selection(found.results, show)
+    chosen = sorted((r for r in found.results if r.platform in names), key=lambda r: names.index(r.platform))
     style.tell_platforms_apart(chosen, show)
 
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
@@ -43,9 +42,9 @@ def draw(
     try:
         made: dict[Path, bytes] | None = drawn_of(chosen)
     except UNFIT:  # a result of another platform may lack what the figure needs
-        others = [result for result in chosen if result.platform != platforms[0]] if name in sections.names() else []
-        fitting, unfit = each_fit(others, lambda result: (drawn_of([result]), result)[1], here=platforms[0])
-        ours = [result for result in chosen if result.platform == platforms[0]]
+        others = [result for result in chosen if result.platform != names[0]] if name in sections.names() else []
+        fitting, unfit = each_fit(others, lambda result: (drawn_of([result]), result)[1], here=names[0])
+        ours = [result for result in chosen if result.platform == names[0]]
         left_out += unfit
         made = attempt(f"figure of {name}", partial(drawn_of, [*ours, *fitting]), left_out)
     for path, content in (made or _missing(name, left_out[-1].reason, outputs)).items():
@@ -65,7 +64,7 @@ def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, byte
 
 def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
     if name in answers.names():
-        answer: Figure = answers.load(name).plot(platform_results.measured(results, settings))
+        answer: Figure = answers.load(name).plot(platforms.current(results, settings))
         return answer
     section: Figure = sections.load(name).plot(results)
     return section
@@ -77,7 +76,7 @@ def _title(name: str) -> str:
 
 def origins(results: Sequence[Result]) -> list[str]:
     """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
-    by_platform = {platform_selection.platform_label(result): result for result in results}
+    by_platform = {platforms.platform_label(result): result for result in results}
     return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scalecard.analysis import formatting, provenance, quality, ratio_text, slowdowns
+from scalecard.analysis import formatting, provenance, ratio_text, slowdowns
 from scalecard.analysis.advice.choice import choose
 from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
-from scalecard.analysis.machine_names import nickname
+from scalecard.analysis.platforms import nickname
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -64,7 +64,7 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
         slower=said("what is slower", lambda: slowdowns.sentences(results)),
         use=said("what to use", lambda: _use(strategies) if strategies and not trial else ()),
-        trust=quality.found(list(results.values())),  # the page shows the warnings by themselves
+        trust=provenance.reasons_to_trust(list(results.values())),  # the page shows the warnings by themselves
     )
 
 

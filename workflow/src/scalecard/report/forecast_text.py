@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from scalecard.analysis import formatting
 from scalecard.analysis.forecast.forecast import Forecast, Knee, accuracy, with_network
@@ -25,29 +26,23 @@ REMEDY = {
 SHOWN = (16, 64, 256, 1024)
 
 
-def error(found: Sequence[Forecast]) -> Sentence:
-    """How the forecasts did where they were not fitted."""
-    known = accuracy(list(found))
-    if known is None:
-        return "No step was measured on the most devices, so the error of the forecast is not known.", ""
-    median, inside, count = known
-    devices = " or ".join(map(str, sorted({one.held_out.layout.devices for one in found if one.held_out})))
+def error(found: Sequence[Forecast]) -> str:
+    """Forecast error on held-out measurements."""
+    held_out = [(one, one.held_out) for one in found if one.held_out]
+    if not held_out:
+        return "No step was measured on the most devices, so the error of the forecast is not known."
+    devices = " or ".join(map(str, sorted({held.layout.devices for _, held in held_out})))
+    median, inside, count = accuracy([held for _, held in held_out])
     text = (
         f"The forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
         f" {formatting.percent(median, 1)} (median of {count}); {inside} of {count} lie in their bands."
     )
-    return text + _farthest_off(found), ""
-
-
-def _farthest_off(found: Sequence[Forecast]) -> str:
-    """Of the steps outside their bands: a small median may hide a strategy that is not understood."""
-    outside = [(abs(one.held_out.error), one) for one in found if one.held_out and not one.held_out.inside]
-    if not outside:
-        return ""
-    error, one = max(outside, key=lambda pair: pair[0])
-    return (
-        f" The farthest off is {', '.join(name for name, _ in _case(one))} scaling, by {formatting.percent(error, 1)}."
-    )
+    outside = [(abs(held.error), one) for one, held in held_out if not held.inside]
+    if outside:  # a small median may hide a strategy that is not understood
+        error, one = max(outside, key=lambda pair: pair[0])
+        names = ", ".join(name for name, _ in _case(one))
+        text += f" The farthest off is {names} scaling, by {formatting.percent(error, 1)}."
+    return text
 
 
 def of_workloads(found: Sequence[Forecast]) -> Iterator[Sentence]:
@@ -90,11 +85,8 @@ def _knee(one: Forecast) -> str:
     if knee.devices is None:
         return f"efficiency stays above {level} up to {one.counts[-1]} devices"
     dominates = REMEDY.get(knee.dominates, knee.dominates)
-    where = (
-        f"at about {knee.devices:.0f} devices {_between(knee.between)}"
-        if knee.devices > 2
-        else "with 2 devices already"
-    )
+    where = f"at about {knee.devices:.0f} devices {_between(knee.between)}"
+    where = where if knee.devices > 2 else "with 2 devices already"
     return f"efficiency falls below {level} {where}; what costs most there is {dominates}"
 
 
@@ -103,11 +95,12 @@ def _until(one: Forecast) -> str:
     return f"Trust it up to {count} devices: beyond, {why}." if count > 1 else f"Do not rely on it: {why}."
 
 
-def knee_words(knee: Knee) -> str:
-    """'11', '2 or fewer' or 'not reached'."""
+def knee_words(knee: Knee, *, between: bool = False) -> str:
+    """'11 devices', with `between` '11 devices (9 to 14)'; 'below 2 devices' or 'not reached'."""
     if knee.devices is None:
         return "not reached"
-    return f"{knee.devices:.0f} devices" if knee.devices > 2 else "below 2 devices"
+    limits = f" {_between(knee.between)}" if between else ""
+    return f"{knee.devices:.0f} devices{limits}" if knee.devices > 2 else "below 2 devices"
 
 
 def _between(limits: Interval) -> str:
@@ -121,21 +114,19 @@ def _network(settings: Settings) -> str:
 
 def held_out(found: Sequence[Forecast]) -> Table:
     """Forecast and measurement of every step on the most devices."""
-    rows = list[Cells]()
-    for one in found:
-        if held := one.held_out:
-            limits, measured = held.band, held.measured.median
-            rows.append(
-                [
-                    *_case(one),
-                    (str(held.layout.devices), held.layout.devices),
-                    (formatting.seconds(held.forecast), held.forecast),
-                    (f"{formatting.seconds(limits.low)} to {formatting.seconds(limits.high)}", limits.low),
-                    (formatting.seconds(measured), measured),
-                    (f"{100 * held.error:+.1f} %", abs(held.error)),
-                    ("yes" if held.inside else "no", float(held.inside)),
-                ]
-            )
+    rows: list[Cells] = [
+        [
+            *_case(one),
+            (str(held.layout.devices), held.layout.devices),
+            (formatting.seconds(held.forecast), held.forecast),
+            (f"{formatting.seconds(held.band.low)} to {formatting.seconds(held.band.high)}", held.band.low),
+            (formatting.seconds(held.measured.median), held.measured.median),
+            (f"{100 * held.error:+.1f} %", abs(held.error)),
+            ("yes" if held.inside else "no", float(held.inside)),
+        ]
+        for one in found
+        if (held := one.held_out)
+    ]
     head = ["Workload", "Strategy", "Scaling", "Devices", "Forecast", "Band (95 %)", "Measured", "Error", "In the band"]
     note = "No step on this number of devices was used for the forecast."
     return Table("Forecast and measurement on the most devices", head, rows, note)
@@ -143,21 +134,17 @@ def held_out(found: Sequence[Forecast]) -> Table:
 
 def how_far(found: Sequence[Forecast]) -> Table:
     """The knee, and the efficiency on more devices than there are."""
-    rows = list[Cells]()
-    for one in found:
-        knee, last = one.knee, one.trusted[0]
-        sort = knee.devices or math.inf
-        limits = f" {_between(knee.between)}" if knee.devices and knee.devices > 2 else ""
-        rows.append(
-            [
-                *_case(one),
-                (f"{knee_words(knee)}{limits}", min(sort, 1e9)),
-                ("" if knee.devices is None else knee.dominates, 0.0),
-                (", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
-                (str(last), last),
-                *(_efficiency(one, count) for count in SHOWN),
-            ]
-        )
+    rows: list[Cells] = [
+        [
+            *_case(one),
+            (knee_words(one.knee, between=True), one.knee.devices or 1e9),
+            ("" if one.knee.devices is None else one.knee.dominates, 0.0),
+            (", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
+            (str(one.trusted[0]), one.trusted[0]),
+            *(_efficiency(one, count) for count in SHOWN),
+        ]
+        for one in found
+    ]
     level, settings = formatting.percent(found[0].settings.knee), found[0].settings
     head = ["Workload", "Strategy", "Scaling", f"Below {level} from", "Because of", "Worth trying", "Trusted to"]
     note = (
@@ -181,14 +168,11 @@ def _case(one: Forecast) -> Cells:
 def networks(found: Sequence[Forecast]) -> Iterator[Table]:
     """What the usual networks between nodes would change; nothing if nodes were measured."""
     rows = list[Cells]()
-    for rate in PRESETS:
-        for one in (with_network(one, rate) for one in found):
-            farther = [count for count in one.counts if one.assumed(count)]
-            if one.model.strategy.family is Family.DATA and farther:
-                cells = [_efficiency(one, count) for count in SHOWN]
-                rows.append(
-                    [*_case(one), (f"{rate:g} Gbit/s", rate), (knee_words(one.knee), one.knee.devices or 1e9), *cells]
-                )
+    for rate, one in product(PRESETS, found):
+        if one.model.strategy.family is Family.DATA and any(map(one.assumed, one.counts)):
+            other = with_network(one, rate)
+            knee = (knee_words(other.knee), other.knee.devices or 1e9)
+            rows.append([*_case(one), (f"{rate:g} Gbit/s", rate), knee, *(_efficiency(other, n) for n in SHOWN)])
     if rows:
         head = ["Workload", "Strategy", "Scaling", "Between nodes", "Below the knee from", *(f"On {n}" for n in SHOWN)]
         note = "Assumed networks, of a whole node each way: none was measured here."
@@ -227,10 +211,5 @@ def _training(one: Forecast, count: int) -> Cells:
 
 
 def _duration(seconds: float) -> str:
-    return (
-        f"{seconds / 3600:.3g} h"
-        if seconds >= 3600
-        else f"{seconds / 60:.3g} min"
-        if seconds >= 60
-        else f"{seconds:.3g} s"
-    )
+    unit, scale = next((one for one in (("h", 3600), ("min", 60)) if seconds >= one[1]), ("s", 1))
+    return f"{seconds / scale:.3g} {unit}"

@@ -10,6 +10,7 @@ from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.per_node import views
 from scalecard.analysis.health.verdict import Kind, Verdict
+from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Topic
 
@@ -29,41 +30,32 @@ def judgements(result: Result) -> Iterator[Judgement]:
     alike: dict[str, list[Verdict]] = {}
     for verdict in verdicts(result):
         if verdict.verdict == "normal" and verdict.share is not None:
-            alike.setdefault(_without_place(verdict), []).append(verdict)
+            part = f"{verdict.part}, " if verdict.kind in (Kind.PAIR, Kind.PCIE_PAIR) else ""
+            alike.setdefault(part + verdict.measured, []).append(verdict)
     for what, own in alike.items():
         yield _row(what, own)
 
 
-def _without_place(verdict: Verdict) -> str:
-    """'bfloat16 products, alone' for all GPUs together; all pairs of a kind too."""
-    return f"{verdict.part}, {verdict.measured}" if verdict.kind in (Kind.PAIR, Kind.PCIE_PAIR) else verdict.measured
-
-
 def _row(what: str, own: Sequence[Verdict]) -> Judgement:
     shares = sorted(verdict.share for verdict in own if verdict.share is not None)
-    among = (
-        f" ({len(own)} alike, {formatting.percent(shares[0])} to {formatting.percent(shares[-1])})"
-        if len(own) > 1
-        else ""
-    )
     middle = min(own, key=lambda verdict: abs((verdict.share or 0) - median(shares)))
-    return Judgement(what=what, value=middle.value + among, expectation=middle.normal, verdict="normal")
+    value = middle.value
+    if len(own) > 1:
+        value += f" ({len(own)} alike, {formatting.percent(shares[0])} to {formatting.percent(shares[-1])})"
+    return Judgement(what=what, value=value, expectation=middle.normal, verdict="normal")
 
 
 def _faults(result: Result, found: Sequence[Verdict]) -> Iterator[Finding]:
-    many = f"{len(found)} alert{'s' if len(found) > 1 else ''}"
-    for place, alert in enumerate(found):
+    for alert in found:
         text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
-        yield Finding(text=text, headline=many if place == 0 else "", topic=Topic.ALERT)
+        yield Finding(text=text, headline=counted(len(found), "alert") if alert is found[0] else "", topic=Topic.ALERT)
     if not found:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
         text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
-        emulated = " CPU workers stand in for GPUs." if result.emulated else ""
-        yield Finding(
-            text=text + emulated, headline="healthy" if judged else "nothing to compare with", topic=Topic.HEALTHY
-        )
+        text += " CPU workers stand in for GPUs." * result.emulated
+        yield Finding(text=text, headline="healthy" if judged else "nothing to compare with", topic=Topic.HEALTHY)
 
 
 def _reached(result: Result) -> Iterator[Finding]:
@@ -71,9 +63,10 @@ def _reached(result: Result) -> Iterator[Finding]:
     rates = measured_rates.rates(result)
     alone = [rate for rate in rates if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
     if alone:
-        values = sorted(alone, key=lambda rate: rate.value)
-        text = f"Products in bfloat16 run at {_span(values)} on {len(values)} device{'s' if len(values) > 1 else ''}"
-        yield Finding(text=f"{text}{_share(values[-1])}.", topic=Topic.PRODUCTS_OF_HEALTH)
+        low, *_, high = sorted([*alone, alone[0]], key=lambda rate: rate.value)
+        span = low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
+        text = f"Products in bfloat16 run at {span} on {counted(len(alone), 'device')}{_share(high)}."
+        yield Finding(text=text, topic=Topic.PRODUCTS_OF_HEALTH)
     reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
     if reduced:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
@@ -81,15 +74,8 @@ def _reached(result: Result) -> Iterator[Finding]:
         yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
 
 
-def _span(ordered: Sequence[Rate]) -> str:
-    low, high = ordered[0], ordered[-1]
-    return low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
-
-
 def _share(rate: Rate) -> str:
-    if not rate.limit:
-        return ""
-    return f", {formatting.percent(rate.value / rate.limit.rate)} of {rate.limit.name}"
+    return f", {rate.limit.share(rate.value)}" if rate.limit else ""
 
 
 def _under_load(result: Result) -> Iterator[Finding]:
@@ -99,11 +85,9 @@ def _under_load(result: Result) -> Iterator[Finding]:
         return
     fell = [course.fell_after for course in courses if course.fell_after is not None]
     longest = formatting.seconds(max(course.seconds for course in courses))
-    if fell:
-        text = f"Under {longest} of load {len(fell)} of {len(courses)} devices became 5 % slower, the first after"
-        yield Finding(text=f"{text} {formatting.seconds(min(fell))}.", topic=Topic.UNDER_LOAD)
-    else:
-        yield Finding(text=f"Under {longest} of load no device became 5 % slower.", topic=Topic.UNDER_LOAD)
+    devices = f"{len(fell)} of {len(courses)} devices" if fell else "no device"
+    first = f", the first after {formatting.seconds(min(fell))}" if fell else ""
+    yield Finding(text=f"Under {longest} of load {devices} became 5 % slower{first}.", topic=Topic.UNDER_LOAD)
 
 
 def _without_figures(result: Result) -> Iterator[Finding]:

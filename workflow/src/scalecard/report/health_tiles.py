@@ -51,19 +51,12 @@ def tiles(result: Result) -> list[Tile]:
 
 
 def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
-    words = {verdict.verdict for verdict in own}
     # What could not be judged does not make a tile of it, as long as something could.
-    word = next(word for word in (*WORDS[:-2], "normal", "not judged") if word in words)
+    judged = [verdict for verdict in own if verdict.verdict != "not judged"]
+    word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
     number, what, share = _number(_standing(part, rates))
-    return Tile(
-        part=part,
-        verdict=word,
-        symbol=SYMBOLS[word],
-        number=number,
-        what=what,
-        share=share,
-        detail=_detail([verdict for verdict in own if verdict.verdict != "not judged"]),
-    )
+    fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
+    return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
 
 
 def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
@@ -79,14 +72,7 @@ def _number(rates: Sequence[Rate]) -> tuple[str, str, str]:
     """The median of these rates, what it is, and its share of the limit."""
     if not rates:
         return "", "", ""
-    middle = median(rate.value for rate in rates)
-    first = rates[0]
-    limits = [rate.limit.rate for rate in rates if rate.limit]
-    known = len(limits) == len(rates) and len(set(limits)) == 1
-    return first.in_words(middle), rate_text.in_tile(first), formatting.percent(middle / limits[0]) if known else ""
-
-
-def _detail(judged: Sequence[Verdict]) -> str:
-    """'55 of 56 normal'."""
-    fine = sum(verdict.fine for verdict in judged)
-    return f"{fine} of {len(judged)} normal" if judged else "nothing to compare with"
+    first, middle = rates[0], median(rate.value for rate in rates)
+    limits = {rate.limit and rate.limit.rate for rate in rates}
+    limit = limits.pop() if len(limits) == 1 else None
+    return first.in_words(middle), rate_text.in_tile(first), formatting.percent(middle / limit) if limit else ""

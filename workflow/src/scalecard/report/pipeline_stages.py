@@ -52,16 +52,17 @@ def fastest(records: Iterable[Record], *axes: str) -> list[Record]:
     return list(found.values())
 
 
-def pairs(result: Result) -> list[tuple[Record, Record]]:
-    """What was measured and the same step played, by case."""
-    found = [(result.find("time", **played.case), played) for played in result.select("played_time")]
-    return [(measured, played) for measured, played in found if measured]
+def fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
+    """The fastest step of each cut as it was measured, and the same step played."""
+    every = [(result.find("time", **played.case), played) for played in result.select("played_time")]
+    pairs = {id(step): (step, played) for step, played in every if step}
+    return [pairs[id(step)] for step in fastest([step for step, _ in pairs.values()], "devices", "cut")]
 
 
 def points_of(result: Result) -> list[Point]:
-    """Measured and played, the fastest step of each cut."""
-    found, best = list[Point](), fastest([measured for measured, _ in pairs(result)], "devices", "cut")
-    for measured, played in (pair for pair in pairs(result) if pair[0] in best):
+    """Measured and played."""
+    found = list[Point]()
+    for measured, played in fastest_pairs(result):
         label = f"{measured.case['implementation']} {measured.case['split_size']}, {cut_name(measured)}"
         for what, record in (("measured", measured), ("played", played)):
             found.append(points.timed(result, record, series=what, x=label))
@@ -72,11 +73,8 @@ def idle(result: Result, measured: Record) -> float | None:
     """The share of the measured step in which the devices do not compute; None without the stages' own times."""
     case = {axis: measured.case[axis] for axis in ("devices", "cut")}
     both = result.select("stage_time", **case, split_size=measured.case["split_size"], part="forward and backward")
-    busy = [record.median for record in (*both, *result.select("stage_time", **case, part="update"))]
-    count = measured.case["devices"]
-    if not both or not isinstance(count, int):
-        return None
-    return max(0.0, 1 - sum(busy) / (count * measured.median))
+    busy = sum(record.median for record in (*both, *result.select("stage_time", **case, part="update")))
+    return max(0.0, 1 - busy / (measured.integer("devices") * measured.median)) if both else None
 
 
 def rest(result: Result, measured: Record, played: Record) -> str:
@@ -84,10 +82,8 @@ def rest(result: Result, measured: Record, played: Record) -> str:
     ratio = measured.over(played)
     label = f"{measured.case['implementation']} at split size {measured.case['split_size']}, {cut_name(measured)}"
     bubble, own = result.find("played_bubble", **played.case), idle(result, measured)
-    text = (
-        f"{label}: {ratio_text.time(measured)} measured, {formatting.seconds(played.median)} played with its stages'"
-        " own times"
-    )
+    text = f"{label}: {ratio_text.time(measured)} measured, {formatting.seconds(played.median)} played"
+    text += " with its stages' own times"
     if bubble and own is not None:
         text += f"; devices idle {formatting.percent(own)} of the time, {formatting.percent(bubble.median)} if played"
     near = "within" if ratio.value <= 1 + CLOSE else "beyond"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalecard.analysis import formatting, platform_selection
+from scalecard.analysis import formatting, platforms
 from scalecard.records.record import Result
 from scalecard.report import sections
 
@@ -23,9 +23,9 @@ class Brief:
     def of(cls, result: Result) -> "Brief":
         """What the section's findings say first."""
         return cls(
-            platform=platform_selection.platform_label(result),
+            platform=platforms.platform_label(result),
             experiment=result.experiment,
-            device=platform_selection.device_name(result),
+            device=platforms.device_name(result),
             finished=result.finished,
             headline=sections.headline(sections.load(result.experiment).findings(result)),
         )

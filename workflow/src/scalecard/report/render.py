@@ -13,8 +13,7 @@ from urllib.parse import quote, unquote_plus
 from scalecard.analysis import formatting, published_figures
 from scalecard.analysis.comparison import compare
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
-from scalecard.analysis.platform_results import NO_SETTINGS, Settings
-from scalecard.analysis.platform_selection import drawn
+from scalecard.analysis.platforms import NO_SETTINGS, Settings, selection
 from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -96,7 +95,7 @@ def render(
     refuse_mixed_machines(results, "results")
     left_out = [] if left_out is None else left_out
     ours = [result for result in results if result.experiment in sections.names()]
-    wanted = drawn(ours, show)
+    wanted = selection(ours, show)
     known, brief, unfit = _read(ours, wanted)
     left_out += unfit
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]

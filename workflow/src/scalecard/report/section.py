@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis import expectations, formatting, platform_selection, published_figures
+from scalecard.analysis import expectations, formatting, platforms, published_figures
 from scalecard.analysis.expectations import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
@@ -125,7 +125,7 @@ class Section:
     @property
     def limit(self) -> dict[str, Any]:
         """What the vendor says about the device."""
-        device = platform_selection.device_name(self.result)
+        device = platforms.device_name(self.result)
         spec = published_figures.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
 

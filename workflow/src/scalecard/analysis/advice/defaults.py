@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scalecard.analysis import ddp_options
+from scalecard.analysis import ratio_text, step_records
 from scalecard.analysis.advice.strategy_runs import on, places, timed, workloads
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
@@ -37,7 +37,7 @@ class Change:
         return self.ratio.verdict == "faster"
 
 
-def changes(measured: Measured) -> list[Change]:
+def changes(measured: PlatformResults) -> list[Change]:
     """Everything that was measured beside a default, on the most devices."""
     readers = {"ddp": _of_ddp, "strategies": _of_strategies, "pipeline": _of_pipeline}
     found = [(read, result) for name, read in readers.items() if (result := measured.of(name))]
@@ -54,22 +54,17 @@ def best(found: list[Change]) -> list[Change]:
     return list(chosen.values())
 
 
-def tried(found: list[Change], one: Change) -> int:
-    """How many settings of its kind it was chosen from: the best of several owes something to chance."""
-    return sum((change.what, change.family) == (one.what, one.family) for change in found)
-
-
 def _of_ddp(result: Result) -> Iterator[Change]:
-    for nodes in ddp_options.spans(result):
+    for nodes in ratio_text.spans(result.select("step_time")):
         for model in result.spec["models"]:
-            options = ddp_options.options_of(result, model, nodes)
+            options = step_records.options_of(result, model, nodes)
             default = options.get("default")
             for name, record in options.items() if default else ():
-                if default and name not in ddp_options.APART:
+                if default and name not in step_records.APART:
                     accumulated = record.integer("steps", 1) > 1
                     family, but = FAMILIES.get(name, ACCUMULATION if accumulated else BUCKET_SIZE)
                     what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
-                    yield Change(what, family, name, "DDP's default", ddp_options.per_batch(record, default), but)
+                    yield Change(what, family, name, "DDP's default", step_records.per_batch(record, default), but)
 
 
 def _of_strategies(result: Result) -> Iterator[Change]:
@@ -93,23 +88,19 @@ def _of_strategies(result: Result) -> Iterator[Change]:
 
 def _of_pipeline(result: Result) -> Iterator[Change]:
     """Micro-batches of every size instead of the tutorial's, of the fastest pipeline."""
-    runs = [
-        r for r in result.select("time", beside=None) if r.case.get("split_size") not in (None, r.case["batch_size"])
-    ]
+    every = result.select("time", beside=None)
+    runs = [r for r in every if r.case.get("split_size") not in (None, r.case["batch_size"])]
     fastest = min(runs, key=lambda record: record.median, default=None)
     default = fastest and _with_split(runs, fastest, TUTORIALS_SPLIT)
     if fastest is None or default is None:
         return
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
-    devices = fastest.integer("devices", 2)
-    what = f"ResNet-50 by {fastest.case['implementation']}{cut} on {on(devices)}"
+    what = f"ResNet-50 by {fastest.case['implementation']}{cut} on {on(fastest.integer('devices', 2))}"
     for size in sorted({record.integer("split_size") for record in runs} - {TUTORIALS_SPLIT}):
-        record = _with_split(runs, fastest, size)
-        if record:
+        if record := _with_split(runs, fastest, size):
             instead = f"the tutorial's {TUTORIALS_SPLIT}"
             yield Change(what, "split size", f"split size {size}", instead, record.over(default))
 
 
 def _with_split(runs: list[Record], like: Record, size: int) -> Record | None:
-    same = {axis: value for axis, value in like.case.items() if axis != "split_size"}
-    return next((r for r in runs if r.case["split_size"] == size and r.matches(**same)), None)
+    return next((r for r in runs if r.matches(**{**like.case, "split_size": size})), None)

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scalecard.analysis import ratio_text, step_records
+from scalecard.progress import counted
 from scalecard.records import strategies
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import Family
 
 FITS, TOO_LARGE, UNABLE, LOST = "fits", "does not fit", "cannot be used", "failed"
+COLLAPSED = 0.5  # of a device's full rate
 
 
 @dataclass(frozen=True)
@@ -24,28 +27,24 @@ class Place:
 
     @property
     def workload(self) -> str:
-        """What is trained."""
-        return str(self.step.case["workload"])
+        return self.step.text("workload")
 
     @property
     def strategy(self) -> str:
-        """How; of a launch that was lost as a whole, nothing more is known."""
-        return str(self.step.case.get("strategy") or "any other")
+        return self.step.text("strategy", "any other")  # of a launch that was lost as a whole
 
     @property
     def devices(self) -> int:
-        """Of all nodes."""
         return self.step.integer("devices", 1)
 
     @property
     def nodes(self) -> int:
-        """That the devices are on."""
         return self.step.integer("nodes", 1)
 
     @property
     def scaling(self) -> str:
         """'strong': one device's batch for all; 'weak': as many samples for each."""
-        return str(self.step.case.get("scaling") or "")
+        return self.step.text("scaling", "")
 
     @property
     def fits(self) -> bool:
@@ -54,7 +53,6 @@ class Place:
 
     @property
     def status(self) -> str:
-        """In a few words."""
         if self.fits:
             return FITS
         if self.step.status == "skipped":
@@ -62,9 +60,9 @@ class Place:
         return TOO_LARGE if self.step.reason is Reason.OUT_OF_MEMORY else LOST
 
     @property
-    def units(self) -> float:
+    def units(self) -> int:
         """Samples or tokens of a step."""
-        return float(self.step.case["units"] or 0)
+        return self.step.integer("units")
 
     @property
     def rate(self) -> float:
@@ -73,20 +71,19 @@ class Place:
 
     @property
     def unit(self) -> str:
-        """What is counted."""
         return str(self.step.case["unit"])
 
     @property
-    def batch(self) -> float:
+    def batch(self) -> int:
         """Samples of a step, of all devices together."""
-        return float(self.step.case["batch_size"] or 0)
+        return self.step.integer("batch_size")
 
     @property
     def gain(self) -> Ratio | None:
         """The rate over one device's."""
         if self.alone is None or not self.fits:
             return None
-        more = self.units / float(self.alone.case["units"] or 1)
+        more = self.units / self.alone.integer("units")
         return ratio_text.scaled(ratio_text.inverse(self.step.over(self.alone)), more)
 
     @property
@@ -97,9 +94,7 @@ class Place:
     @property
     def where(self) -> str:
         """'DDP on 8 devices on 2 nodes', or 'one device'."""
-        if self.devices == 1:
-            return "one device"
-        return f"{self.strategy} on {on(self.devices, self.nodes)}"
+        return "one device" if self.devices == 1 else f"{self.strategy} on {on(self.devices, self.nodes)}"
 
     def time_over(self, other: "Place") -> Ratio:
         """Time per sample or token, over another's."""
@@ -108,19 +103,19 @@ class Place:
 
 def on(devices: int, nodes: int = 1) -> str:
     """'8 devices', '1 device' or '8 devices on 2 nodes'."""
-    return f"{devices} device{'' if devices == 1 else 's'}" + (f" on {nodes} nodes" if nodes > 1 else "")
+    return counted(devices, "device") + (f" on {nodes} nodes" if nodes > 1 else "")
 
 
 def workloads(result: Result) -> list[str]:
     """All that were tried, in the order of config.yaml."""
-    return list(dict.fromkeys(str(r.case["workload"]) for r in result.records if "workload" in r.case))
+    return list(dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case))
 
 
+@lru_cache(maxsize=16)
 def places(result: Result, workload: str) -> list[Place]:
     """Everything that was tried for a workload."""
     alone = step_records.single(result, workload)
-    own = [r for r in result.records if r.metric == "step_time" and r.case.get("workload") == workload]
-    return [Place(record, alone) for record in own]
+    return [Place(r, alone) for r in result.records if r.metric == "step_time" and r.matches(workload=workload)]
 
 
 def timed(found: Sequence[Place], scaling: str) -> list[Place]:
@@ -133,9 +128,6 @@ def fewest(found: Sequence[Place]) -> list[Place]:
     able = timed(found, "strong") or timed(found, "weak")
     least = min((place.devices for place in able), default=0)
     return [place for place in able if place.devices == least]
-
-
-COLLAPSED = 0.5
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,8 @@ class Batches:
     @property
     def collapse(self) -> Point | None:
         """Where scaling has collapsed, at the most samples per device."""
-        return _first([*self.shared, *self.alone])
+        collapsed = [point for point in (*self.shared, *self.alone) if point.collapsed]
+        return max(collapsed, key=lambda point: point.batch, default=None)
 
     @property
     def least(self) -> Point | None:
@@ -175,10 +168,6 @@ class Batches:
         below = self.collapse.batch if self.collapse else 0.0
         able = [point for point in self.shared if point.holds and point.batch > below]
         return min(able, key=lambda point: point.batch, default=None)
-
-
-def _first(points: Sequence[Point]) -> Point | None:
-    return max((point for point in points if point.collapsed), key=lambda point: point.batch, default=None)
 
 
 def batches(result: Result, workload: str, found: Sequence[Place]) -> Batches:
@@ -197,14 +186,10 @@ def _alone(result: Result, workload: str) -> list[Point]:
     whole = step_records.single(result, workload)
     if whole is None:
         return []
-    full = float(whole.case["units"] or 1)
-    timed_alone, most = result.select("local_time", workload=workload), whole.case["batch_size"]
-    return [
-        Point(
-            float(record.case["batch_size"] or 0),
-            ratio_text.scaled(ratio_text.inverse(record.over(whole)), float(record.case["units"] or 0) / full),
-            "one device alone",
-        )
-        for record in timed_alone
-        if record.case["batch_size"] != most
-    ]
+    found = []
+    for record in result.select("local_time", workload=workload):
+        if record.case["batch_size"] != whole.case["batch_size"]:
+            rate = ratio_text.inverse(record.over(whole))
+            share = ratio_text.scaled(rate, record.integer("units") / whole.integer("units"))
+            found.append(Point(record.integer("batch_size"), share, "one device alone"))
+    return found

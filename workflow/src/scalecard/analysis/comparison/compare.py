@@ -155,11 +155,11 @@ def only(old: Sequence[Result], new: Sequence[Result], names: Sequence[str]) -> 
 
 def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     """The warnings raised while the side's results were measured, each once, with the names of its experiments."""
-    said: dict[str, list[str]] = {}
+    experiments: dict[str, list[str]] = {}
     for result in results:
         for warning in result.warnings:
-            said.setdefault(warning, []).append(result.experiment)
-    yield from ((side, f"{warning} ({', '.join(names)})") for warning, names in said.items())
+            experiments.setdefault(warning, []).append(result.experiment)
+    yield from ((side, f"{warning} ({', '.join(names)})") for warning, names in experiments.items())
 
 
 def _contents(results: Sequence[Result]) -> str:

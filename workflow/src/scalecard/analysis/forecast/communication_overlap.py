@@ -83,8 +83,8 @@ def _weights(tried: Overlap, seen: Sequence[Seen], widening: float) -> Draws:
     logs: Draws = np.zeros(TRIED)
     for one in seen:
         computes, exchanges = np.full(TRIED, one.computes), np.full(TRIED, one.exchanges)
-        told = one.computes + tried.waits(computes, exchanges)
-        logs -= np.square(np.log(told / one.step) / (widening * np.hypot(one.sigma, INACCURACY))) / 2
+        step = one.computes + tried.waits(computes, exchanges)
+        logs -= np.square(np.log(step / one.step) / (widening * np.hypot(one.sigma, INACCURACY))) / 2
     likely = np.exp(logs - logs.max())
     weights: Draws = likely / likely.sum()
     return weights

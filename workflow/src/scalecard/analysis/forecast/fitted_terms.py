@@ -6,10 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from scalecard.analysis.forecast.inputs import Workload, batch_of, counted, layout_of
+from scalecard.analysis.forecast.inputs import Workload, batch_of, layout_of
 from scalecard.analysis.forecast.monte_carlo import NUM, Draws, line, middle, spread
 from scalecard.analysis.forecast.network import Fitted
 from scalecard.analysis.forecast.single_device import LocalTime, Ranks
+from scalecard.analysis.step_records import counted
 from scalecard.records.strategies import DDP, Collective
 
 SCALINGS = ("strong", "weak")

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -230,7 +230,7 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
     """Why there is no forecast of what was measured, each once; of DDP with either scaling."""
     found = list[str]()
     for workload in workloads(results):
-        timed = {str(r.case["scaling"]) for r in workload.strategies.select("step_time", workload=workload.name)}
+        timed = {r.text("scaling") for r in workload.strategies.select("step_time", workload=workload.name)}
         for scaling in sorted(timed):
             model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
             reason = why_not(model) if model.steps else "DDP was not timed on several devices"
@@ -247,9 +247,6 @@ def _parts(workload: Workload, settings: Settings) -> Parts:
     return Parts(workload, max(here, per_node), cores)
 
 
-def accuracy(found: list[Forecast]) -> tuple[float, int, int] | None:
-    """(median absolute error, held-out steps inside their bands, held-out steps), or None without any."""
-    known = [one.held_out for one in found if one.held_out]
-    if not known:
-        return None
-    return statistics.median(abs(one.error) for one in known), sum(one.inside for one in known), len(known)
+def accuracy(held_out: Sequence[HeldOut]) -> tuple[float, int, int]:
+    """(median absolute error, held-out steps inside their bands, held-out steps)."""
+    return statistics.median(abs(one.error) for one in held_out), sum(one.inside for one in held_out), len(held_out)

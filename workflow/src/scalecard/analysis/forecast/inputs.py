@@ -81,7 +81,7 @@ def workloads(results: Mapping[str, Result]) -> list[Workload]:
     strategies = results.get("strategies")
     if strategies is None:
         return []
-    timed = [str(r.case["workload"]) for r in strategies.select("step_time") if "workload" in r.case]
+    timed = [r.text("workload") for r in strategies.select("step_time") if "workload" in r.case]
     collectives = {name: _collectives(name, results) for name in Collective}
     num_micro = int(strategies.spec.get("micro_batches", 1))
     return [Workload(name, strategies, collectives, num_micro) for name in dict.fromkeys(timed)]
@@ -117,8 +117,3 @@ def layout_of(record: Record) -> Layout:
 
 def batch_of(record: Record) -> int:
     return record.integer("batch_size")
-
-
-def counted(record: Record, name: str) -> float | None:
-    """What one call was counted to do."""
-    return next((count.counted for count in record.work if count.name == name), None)

@@ -47,7 +47,7 @@ class Fitted:
         """Robust least squares of relative errors, reweighted ten times; neither part is negative."""
         drawn: dict[float, list[Draws]] = {}
         for record in records:  # a size may have been timed by two experiments
-            drawn.setdefault(float(record.case["bytes"] or 0), []).append(of_record(record))
+            drawn.setdefault(float(record.integer("bytes")), []).append(of_record(record))
         sizes = np.array(sorted(drawn))
         times = np.stack([np.exp(np.mean(np.log(drawn[size]), axis=0)) for size in sizes], axis=1)
         devices = layout_of(records[0]).devices

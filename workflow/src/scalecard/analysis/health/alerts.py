@@ -6,9 +6,10 @@ What a fault shows in is listed under its cause, however many measurements it sl
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from scalecard.analysis.health import judge_counters, judge_faults, judge_rates, judge_state
-from scalecard.analysis.health.per_node import Place, once
+from scalecard.analysis.health import judge_errors, judge_rates, judge_state
+from scalecard.analysis.health.per_node import Place
 from scalecard.analysis.health.verdict import WORDS, Kind, Verdict
 from scalecard.records.record import Result
 
@@ -75,14 +76,14 @@ ABOUT = {
 OF_ENDS = {Kind.PAIR: Kind.DEVICE_LINKS, Kind.PCIE_PAIR: Kind.HOST_LINK, Kind.NODE_PAIR: Kind.NODE_LINKS}
 
 
-@once
+@lru_cache(maxsize=4)
 def verdicts(result: Result) -> list[Verdict]:
     """What is said of every device, link, collective, node and counter, also if it is normal."""
-    judges = (judge_faults, judge_state, judge_counters, judge_rates)
-    return [verdict for judge in judges for verdict in judge.judged(result)]
+    judges = (judge_errors.faults, judge_state.state, judge_errors.counters, judge_rates.rates)
+    return [verdict for judge in judges for verdict in judge(result)]
 
 
-@once
+@lru_cache(maxsize=4)
 def alerts(result: Result) -> list[Verdict]:
     """Only what is not normal, one for each fault, the worst first; where else a fault shows is in `seen_in`."""
     return merged(verdicts(result))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
-from scalecard.analysis import formatting, gpu_links, published_figures
+from scalecard.analysis import formatting, gpu_links, limits, published_figures
 from scalecard.analysis.health.per_node import Place, View, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
 from scalecard.hardware.optional_facts import silent_gpus
@@ -27,7 +27,7 @@ NOTABLE = 0.05  # of the readings
 OF_LAPTOPS = Slowdown.THERMAL_BY_SOFTWARE
 
 
-def judged(result: Result) -> Iterator[Verdict]:
+def state(result: Result) -> Iterator[Verdict]:
     """What each device, and the machine, says of itself."""
     every = views(result)
     for at in every:
@@ -41,19 +41,16 @@ def judged(result: Result) -> Iterator[Verdict]:
     yield from _ways(result)
 
 
-def _devices(at: View) -> int:
-    return len(at.result.environment["gpus"]) or int(at.result.environment["machine"]["num_devices"])
-
-
 def _lost(at: View) -> Iterator[Verdict]:
     """A device of which nothing was measured that was measured of others, or a card that does not answer."""
     seen = {record.case.get("device") for part in OWN for record in at.result.select("time", part=part)}
-    gone = [at.device(device) for device in range(_devices(at)) if seen and device not in seen]
-    gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(at.result.environment["missing"])]
+    facts = at.result.environment
+    num_devices = len(facts["gpus"]) or int(facts["machine"]["num_devices"])
+    gone = [at.device(device) for device in range(num_devices) if seen and device not in seen]
+    gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(facts["missing"])]
     for lost in gone:
         yield Verdict(
             part=Part.COMPUTE,
-            who=str(lost),
             value="lost: nothing was measured of it",
             normal=f"{len(seen) or 'other'} devices were measured",
             verdict="errors",
@@ -81,10 +78,8 @@ def _slots(at: View) -> Iterator[Verdict]:
 def _seen(at: View, device: int) -> tuple[int, int]:
     """(generation, width) at their highest under load, 0 if it is not known: an idle card lowers its generation."""
     records = at.result.select("time", part="host link", device=device)
-    states = [e.state.gpus[device] for r in records for e in r.telemetry if e.state and device < len(e.state.gpus)]
-    width = max((state.pcie_width or 0 for state in states), default=0)
-    generation = max((state.pcie_gen or 0 for state in states), default=0)
-    return generation, width or at.result.environment["gpus"][device]["pcie_width"] or 0
+    generations, widths = zip((0, 0), *(limits.pcie_seen(record, device) for record in records), strict=True)
+    return max(generations), max(widths) or at.result.environment["gpus"][device]["pcie_width"] or 0
 
 
 def _usual(values: Sequence[int]) -> int:
@@ -98,7 +93,6 @@ def _slot(card: Place, kind: Kind, found: int, best: int) -> Verdict:
     fine = found >= best
     return Verdict(
         part=Part.HOST_LINKS,
-        who=str(card),
         measured=kind,
         value=f"{shown} instead of {could}" if not fine else shown,
         normal=f"{could} is what card and slot can do",
@@ -115,29 +109,23 @@ def _nvlinks(at: View) -> Iterator[Verdict]:
         alike = [its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]]
         if not gpu["nvlinks"] or not alike:
             continue
-        card, usual = at.device(device), int(median(alike))
+        usual = int(median(alike))
         fine = gpu["nvlinks"] >= usual
         yield Verdict(
             part=Part.GPU_LINKS,
-            who=str(card),
             measured="NVLinks",
             value=f"{gpu['nvlinks']} up",
             normal=f"{usual} are up on the others",
             verdict="normal" if fine else "low",
             kind=Kind.NVLINKS_DOWN,
-            place=(card,),
+            place=(at.device(device),),
         )
 
 
 def _peer_access(at: View) -> Iterator[Verdict]:
     """A GPU must be able to write to another one's memory where NVLinks lead there."""
-    off = sorted(
-        {
-            tuple(sorted((r.integer("source"), r.integer("target"))))
-            for r in at.result.select("time", part="device link", peer=False)
-        }
-    )
-    for a, b in off:
+    copies = at.result.select("time", part="device link", peer=False)
+    for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
         if gpu_links.nvlinks(at.result, a, b):
             yield Verdict(
                 part=Part.GPU_LINKS,
@@ -154,21 +142,18 @@ def _peer_access(at: View) -> Iterator[Verdict]:
 def _host(at: View) -> Iterator[Verdict]:
     """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
     for record in at.result.select("free_space"):
-        place = at.part("free space in data_dir")
         yield Verdict(
             part=Part.HOST,
-            who=str(place),
             value=formatting.count_bytes(record.median),
             normal=f"at least {formatting.count_bytes(LEAST_FREE)}",
             verdict="low" if record.median < LEAST_FREE else "normal",
             kind=Kind.FREE_SPACE,
-            place=(place,),
+            place=(at.part("free space in data_dir"),),
         )
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
     yield Verdict(
         part=Part.HOST,
-        who=str(at.part("cores")),
         value=f"{facts['machine']['cores']}{governor}",
         normal="nothing is known to compare it with",
         verdict="not judged",
@@ -201,11 +186,9 @@ def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[s
     """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
     abnormal = {*Slowdown} - ({OF_LAPTOPS} if in_laptop else set())
     found: dict[str, float] = {}
-    for entry in record.telemetry:
-        if entry.state and device < len(entry.state.gpus):
-            for reason, share in entry.state.gpus[device].reasons.items():
-                if reason in abnormal and share >= NOTABLE:
-                    found[reason] = max(share, found.get(reason, 0.0))
+    for reason, share in (each for state in limits.gpu_states(record, device) for each in state.reasons.items()):
+        if reason in abnormal and share >= NOTABLE:
+            found[reason] = max(share, found.get(reason, 0.0))
     return found
 
 
@@ -220,9 +203,8 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
         slowed = bool(reasons) or went.at_the_end < FALL * usual
         yield Verdict(
             part=Part.COMPUTE,
-            who=str(at.device(device)),
             measured="sustained load",
-            value=", ".join([_in_words(went), *_heat(record, device, reasons)]),
+            value=", ".join([_fall(went), *_heat(record, device, reasons)]),
             normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
             + (" and the driver's limit of heat" if in_laptop else ""),
             verdict="slowed down" if slowed else "normal",
@@ -231,35 +213,33 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
         )
 
 
-def _in_words(went: Course) -> str:
+def _fall(went: Course) -> str:
     if went.fell_after is None:
         return f"no fall by 5 % in {went.seconds:.3g} s"
     return f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
 
 
 def _heat(record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
-    states = [entry.state.gpus[device] for entry in record.telemetry if entry.state and device < len(entry.state.gpus)]
-    degrees = max((gpu.temperature_c.high for gpu in states if gpu.temperature_c), default=None)
-    yield from [f"{degrees:.0f} °C"] if degrees is not None else []
+    degrees = [gpu.temperature_c.high for gpu in limits.gpu_states(record, device) if gpu.temperature_c]
+    if degrees:
+        yield f"{max(degrees):.0f} °C"
     yield from (f"{reason} in {100 * share:.0f} % of the readings" for reason, share in reasons.items())
 
 
 def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
     """The line rate of each InfiniBand port beside that of the same port on the other nodes: ports may differ."""
-    known = [(at, str(r.case["adapter"]), r.median) for at in every for r in at.result.select("rate", part="adapter")]
+    known = [(at, r.text("adapter"), r.median) for at in every for r in at.result.select("rate", part="adapter")]
     for at, port, rate in known:
-        place = at.part(port)
         usual = _usual([int(theirs) for _, other, theirs in known if other == port])
         compared, fine = len(every) > 1 and usual > 0, rate >= usual
         yield Verdict(
             part=Part.NETWORK,
-            who=str(place),
             measured="line rate",
             value=f"{rate * 8 / 1e9:.0f} Gbit/s",
             normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else "nothing is known to compare it with",
             verdict="not judged" if not compared else "normal" if fine else "low",
             kind=Kind.ADAPTER_RATE,
-            place=(place,),
+            place=(at.part(port),),
         )
 
 
@@ -284,16 +264,10 @@ def _ways(result: Result) -> Iterator[Verdict]:
     }
     for kind, (part, wrong, value) in troubles.items():
         if wrong:
-            yield Verdict(
-                part=part,
-                measured="NCCL uses",
-                value=value,
-                normal="the fastest way there is",
-                verdict="low",
-                kind=kind,
-            )
+            normal = "the fastest way there is"
+            yield Verdict(part=part, measured="NCCL uses", value=value, normal=normal, verdict="low", kind=kind)
     if paths and not any(wrong for _, wrong, _ in troubles.values()):
-        said = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
+        ways = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
         yield Verdict(
-            part=Part.COLLECTIVES, measured="NCCL uses", value=said, normal="the fastest way", verdict="normal"
+            part=Part.COLLECTIVES, measured="NCCL uses", value=ways, normal="the fastest way", verdict="normal"
         )

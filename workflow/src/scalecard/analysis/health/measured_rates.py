@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scalecard.analysis import formatting, gpu_links, limits
-from scalecard.analysis.health.per_node import Place, View, once, together, views
+from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part
 from scalecard.analysis.limits import Limit
 from scalecard.records.record import Record, Result
@@ -61,17 +62,7 @@ class Rate:
         return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _About:
-    """What a record's rate is a rate of."""
-
-    part: Part
-    kind: Kind
-    place: tuple[Place, ...] = ()
-    like: tuple[Hashable, ...] = ()
-
-
-@once
+@lru_cache(maxsize=4)  # platforms are drawn together
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
     every = [*views(result), View(together(result))]
@@ -80,21 +71,21 @@ def rates(result: Result) -> list[Rate]:
 
 
 def _of(at: View, record: Record) -> Iterator[Rate]:
-    part = str(record.case.get("part"))
-    if part in ("compute", "load"):
-        yield _compute(at, record)
-    elif part == "memory":
-        yield _memory(at, record)
-    elif part == "host link":
-        yield _host_link(at, record)
-    elif part == "device link":
-        yield _device_link(at, record)
-    elif part == "collective":
-        yield _collective(at, record)
-    elif part in ("node", "node pair"):
-        yield _nodes(record)
-    elif part in ("storage", "host memory"):
-        yield _host(at, record)
+    match record.case.get("part"):
+        case "compute" | "load":
+            yield _compute(at, record)
+        case "memory":
+            yield _memory(at, record)
+        case "host link":
+            yield _host_link(at, record)
+        case "device link":
+            yield _device_link(at, record)
+        case "collective":
+            yield _collective(at, record)
+        case "node" | "node pair":
+            yield _nodes(record)
+        case "storage" | "host memory":
+            yield _host(at, record)
 
 
 def _kind(at: View, device: int) -> str:
@@ -102,7 +93,17 @@ def _kind(at: View, device: int) -> str:
     return str(gpus[device]["name"]) if device < len(gpus) else ""
 
 
-def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit | None = None) -> Rate:
+def _rate(
+    record: Record,
+    amount: float,
+    unit: str = "GB/s",
+    limit: Limit | None = None,
+    *,
+    part: Part,
+    kind: Kind,
+    place: tuple[Place, ...] = (),
+    like: tuple[Hashable, ...],
+) -> Rate:
     """`amount` per sample's time. The range of the samples is the interval if they are too few for one."""
     every = [sample for samples in record.samples for sample in samples]
     fastest, slowest = min(every), max(every)
@@ -110,10 +111,10 @@ def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit 
         fastest, slowest = record.interval.low, record.interval.high
     known = len(every) >= FEWEST
     return Rate(
-        part=about.part,
-        kind=about.kind,
-        place=about.place,
-        like=(about.part, about.kind, *about.like),
+        part=part,
+        kind=kind,
+        place=place,
+        like=(part, kind, *like),
         unit=unit,
         value=amount / record.median,
         low=amount / slowest if known else None,
@@ -125,35 +126,32 @@ def _rate(record: Record, about: _About, amount: float, unit: str, limit: Limit 
 
 def is_small(record: Record) -> bool:
     """Whether it is too small for its rate to say anything of the hardware's."""
-    part, size, moved = str(record.case["part"]), record.case.get("size"), record.case.get("bytes")
+    part, size, moved = record.text("part"), record.case.get("size"), record.case.get("bytes")
     if isinstance(size, int):
         return size < LEAST_SIZE
     return isinstance(moved, int) and moved < LEAST_BYTES.get(part, 0)
 
 
 def _compute(at: View, record: Record) -> Rate:
-    case, device = record.case, record.integer("device")
-    load = case["part"] == "load"
-    about = _About(
-        part=Part.COMPUTE,
-        kind=Kind.COMPUTE,
-        place=(at.device(device),),
-        like=(load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device)),
-    )
-    limit = None if load else limits.of_products(at.result, str(case["dtype"]), device)
-    return _rate(record, about, limits.product_rate(record) * record.median, "TFLOP/s", limit)
+    case, device, load = record.case, record.integer("device"), record.case["part"] == "load"
+    limit = None if load else limits.of_products(at.result, record.text("dtype"), device)
+    amount, place = limits.product_rate(record) * record.median, (at.device(device),)
+    like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device))
+    return _rate(record, amount, "TFLOP/s", limit, part=Part.COMPUTE, kind=Kind.COMPUTE, place=place, like=like)
 
 
 def _memory(at: View, record: Record) -> Rate:
     case, device = record.case, record.integer("device")
     passes = 2 if case["access"] == "copy" else 1
-    about = _About(
+    return _rate(
+        record,
+        passes * record.integer("bytes") / 1e9,
+        limit=limits.of_memory(at.result, device),
         part=Part.MEMORY,
         kind=Kind.MEMORY,
         place=(at.device(device),),
         like=(case["access"], case["bytes"], case["at_once"], _kind(at, device)),
     )
-    return _rate(record, about, passes * record.integer("bytes") / 1e9, "GB/s", limits.of_memory(at.result, device))
 
 
 def _host_link(at: View, record: Record) -> Rate:
@@ -162,21 +160,19 @@ def _host_link(at: View, record: Record) -> Rate:
     A small copy also takes the longer the further the thread that starts it is from the GPU.
     """
     case, device, small = record.case, record.integer("device"), is_small(record)
+    pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
     near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
-    about = _About(
+    if case["at_once"]:  # threads that copy pageable memory are in one another's way: no two devices are alike
+        near = (*near, _neighbours(at, device), () if pinned else device)
+    return _rate(
+        record,
+        record.integer("bytes") / 1e9,
+        limit=limits.of_host_copy(at.result, record, device) if pinned else None,
         part=Part.HOST_LINKS,
         kind=Kind.LATENCY if small else Kind.HOST_LINK,
         place=(at.device(device),),
-        like=(
-            *(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device)),
-            *(near, _neighbours(at, device) if case["at_once"] else ()),
-        ),
+        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device), *near),
     )
-    pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
-    if not pinned and case["at_once"]:  # whose threads are in one another's way: no two devices are alike
-        about = replace(about, like=(*about.like, device))
-    limit = limits.of_host_copy(at.result, record, device) if pinned else None
-    return _rate(record, about, record.integer("bytes") / 1e9, "GB/s", limit)
 
 
 def _neighbours(at: View, device: int) -> tuple[int, ...]:
@@ -191,16 +187,12 @@ def _device_link(at: View, record: Record) -> Rate:
     linked = Kind.PAIR if gpu_links.nvlinks(at.result, source, target) else Kind.PCIE_PAIR
     kind = Kind.LATENCY if is_small(record) else linked
     near = () if kind is Kind.PAIR else _places(at, source, target, at_once=at_once)
-    about = _About(
-        part=Part.GPU_LINKS,
-        kind=kind,
-        place=tuple(at.device(device) for device in sorted((source, target))),
-        like=(size, at_once, way, _kind(at, source), _kind(at, target), near),
-    )
     limit = limits.of_pair(at.result, record, source, target)
     if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
-    return _rate(record, about, size / 1e9, "GB/s", limit)
+    place = tuple(at.device(device) for device in sorted((source, target)))
+    like = (size, at_once, way, _kind(at, source), _kind(at, target), near)
+    return _rate(record, size / 1e9, limit=limit, part=Part.GPU_LINKS, kind=kind, place=place, like=like)
 
 
 def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
@@ -218,36 +210,23 @@ def _numa_node(at: View, device: int) -> int | None:
     return node
 
 
-def bus_factor(collective: str, devices: int) -> float:
-    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
-    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
-
-
-def _on_the_bus(record: Record) -> float:
-    """Decimal gigabytes that cross each rank's link, as nccl-tests counts them."""
-    factor = bus_factor(str(record.case.get("collective", "all_reduce")), record.integer("devices"))
-    return factor * record.integer("bytes") / 1e9
-
-
 def _collective(at: View, record: Record) -> Rate:
-    case, nodes = record.case, record.case.get("nodes")
-    about = _About(
+    case, nodes, used = record.case, record.case.get("nodes"), range(record.integer("devices"))
+    ring = gpu_links.has_ring(at.result, used)  # workers have no other way than the host's memory
+    return _rate(
+        record,
+        limits.bus_bytes(record) / 1e9,
+        limit=_of_ring(at, record),
         part=Part.NETWORK if nodes else Part.COLLECTIVES,
-        kind=Kind.COLLECTIVE if nodes or _has_ring(at, record) else Kind.PCIE_COLLECTIVE,
-        place=() if nodes else tuple(at.device(device) for device in range(record.integer("devices"))),
+        kind=Kind.COLLECTIVE if nodes or ring else Kind.PCIE_COLLECTIVE,
+        place=() if nodes else tuple(map(at.device, used)),
         like=(case["collective"], case["devices"], nodes, case["bytes"]),
     )
-    return _rate(record, about, _on_the_bus(record), "GB/s", _of_ring(at, record))
-
-
-def _has_ring(at: View, record: Record) -> bool:
-    """Whether NCCL can go around by NVLinks; workers have no other way than the host's memory."""
-    return gpu_links.has_ring(at.result, range(record.integer("devices")))
 
 
 def _of_ring(at: View, record: Record) -> Limit | None:
     """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
-    operation, used = str(record.case["collective"]), range(record.integer("devices"))
+    operation, used = record.text("collective"), range(record.integer("devices"))
     if operation == "all_to_all" and len({gpu_links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
         return None
     limit = limits.of_all_reduce(at.result, record)
@@ -257,21 +236,15 @@ def _of_ring(at: View, record: Record) -> Limit | None:
 
 def _nodes(record: Record) -> Rate:
     ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
-    about = _About(
-        part=Part.COLLECTIVES if len(ends) == 1 else Part.NETWORK,
-        kind=Kind.NODE if len(ends) == 1 else Kind.NODE_PAIR,
-        place=tuple(map(Place, ends)),
-        like=(record.case["devices"], record.case["bytes"]),
-    )
-    return _rate(record, about, _on_the_bus(record), "GB/s")
+    part, kind = (Part.COLLECTIVES, Kind.NODE) if len(ends) == 1 else (Part.NETWORK, Kind.NODE_PAIR)
+    like = (record.case["devices"], record.case["bytes"])
+    return _rate(record, limits.bus_bytes(record) / 1e9, part=part, kind=kind, place=tuple(map(Place, ends)), like=like)
 
 
 def _host(at: View, record: Record) -> Rate:
-    case, storage = record.case, record.case["part"] == "storage"
-    about = _About(
-        part=Part.HOST,
-        kind=Kind.STORAGE if storage else Kind.HOST_MEMORY,
-        place=(at.part("storage" if storage else f"NUMA node {case.get('numa_node')}"),),
-        like=(case["bytes"],),
-    )
-    return _rate(record, about, (1 if storage else 2) * record.integer("bytes") / 1e9, "GB/s")
+    if record.case["part"] == "storage":
+        name, kind, passes = "storage", Kind.STORAGE, 1
+    else:
+        name, kind, passes = f"NUMA node {record.case.get('numa_node')}", Kind.HOST_MEMORY, 2
+    size = record.integer("bytes")
+    return _rate(record, passes * size / 1e9, part=Part.HOST, kind=kind, place=(at.part(name),), like=(size,))

@@ -1,31 +1,14 @@
 """A result over several nodes as each node measured it: its own records, its own hardware, and whose parts they are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
 
 from scalecard.records.record import Record, Result
 
-T = TypeVar("T")
 _OF_SEVERAL = ("node", "node pair")  # parts whose `node` is what was measured, not where
-
-
-def once(derive: Callable[[Result], T]) -> Callable[[Result], T]:
-    """The same function, which keeps what it made of the last result: tiles, sentences and the figure all ask for it.
-
-    lru_cache would need results that can be hashed.
-    """
-    kept: list[tuple[Result, T]] = []
-
-    @wraps(derive)
-    def remembering(result: Result) -> T:
-        if not (kept and kept[0][0] is result):
-            kept[:] = [(result, derive(result))]
-        return kept[0][1]
-
-    return remembering
 
 
 @dataclass(frozen=True)
@@ -73,7 +56,7 @@ class View:
         return Place(self.node, device=index, worker=self.result.emulated)
 
 
-@once
+@lru_cache(maxsize=4)
 def views(result: Result) -> list[View]:
     """One for each node. What all of them measured together is in none of them."""
     described = result.environment["nodes"]

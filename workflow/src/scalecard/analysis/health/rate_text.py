@@ -44,7 +44,7 @@ def _subject(rate: Rate) -> str:
     """What was measured, without who and how."""
     case, nodes = rate.record.case, [place.node for place in rate.place]
     size = formatting.on_axis("bytes", case.get("bytes"))
-    match str(case["part"]):
+    match case["part"]:
         case "compute" | "load":
             return f"{case['dtype']} products"
         case "memory":
@@ -59,7 +59,8 @@ def _subject(rate: Rate) -> str:
             return f"all-reduce between nodes {nodes[0]} and {nodes[1]}"
         case "collective":
             over = ratio_text.over_nodes(rate.record.integer("nodes", 0))
-            return f"{str(case['collective']).replace('_', '-')} on {case['devices']} devices{over}, {size}"
+            name = str(case["collective"]).replace("_", "-")
+            return f"{name} on {case['devices']} devices{over}, {size}"
     of_numa = "" if case.get("numa_node") is None else f" of NUMA node {case['numa_node']}"
     of_node = "" if rate.node is None else f" of node {rate.node}"
     return ("reading data_dir" if rate.kind is Kind.STORAGE else f"copying memory{of_numa}") + of_node

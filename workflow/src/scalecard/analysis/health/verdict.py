@@ -126,13 +126,13 @@ class Verdict:
 
     `verdict` is one of WORDS; `share` is that of the hardware's limit, where one is known. `kind` is the trouble that
     it would be evidence of, and `place` the devices or nodes that it is about; an empty place is all of them. `who`
-    names them and `measured` says what was measured of them, to be printed. `seen_in` says of an alert where else the
-    same trouble shows; `low`, whether any of it is below what is normal for the hardware's limit, also where the word
-    is another.
+    says whose it is if the names of the place do not, and `measured` what was measured of them. `seen_in` says of an
+    alert where else the same trouble shows; `low`, whether any of it is below what is normal for the hardware's limit,
+    also where the word is another.
     """
 
     part: Part
-    who: str = ""
+    who: str | None = None
     measured: str = ""
     value: str
     normal: str
@@ -151,7 +151,8 @@ class Verdict:
     @property
     def what(self) -> str:
         """'GPU 3, memory copy, alone': whose, and what was measured."""
-        return ", ".join(filter(None, (self.who, self.measured)))
+        who = " and ".join(map(str, self.place)) if self.who is None else self.who
+        return ", ".join(filter(None, (who, self.measured)))
 
     @property
     def advice(self) -> str:

@@ -17,10 +17,10 @@ from scalecard.analysis.forecast import calculator as numbers
 from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.analysis.forecast.model import Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, line_labels, points, style
 from scalecard.figures.points import Point
-from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Strategy, Untimed
+from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Untimed
 from scalecard.report import forecast_text
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
@@ -30,17 +30,17 @@ DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables te
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
 
 
-def plot(measured: Measured) -> Figure:
+def plot(measured: PlatformResults) -> Figure:
     """A panel per workload and scaling."""
     found = _of(measured)
-    kinds = list(dict.fromkeys((one.model.workload.name, one.model.scaling) for one in found))
-    figure, panels = charts.panels(len(kinds), height=1.1 * style.HEIGHT)
-    for (name, scaling), axes in zip(kinds, panels, strict=False):
-        of_panel = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
-        _panel(axes, [one for one in of_panel if one.model.strategy in DRAWN], measured.platform)
-        axes.set_title(f"{name}, {TITLES[scaling]}")
-    if not kinds:
-        charts.nothing(panels[0])
+    by_panel = dict[str, list[Forecast]]()
+    for one in found:
+        own = by_panel.setdefault(f"{one.model.workload.name}, {TITLES[one.model.scaling]}", [])
+        own += [one] * (one.model.strategy in DRAWN)
+    figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)
+    for axes, (title, own) in zip(panels, (by_panel or {"": []}).items(), strict=True):
+        _panel(axes, own, measured.platform)
+        axes.set_title(title)
     return figure
 
 
@@ -63,53 +63,43 @@ def _line(axes: Axes, one: Forecast, platform: str) -> None:
     colour = style.colour(name)
     curve = {count: middle(one.efficiencies[count]) for count in one.shown}
     limits = [band(one.efficiencies[count]) for count in one.shown]
-    axes.fill_between(
-        one.shown, [b.low for b in limits], [b.high for b in limits], color=colour, alpha=0.15, linewidth=0
-    )
-    trusted = [count for count in one.shown if count <= until]
+    low, high = [limit.low for limit in limits], [limit.high for limit in limits]
+    axes.fill_between(one.shown, low, high, color=colour, alpha=0.15, linewidth=0)
+    trusted, beyond = [n for n in one.shown if n <= until], [n for n in one.shown if n >= until]
     axes.plot(trusted, [curve[count] for count in trusted], color=colour)
-    beyond = [count for count in one.shown if count >= until]
     axes.plot(beyond, [curve[count] for count in beyond], color=colour, linestyle=":")
     line_labels.name(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
+    series = f"{name}, forecast"
     for count, limit in zip(one.shown, limits, strict=True):
-        point = Point(
-            series=f"{name}, forecast", x=count, value=curve[count], interval=limit, samples=None, platform=platform
-        )
+        point = Point(series=series, x=count, value=curve[count], interval=limit, samples=None, platform=platform)
         axes.plot([count], [curve[count]], "o", ms=7, alpha=0, gid=points.show(axes, point, "share"))
     marker = style.marker(name)
     known = {layout.devices: one.measured_efficiency(record) for layout, record in one.model.known.items()}
     axes.plot(list(known), list(known.values()), marker, color=colour, markersize=5)
     if held := one.held_out:
-        at = one.measured_efficiency(held.measured)
-        axes.plot(
-            [held.layout.devices], [at], marker, color=colour, markersize=9, fillstyle="none", markeredgewidth=1.5
-        )
+        x, y = [held.layout.devices], [one.measured_efficiency(held.measured)]
+        axes.plot(x, y, marker, color=colour, markersize=9, fillstyle="none", markeredgewidth=1.5)
 
 
-def findings(measured: Measured) -> list[Finding]:
+def findings(measured: PlatformResults) -> list[Finding]:
     """The error first; then the knee of each workload, and twice as many devices as there are."""
     found, why = _of(measured), "; ".join(reasons(measured.results, _settings(measured)))
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
         return [Finding(text=text, headline="no forecast", topic=Topic.NOT_MEASURED)]
-    sentences = [forecast_text.error(found), *forecast_text.of_workloads(found)]
+    sentences = [(forecast_text.error(found), ""), *forecast_text.of_workloads(found)]
     if why:
         sentences.append((f"DDP is not forecast: {why}.", ""))
-    if left := without_a_model(measured.results):
-        sentences.append((_not_forecast(left), ""))
+    by_reason = dict[tuple[Untimed, ...], list[str]]()
+    for strategy in without_a_model(measured.results):
+        by_reason.setdefault(strategy.untimed, []).append(strategy.name)
+    if by_reason:
+        left = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
+        sentences.append((f"No forecast for {'; '.join(left)}.", ""))
     return [Finding(text=text, headline=headline, topic=Topic.FORECAST) for text, headline in sentences]
 
 
-def _not_forecast(left: Sequence[Strategy]) -> str:
-    """Those without a forecast, by the reason."""
-    by_reason = dict[tuple[Untimed, ...], list[str]]()
-    for strategy in left:
-        by_reason.setdefault(strategy.untimed, []).append(strategy.name)
-    said = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
-    return f"No forecast for {'; '.join(said)}."
-
-
-def tables(measured: Measured) -> list[Table]:
+def tables(measured: PlatformResults) -> list[Table]:
     """Forecast beside measurement; how far each strategy goes; with which network; and what training takes."""
     found = _of(measured)
     if not found:
@@ -122,15 +112,15 @@ def tables(measured: Measured) -> list[Table]:
     ]
 
 
-def calculator(measured: Measured) -> dict[str, Any]:
+def calculator(measured: PlatformResults) -> dict[str, Any]:
     """What calculator.html.j2 embeds; empty without a forecast of DDP, and of emulated devices, which advise nobody."""
     return {} if measured.emulated else numbers.data(_of(measured))
 
 
-def _settings(measured: Measured) -> Settings:
+def _settings(measured: PlatformResults) -> Settings:
     return Settings.of(measured.settings.get("forecast", {}))
 
 
 @lru_cache(maxsize=1)  # findings, tables and the calculator are of the same forecasts
-def _of(measured: Measured) -> list[Forecast]:
+def _of(measured: PlatformResults) -> list[Forecast]:
     return list(forecasts(measured.results, _settings(measured)))

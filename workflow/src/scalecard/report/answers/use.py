@@ -15,7 +15,7 @@ from scalecard.analysis import ratio_text
 from scalecard.analysis.advice.choice import choose
 from scalecard.analysis.advice.defaults import changes
 from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, line_labels, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
@@ -29,7 +29,7 @@ THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
 TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, advice_text.AVOID: Topic.TO_AVOID}
 
 
-def plot(measured: Measured) -> Figure:
+def plot(measured: PlatformResults) -> Figure:
     """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
     names = workloads(result) if result else []
@@ -100,7 +100,7 @@ def _ideal(able: Sequence[Place], axes: Axes) -> None:
         axes.plot([1], [alone.rate], style.marker(SINGLE.name), color=style.colour("ideal"))
 
 
-def findings(measured: Measured) -> list[Finding]:
+def findings(measured: PlatformResults) -> list[Finding]:
     """The advice, three sentences per workload at most; of emulated devices none."""
     result = measured.of("strategies")
     if measured.emulated:
@@ -122,11 +122,11 @@ def _of_workload(result: Result, workload: str) -> list[Finding]:
     ]
 
 
-def _of_defaults(measured: Measured) -> list[str]:
+def _of_defaults(measured: PlatformResults) -> list[str]:
     return [*advice_text.on_defaults(changes(measured)), *advice_text.on_data_parallel(measured)]
 
 
-def tables(measured: Measured) -> list[Table]:
+def tables(measured: PlatformResults) -> list[Table]:
     """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
     result, trial = measured.of("strategies"), measured.emulated
     made = [advice_table.defaults(changes(measured), trial=trial)]

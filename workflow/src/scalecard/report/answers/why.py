@@ -7,6 +7,7 @@ mark by input, and by gains: terms below zero, which are in the table alone.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from scalecard.analysis import breakdown, formatting
 from scalecard.analysis.breakdown import Breakdown, Term
-from scalecard.analysis.platform_results import Measured
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
@@ -45,27 +46,26 @@ REDUCED_BY = {
 }
 
 
-def plot(measured: Measured) -> Figure:
+def plot(measured: PlatformResults) -> Figure:
     """A panel per workload, a stacked bar per strategy."""
-    found = _drawn(breakdown.of_strategies(measured))
-    names = list(dict.fromkeys(str(each.record.case["workload"]) for each in found))
-    rows = max((sum(e.record.case["workload"] == name for e in found) for name in names), default=4)
-    figure, panels = charts.panels(len(names), height=2.2 + 0.3 * rows)
-    for axes, name in zip(panels, names or [""], strict=True):
-        _bars([each for each in found if each.record.case["workload"] == name], axes, measured.platform)
+    found = _on_most_devices(measured)
+    figure, panels = charts.panels(len(found), height=2.2 + 0.3 * max(map(len, found.values()), default=4))
+    for axes, (name, own) in zip(panels, (found or {"": []}).items(), strict=True):
+        _bars(own, axes, measured.platform)
         axes.set_title(name)
     return figure
 
 
-def _drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
-    """Strong scaling on the most devices of each workload, the fastest first; if there is none, weak scaling."""
-    drawn = list[Breakdown]()
-    for name in dict.fromkeys(each.record.case["workload"] for each in found):
-        own = [each for each in found if each.record.case["workload"] == name]
+def _on_most_devices(measured: PlatformResults) -> dict[str, list[Breakdown]]:
+    """By workload, that of the fastest step first: strong scaling or, if there is none, weak scaling."""
+    by_workload = dict[str, list[Breakdown]]()
+    for each in breakdown.of_strategies(measured):
+        by_workload.setdefault(each.workload, []).append(each)
+    for name, own in by_workload.items():
         chosen = [each for each in own if each.record.case["scaling"] == "strong"] or own
-        most = max(map(_devices, chosen))
-        drawn += [each for each in chosen if _devices(each) == most]
-    return sorted(drawn, key=lambda each: each.seconds)
+        most = max(each.devices for each in chosen)
+        by_workload[name] = sorted((e for e in chosen if e.devices == most), key=lambda each: each.seconds)
+    return dict(sorted(by_workload.items(), key=lambda item: item[1][0].seconds))
 
 
 def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
@@ -78,21 +78,17 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
         widths = [max(0.0, each.of(name)) for each in found]
         if any(widths):
             hatch = "///" if name == breakdown.REST else ""
-            fill = "none" if hatch else style.colour(name)
-            edge = style.colour(name) if hatch else "none"
-            drawn = axes.barh(
-                places, widths, left=starts, label=name, color=fill, edgecolor=edge, hatch=hatch, height=0.62
-            )
-            for patch, each in zip(drawn, found, strict=True):
+            fill, edge = ("none", style.colour(name)) if hatch else (style.colour(name), "none")
+            look: dict[str, Any] = {"color": fill, "edgecolor": edge, "hatch": hatch, "height": 0.62}
+            for patch, each in zip(axes.barh(places, widths, left=starts, label=name, **look), found, strict=True):
                 patch.set_gid(points.show(axes, _point(each, name, platform), "s"))
             starts = [start + width for start, width in zip(starts, widths, strict=True)]
     ends = [each.seconds for each in found]
     axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
-    ideal = found[0].of(breakdown.COMPUTE)
-    charts.mark_at(axes, ideal, "ideal")
-    axes.set_yticks(places, [str(each.record.case["strategy"]) for each in found])
+    charts.mark_at(axes, found[0].of(breakdown.COMPUTE), "ideal")
+    axes.set_yticks(places, [each.strategy for each in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set(xlabel=f"time of a step on {_devices(found[0]):.0f} devices")
+    axes.set(xlabel=f"time of a step on {found[0].devices} devices")
     charts.number_axis(axes.xaxis, "s")
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(visible=False, axis="y")
@@ -101,20 +97,17 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
 
 def _point(found: Breakdown, name: str, platform: str) -> Point:
     """A term with its error."""
-    term = next((term for term in found.terms if term.name == name), Term(name, 0.0, None))
-    bounds = term.error and Interval(term.seconds - term.error, term.seconds + term.error)
-    strategy, samples = str(found.record.case["strategy"]), found.record.num_samples
-    return Point(
-        series=strategy, x=name, value=term.seconds, interval=bounds or None, samples=samples, platform=platform
-    )
+    term, samples = found.term(name), found.record.num_samples
+    bounds = Interval(term.seconds - term.error, term.seconds + term.error) if term.error else None
+    return Point(series=found.strategy, x=name, value=term.seconds, interval=bounds, samples=samples, platform=platform)
 
 
-def findings(measured: Measured) -> list[Finding]:
+def findings(measured: PlatformResults) -> list[Finding]:
     """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
-    found = _drawn(breakdown.of_strategies(measured))
-    fastest = {each.record.case["workload"]: each for each in reversed(found)}.values()
-    told = [each for each in found if each in fastest or each.record.matches(strategy=DDP.name)]
-    return [*(_said(each, advise=not measured.emulated) for each in told), *_missing(found)]
+    found = sorted((e for own in _on_most_devices(measured).values() for e in own), key=lambda each: each.seconds)
+    fastest = {each.workload: each for each in reversed(found)}.values()
+    chosen = [each for each in found if each in fastest or each.strategy == DDP.name]
+    return [*(_largest(each, advise=not measured.emulated) for each in chosen), *_missing(found)]
 
 
 def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
@@ -122,18 +115,17 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
     strategies = dict[Untimed, list[str]]()
     for each in found:
         for untimed in each.untimed:
-            strategies.setdefault(untimed, []).append(each.record.text("strategy"))
-    said = [
+            strategies.setdefault(untimed, []).append(each.strategy)
+    terms = [
         f"{', '.join(dict.fromkeys(names))}: {', '.join(breakdown.TERMS_OF[untimed])} ({not_timed(untimed)})"
         for untimed, names in strategies.items()
     ]
-    if said:
-        yield Finding(text=f"Part of the rest, not measured apart: {'; '.join(said)}.", topic=Topic.MISSING_TERMS)
+    if terms:
+        yield Finding(text=f"Part of the rest, not measured apart: {'; '.join(terms)}.", topic=Topic.MISSING_TERMS)
 
 
-def _said(found: Breakdown, *, advise: bool) -> Finding:
-    case, largest = found.record.case, found.largest
-    name = f"{case['workload']}, {case['strategy']} on {case['devices']} devices"
+def _largest(found: Breakdown, *, advise: bool) -> Finding:
+    largest, name = found.largest, f"{found.workload}, {found.strategy} on {found.devices} devices"
     ideal, late = formatting.seconds(found.of(breakdown.COMPUTE)), found.of(breakdown.INPUT)
     fed = f" ({formatting.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
     text = f"{name}: a step takes {formatting.seconds(found.seconds)}{fed}, ideal would be {ideal}."
@@ -144,7 +136,7 @@ def _said(found: Breakdown, *, advise: bool) -> Finding:
         text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
         text += _remedy(largest, advise=advise) if sure else ", but within its error."
     text += _unexplained(found)
-    headline = f"{case['workload']}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
+    headline = f"{found.workload}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
     return Finding(text=text, headline=headline, topic=Topic.LARGEST_TERM if sure else Topic.UNSURE_TERM)
 
 
@@ -159,7 +151,7 @@ def _remedy(largest: Term, *, advise: bool) -> str:
 def _unexplained(found: Breakdown) -> str:
     if found.explained:
         return ""
-    rest = next(term for term in found.terms if term.name == breakdown.REST)
+    rest = found.term(breakdown.REST)
     amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
     what = "explain too much by" if rest.seconds < 0 else "leave"
     return f" The parts {what} {amount}{'' if rest.seconds < 0 else ' unexplained'}: they do not explain this step."
@@ -174,9 +166,10 @@ def _share(seconds: float, found: Breakdown) -> str:
     return formatting.percent(seconds / found.seconds)
 
 
-def tables(measured: Measured) -> list[Table]:
+def tables(measured: PlatformResults) -> list[Table]:
     """Every strategy at every number of devices: each term in seconds and as a share of the step."""
-    found = sorted(breakdown.of_strategies(measured), key=_order)
+    every = breakdown.of_strategies(measured)
+    found = sorted(every, key=lambda e: (e.workload, e.devices, e.record.text("scaling"), e.seconds))
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
     head = ["Workload", "Strategy", "Devices", "Scaling", "Step", *(name.capitalize() for name in shown)]
     rows = [[*_place(each), *(_cell(each, name) for name in shown)] for each in found]
@@ -187,19 +180,13 @@ def tables(measured: Measured) -> list[Table]:
     return [Table("Where the time of a step goes", head, rows, note)]
 
 
-def _order(each: Breakdown) -> tuple[str, float, str, float]:
-    case = each.record.case
-    return str(case["workload"]), _devices(each), str(case["scaling"]), each.seconds
-
-
 def _place(each: Breakdown) -> list[tuple[str, float]]:
-    case, devices = each.record.case, _devices(each)
-    nodes = f" on {case['nodes']} nodes" if case.get("nodes") else ""
+    nodes = f" on {each.record.case['nodes']} nodes" if each.record.case.get("nodes") else ""
     return [
-        (str(case["workload"]), 0.0),
-        (str(case["strategy"]), 0.0),
-        (f"{devices:.0f}{nodes}", devices),
-        (str(case["scaling"]), 0.0),
+        (each.workload, 0.0),
+        (each.strategy, 0.0),
+        (f"{each.devices}{nodes}", each.devices),
+        (each.record.text("scaling"), 0.0),
         (formatting.seconds(each.seconds), each.seconds),
     ]
 
@@ -208,7 +195,3 @@ def _cell(each: Breakdown, name: str) -> tuple[str, float]:
     seconds = each.of(name)
     sign = "-" if seconds < 0 else ""
     return (f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
-
-
-def _devices(each: Breakdown) -> float:
-    return float(each.record.case["devices"] or 1)

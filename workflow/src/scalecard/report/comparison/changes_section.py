@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from scalecard.analysis.comparison import same_hardware
+from scalecard.analysis import platforms
 from scalecard.analysis.comparison.compare import Comparison, Row, changes, compare
 from scalecard.analysis.load_results import UNFIT
 from scalecard.report.comparison import comparison_output, sentences, speedups
@@ -24,12 +24,12 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
     except UNFIT as error:
         found, refusal = None, str(error)
     differ = changes(old[0].environment, new[0].environment)
-    if same_hardware.alike(old, new):
+    if platforms.same_hardware(old, new):
         shown = _of_like(found) if found else {"told": f"{sentences.occasion(differ)}: {refusal}."}
         return {"platform": other[0].platform, "changes": list(map(sentences.change, differ)), **shown}
     said = [{section.name: section.headline for section in side} for side in (other, current)]
     names, software = (
-        same_hardware.names(old, new),
+        platforms.nicknames(old, new),
         [sentences.change(each) for each in differ if each.fact.key in sentences.SOFTWARE],
     )
     return {"platform": other[0].platform, **_of_unlike(names, found, software, said)}

@@ -8,8 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.comparison import same_hardware
+from scalecard.analysis import formatting, platforms, ratio_text
 from scalecard.analysis.comparison.compare import MARGIN_OF_ONE_PROCESS, VERDICTS, Comparison, Row
 from scalecard.report import pages, toc
 from scalecard.report.comparison import sentences, speedups
@@ -85,15 +84,15 @@ def notes(comparison: Comparison) -> list[str]:
 
 def summary(comparison: Comparison) -> str:
     """Between like hardware, the sentence on what changed; otherwise which hardware is compared."""
-    if same_hardware.alike(*comparison.sides):
+    if platforms.same_hardware(*comparison.sides):
         return sentences.sentence(comparison)
-    old, new = same_hardware.names(*comparison.sides)
+    old, new = platforms.nicknames(*comparison.sides)
     return f"{new} beside {old}."
 
 
 def faster(comparison: Comparison) -> list[SpeedUp]:
     """Of unlike hardware, how many times as fast B is; nothing of like hardware."""
-    if same_hardware.alike(*comparison.sides):
+    if platforms.same_hardware(*comparison.sides):
         return []
     return speedups.speed_ups(comparison.rows, *map(speedups.headlines, comparison.sides))
 
@@ -101,7 +100,7 @@ def faster(comparison: Comparison) -> list[SpeedUp]:
 def as_text(comparison: Comparison) -> str:
     found = faster(comparison)
     if found:
-        table = speedups.table(found, same_hardware.names(*comparison.sides))
+        table = speedups.table(found, platforms.nicknames(*comparison.sides))
         first = [table.head, *([text for text, _ in row] for row in table.rows)]
     else:
         first = [GROUPS_HEAD, *map(_group_cells, grouped(comparison.rows))]
@@ -188,7 +187,7 @@ def as_html(comparison: Comparison) -> str:
         headline=headline(comparison),
         notes=notes(comparison),
         forest=None if found else forest(grouped(comparison.rows), comparison.margin),
-        speed_ups=speedups.table(found, same_hardware.names(*comparison.sides)) if found else None,
+        speed_ups=speedups.table(found, platforms.nicknames(*comparison.sides)) if found else None,
         head=HEAD,
         rows=[(cells(row), row.doubts) for row in comparison.rows],
     )

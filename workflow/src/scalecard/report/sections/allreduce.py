@@ -11,12 +11,16 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, limits, ratio_text
 from scalecard.analysis.expectations import Judgement, rated
-from scalecard.analysis.limits import Limit
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
+LIBRARY = "torch.distributed"
 SMALL = 2**20  # bytes up to which latency is drawn
+IN_THE_SWITCH = (
+    "above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the bus bandwidth"
+    " formula counts"
+)
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -24,55 +28,39 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, (left, right) = charts.panels(2)
     everything = [pair for result in results for pair in _drawn(result, alone=len(results) == 1)]
     bandwidth = [
-        points.rated(
-            result, record, limits.bus_bandwidth(record) * record.median, series=_label(record), x=_size(record)
-        )
-        for result, record in everything
+        points.rated(result, r, limits.bus_bandwidth(r) * r.median, series=_label(r), x=_size(r))
+        for result, r in everything
     ]
     charts.curves(bandwidth, left, unit="GB/s", x_unit="B")
     bounds = [limits.of_all_reduce(result, record) for result, record in everything if result is results[0]]
     if bounds and bounds[-1]:
         charts.limit(left, bounds[-1].rate, bounds[-1].name)
-    left.set(
-        xlabel="size on each device", ylabel="bus bandwidth (GB/s)", xscale="log", title="bandwidth", ylim=(0, None)
-    )
+    left.set(ylabel="bus bandwidth (GB/s)", title="bandwidth")
     small = [(result, record) for result, record in everything if _size(record) <= SMALL]
     latency = [points.timed(result, record, series=_label(record), x=_size(record)) for result, record in small]
     charts.curves(latency, right, unit="s", x_unit="B")
-    right.set(
-        xlabel="size on each device",
-        ylabel="time",
-        xscale="log",
-        title=f"latency: up to {formatting.count_bytes(SMALL)}",
-    )
-    right.set_ylim(bottom=0)
+    right.set(ylabel="time", title=f"latency: up to {formatting.count_bytes(SMALL)}")
+    for axes in (left, right):
+        axes.set(xlabel="size on each device", xscale="log", ylim=(0, None))
     charts.byte_ticks(left, results[0].spec["bytes"])
     charts.byte_ticks(right, [size for size in results[0].spec["bytes"] if size <= SMALL])
     return figure
 
 
 def _drawn(result: Result, *, alone: bool) -> list[tuple[Result, Record]]:
-    """On the most devices within a node and over nodes, every algorithm; beside other platforms only the library's."""
-    everything = [
-        r for r in result.select("time", textbook=None) if alone or r.case["algorithm"] == "torch.distributed"
-    ]
-    spans = ratio_text.spans(everything)[: None if alone else 1]
-    most = [ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices") for nodes in spans]
-    return [
-        (result, record) for records in most for record in records if not record.case.get("nodes") or _named(record)
-    ]
-
-
-def _named(record: Record) -> bool:
-    return record.case["algorithm"] == "torch.distributed"
+    """On the most devices within a node, every algorithm; over nodes and beside other platforms the library's only."""
+    known = result.select("time", textbook=None, **({} if alone else {"algorithm": LIBRARY}))
+    spans = ratio_text.spans(known)[: None if alone else 1]
+    most = [ratio_text.largest([r for r in known if r.case.get("nodes") == nodes], "devices") for nodes in spans]
+    return [(result, r) for records in most for r in records if not r.case.get("nodes") or r.matches(algorithm=LIBRARY)]
 
 
 def _label(record: Record) -> str:
-    return str(record.case["algorithm"]) + ratio_text.over_nodes(record.integer("nodes", 0))
+    return record.text("algorithm") + ratio_text.over_nodes(record.integer("nodes", 0))
 
 
-def _size(record: Record) -> float:
-    return float(record.case["bytes"] or 0)
+def _size(record: Record) -> int:
+    return record.integer("bytes")
 
 
 def findings(result: Result) -> list[Finding]:
@@ -83,78 +71,59 @@ def findings(result: Result) -> list[Finding]:
     found = []
     for nodes in ratio_text.spans(everything):
         records = ratio_text.largest(result.select("time", textbook=None, nodes=nodes), "devices")
-        found += [*_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
+        found += [_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
     return found
 
 
 def judge(result: Result) -> Iterator[Judgement]:
     """The library's best all-reduce on each number of devices, compared with the link."""
-    records = result.select("time", algorithm="torch.distributed", nodes=None)
+    records = result.select("time", algorithm=LIBRARY, nodes=None)
     for count in dict.fromkeys(r.case["devices"] for r in records):
         best = max((r for r in records if r.case["devices"] == count), key=limits.bus_bandwidth)
         limit, rate = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
         what = f"All-reduce on {count} devices, bus bandwidth"
         if limit and limit.is_nvlink and rate > limit.rate:
-            yield _above(what, rate, limit)
+            value = f"{formatting.number(rate)} GB/s, {limit.share(rate)}"
+            yield Judgement(what=what, value=value, expectation=IN_THE_SWITCH, verdict="above the wire")
         elif limit:
             yield rated(what, rate, limit, "GB/s")
 
 
-def _above(what: str, rate: float, limit: Limit) -> Judgement:
-    return Judgement(
-        what=what,
-        value=f"{formatting.number(rate)} GB/s, {formatting.percent(rate / limit.rate)} of {limit.name}",
-        expectation="above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the"
-        " bus bandwidth formula counts",
-        verdict="above the wire",
-    )
-
-
-def _best(result: Result, records: list[Record], nodes: int | None) -> list[Finding]:
+def _best(result: Result, records: list[Record], nodes: int | None) -> Finding:
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
-    share = (
-        f", {formatting.percent(reached / limit.rate)} of {limit.name} ({formatting.number(limit.rate)} GB/s)"
-        if limit
-        else ""
-    )
     text = (
         f"The best all-reduce on {best.case['devices']} devices{ratio_text.over_nodes(nodes)} is"
-        f" {best.case['algorithm']}'s:"
-        f" bus bandwidth {ratio_text.rate(best, reached * best.median)} GB/s at"
-        f" {formatting.count_bytes(best.case['bytes'])}"
-        f"{share}."
+        f" {best.case['algorithm']}'s: bus bandwidth {ratio_text.rate(best, reached * best.median)} GB/s at"
+        f" {formatting.count_bytes(_size(best))}{limit.beside(reached, 'GB/s') if limit else ''}."
     )
     topic = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
-    return [Finding(text=text, headline=f"{formatting.number(reached)} GB/s bus bandwidth", topic=topic)]
+    return Finding(text=text, headline=f"{formatting.number(reached)} GB/s bus bandwidth", topic=topic)
 
 
-def _ring(records: list[Record]) -> list[Finding]:
+def _ring(records: list[Record]) -> Iterator[Finding]:
     top = {r.case["algorithm"]: r for r in ratio_text.largest(records, "bytes")}
-    if not {"ring", "naive"} <= set(top):
-        return []
-    size = formatting.count_bytes(top["ring"].case["bytes"])
-    text = ratio_text.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
-    bound = [f"the {name}" for name in ("ring", "naive") if top[name].launch_bound]
-    doubt = f" But {' and '.join(bound)} waited for the thread that launches it: no verdict on the algorithms."
-    return [Finding(text=f"{text}, at {size}.{doubt if bound else ''}", topic=Topic.RING)]
+    if {"ring", "naive"} <= set(top):
+        text = ratio_text.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
+        text += f", at {formatting.count_bytes(_size(top['ring']))}."
+        bound = " and ".join(f"the {name}" for name in ("ring", "naive") if top[name].launch_bound)
+        doubt = f" But {bound} waited for the thread that launches it: no verdict on the algorithms."
+        yield Finding(text=text + doubt * bool(bound), topic=Topic.RING)
 
 
-def _latency(records: list[Record], nodes: int | None) -> list[Finding]:
-    small = [r for r in records if r.case["algorithm"] == "torch.distributed"]
-    if not small:
-        return []
-    least = min(small, key=lambda r: float(r.case["bytes"] or 0))
-    text = (
-        f"torch.distributed ({least.case['backend']}){ratio_text.over_nodes(nodes)} needs {ratio_text.time(least)}"
-        " even for"
-    )
-    return [Finding(text=f"{text} {formatting.count_bytes(least.case['bytes'])}.", topic=Topic.ALL_REDUCE_LATENCY)]
+def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
+    least = min((r for r in records if r.matches(algorithm=LIBRARY)), key=_size, default=None)
+    if least:
+        text = (
+            f"torch.distributed ({least.case['backend']}){ratio_text.over_nodes(nodes)} needs {ratio_text.time(least)}"
+            f" even for {formatting.count_bytes(_size(least))}."
+        )
+        yield Finding(text=text, topic=Topic.ALL_REDUCE_LATENCY)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
-    everything = result.select("time", algorithm="torch.distributed")
+    everything = result.select("time", algorithm=LIBRARY)
     for nodes in ratio_text.spans(everything):
         most = ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
         for record in ratio_text.largest(most, "bytes"):

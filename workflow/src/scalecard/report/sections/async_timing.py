@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, limits, ratio_text
 from scalecard.analysis.expectations import Judgement, rated
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.record import Case, Record, Result
 from scalecard.report.sections import Finding, Number, Topic
 
@@ -31,13 +30,14 @@ def plot(results: Sequence[Result]) -> Figure:
     left.set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
     charts.ticks(left, sorted(results[0].spec["sizes"]))
     left.set_ylim(bottom=0)
-    modes = [point for point in _modes(results[0]) if point.series in MODES]
+    timed = [record for mode in MODES for record in results[0].select("time", mode=mode)]
+    modes = [points.timed(results[0], r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
     charts.curves(modes, right, unit="s")
     if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
         counts = sorted({float(point.x) for point in modes})
         charts.ideal(right, counts, [serial[0].value] * len(counts))
     right.set(xlabel="devices", ylabel="time", title="one by one, or all at once", ylim=(0, None))
-    charts.ticks(right, sorted({point.x for point in modes if not isinstance(point.x, str)}))
+    charts.ticks(right, sorted({float(point.x) for point in modes}))
     return figure
 
 
@@ -45,10 +45,10 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
     """Of this platform alone every dtype, with the peak and where launching dominates; of several, the first dtype."""
     several = len({result.platform for result in results}) > 1
     shown = [
-        points.rated(result, record, limits.product_rate(record) * record.median, series=dtype, x=_rows(record))
+        points.rated(result, r, limits.product_rate(r) * r.median, series=dtype, x=r.integer("size"))
         for result in results
-        for record in result.select("time", mode="single")
-        if (dtype := str(record.case["dtype"])) in (DTYPES[:1] if several else DTYPES)
+        for r in result.select("time", mode="single")
+        if (dtype := r.text("dtype")) in (DTYPES[:1] if several else DTYPES)
     ]
     charts.curves(shown, axes, unit="TFLOP/s")
     for dtype in dict.fromkeys(point.series for point in shown):
@@ -62,19 +62,10 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
 
 def _launch_bound(result: Result) -> float | None:
     """The largest matrix of float32 whose products take less time than launching them; None if there is none."""
-    sizes = []
-    for complete in result.select("time", mode="single", dtype="float32"):
-        enqueue = result.find("enqueue_time", **complete.case)
-        if enqueue and enqueue.median > LAUNCHING * complete.median:
-            sizes.append(_rows(complete))
-    return max(sizes, default=None)
-
-
-def _modes(result: Result) -> list[Point]:
-    return [
-        points.timed(result, record, series=str(record.case["mode"]), x=float(record.case["devices"] or 0))
-        for record in result.select("time")
-    ]
+    products = result.select("time", mode="single", dtype="float32")
+    pairs = ((record, result.find("enqueue_time", **record.case)) for record in products)
+    bound = (r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median)
+    return max(bound, default=None)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -98,24 +89,24 @@ def published(result: Result) -> dict[str, float]:
 
 def judge(result: Result) -> Iterator[Judgement]:
     """The largest product of each dtype, compared with the chip's dense peak."""
-    records = result.select("time", mode="single")
-    for dtype in dict.fromkeys(str(r.case["dtype"]) for r in records):
-        largest = max((r for r in records if r.case["dtype"] == dtype), key=_rows)
-        limit = limits.of_products(result, dtype)
-        if limit and _rows(largest) >= LARGE:
-            what = f"{dtype.capitalize()} products of {_rows(largest):.0f} rows"
+    for dtype, largest in _largest(result).items():
+        limit, rows = limits.of_products(result, dtype), largest.integer("size")
+        if limit and rows >= LARGE:
+            what = f"{dtype.capitalize()} products of {rows} rows"
             yield rated(what, limits.product_rate(largest), limit, "TFLOP/s")
 
 
-def _rows(record: Record) -> float:
-    return float(record.case["size"] or 0)
+def _largest(result: Result) -> dict[str, Record]:
+    """The largest product by dtype."""
+    ordered = sorted(result.select("time", mode="single"), key=lambda record: -record.integer("size"))
+    dtypes = dict.fromkeys(record.text("dtype") for record in result.select("time", mode="single"))
+    return {dtype: next(record for record in ordered if record.matches(dtype=dtype)) for dtype in dtypes}
 
 
 def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
-    for dtype in dict.fromkeys(r.case["dtype"] for r in result.select("time", mode="single")):
-        record = ratio_text.largest(result.select("time", mode="single", dtype=dtype), "size")[0]
-        limit, rate = limits.of_products(result, str(dtype)), limits.product_rate(record)
+    for dtype, record in _largest(result).items():
+        limit, rate = limits.of_products(result, dtype), limits.product_rate(record)
         share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = ratio_text.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
@@ -124,42 +115,35 @@ def _rates(result: Result) -> list[Finding]:
     return found
 
 
-def _enqueue(result: Result) -> list[Finding]:
+def _enqueue(result: Result) -> Iterator[Finding]:
     size = result.spec["size"]
     enqueue = result.find("enqueue_time", mode="single", dtype="float32", size=size)
     complete = result.find("time", mode="single", dtype="float32", size=size)
     if not (enqueue and complete):
-        return []
+        return
     share = formatting.percent(enqueue.median / complete.median, 2)
     text = (
         f"A clock stopped without waiting reads {share} of the true time at size {size}:"
         f" {formatting.seconds(enqueue.median)} instead of {ratio_text.time(complete)}."
     )
-    return [Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)]
+    yield Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)
 
 
-def _concurrency(result: Result) -> list[Finding]:
-    serial = ratio_text.largest(result.select("time", mode="serial"), "devices")
-    if not serial or serial[0].case["devices"] == 1:
-        return []
-    count = serial[0].case["devices"]
-    concurrent = result.find("time", mode="concurrent", devices=count)
-    if concurrent is None:
-        return []
-    gain = ratio_text.speedup(concurrent, serial[0])
-    text = (
-        f"Enqueued on {count} devices at once, the same work is done {ratio_text.factor(gain)} as fast as one by one;"
-        f" ideal is {count}x."
-    )
-    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)]
+def _concurrency(result: Result) -> Iterator[Finding]:
+    for serial in ratio_text.largest(result.select("time", mode="serial"), "devices")[:1]:
+        count = serial.integer("devices")
+        concurrent = result.find("time", mode="concurrent", devices=count)
+        if concurrent and count > 1:
+            gain = ratio_text.speedup(concurrent, serial)
+            text = (
+                f"Enqueued on {count} devices at once, the same work is done {ratio_text.factor(gain)} as fast as one"
+                f" by one; ideal is {count}x."
+            )
+            yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The rate of each dtype's largest product."""
-    records = result.select("time", mode="single")
-    for dtype in dict.fromkeys(str(r.case["dtype"]) for r in records):
-        largest = max((r for r in records if r.case["dtype"] == dtype), key=_rows)
-        amount = limits.product_rate(largest) * largest.median
-        yield Number(
-            label=f"{dtype} products of {_rows(largest):.0f} rows", record=largest, amount=amount, unit="TFLOP/s"
-        )
+    for dtype, largest in _largest(result).items():
+        amount, rows = limits.product_rate(largest) * largest.median, largest.case["size"]
+        yield Number(label=f"{dtype} products of {rows} rows", record=largest, amount=amount, unit="TFLOP/s")

@@ -30,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
     here = results[0]
     links, host = _links(here), _host_links(results)
     shown = [
-        points.timed(result, record, series="", x=str(record.case["step"]))
+        points.timed(result, record, series="", x=record.text("step"))
         for result in results
         for record in result.select("time", part="textbook")
     ]
@@ -74,7 +74,7 @@ def _host_links(results: Sequence[Result]) -> list[Point]:
             record,
             limits.copy_rate(record) * record.median,
             series=f"{ratio_text.direction(record)}, {memory}",
-            x=_bytes(record),
+            x=record.integer("bytes"),
         )
         for result in results
         for ends, memory in (HOST_KINDS[:1] if several else HOST_KINDS)
@@ -118,16 +118,13 @@ def judge(result: Result) -> Iterator[Judgement]:
     """
     for records in _by_direction(result):
         # Small copies within a device stay in its cache: only the largest size measures its memory.
-        best = max(records, key=_bytes if limits.is_within(records[0]) else limits.copy_rate)
+        able = ratio_text.largest(records, "bytes")[:1] if limits.is_within(records[0]) else records
+        best = max(able, key=limits.copy_rate)
         limit = limits.of_copy(result, best)
-        if limit and (_bytes(best) >= limits.LEAST_COPY or limit.advice):
+        if limit and (best.integer("bytes") >= limits.LEAST_COPY or limit.advice):
             size, memory = formatting.count_bytes(best.case["bytes"]), best.case["memory"]
             what = f"{ratio_text.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
             yield rated(what, limits.copy_rate(best), limit, "GB/s")
-
-
-def _bytes(record: Record) -> float:
-    return float(record.case["bytes"] or 0)
 
 
 def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
@@ -149,38 +146,24 @@ def _rates(result: Result) -> list[Finding]:
     for records, remark in _worth_showing(result):
         best = max(records, key=limits.copy_rate)
         limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), ratio_text.direction(best)
-        share = (
-            f", {formatting.percent(reached / limit.rate)} of {limit.name} ({formatting.number(limit.rate)} GB/s)"
-            if limit
-            else ""
-        )
-        rate = ratio_text.rate(best, reached * best.median)
-        call = CALLS[best.text("call")]
         text = (
-            f"{direction.capitalize()}, the best copy runs at {rate} GB/s{share}:"
-            f" {formatting.count_bytes(best.case['bytes'])}, {best.case['memory']} memory, {call}.{remark}"
+            f"{direction.capitalize()}, the best copy runs at {ratio_text.rate(best, reached * best.median)} GB/s"
+            f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
+            f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
         topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
         found.append(Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic))
     return found
 
 
-def _overlap(result: Result) -> list[Finding]:
+def _overlap(result: Result) -> Iterator[Finding]:
     serial = result.find("time", part="textbook", step="compute, then copy")
     overlapped = result.find("time", part="textbook", step="overlapped")
-    if not (serial and overlapped):
-        return []
-    text = (
-        ratio_text.versus("Overlapping the copies with computing", overlapped.over(serial), "computing, then copying")
-        + "."
-    )
-    return [
-        Finding(
-            text=text,
-            headline=f"{ratio_text.speedup(overlapped, serial).value:.2f}x by overlap",
-            topic=Topic.COPY_OVERLAP,
-        )
-    ]
+    if serial and overlapped:
+        ratio = overlapped.over(serial)
+        text = ratio_text.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
+        headline = f"{ratio_text.inverse(ratio).value:.2f}x by overlap"
+        yield Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -12,7 +12,7 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.ddp_options import APART, options_of, per_batch, spans
+from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Result
@@ -38,7 +38,7 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     """The share of a rank's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
     single = result.find("step_time", model=model, scaling="strong", devices=1)
     found = list[Point]()
-    for nodes, kind in product(spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
+    for nodes, kind in product(_spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
             if single:
                 ratio, count = ratio_text.speedup(record, single), record.integer("devices")
@@ -51,16 +51,18 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     return found
 
 
+def _spans(result: Result) -> list[int | None]:
+    return ratio_text.spans(result.select("step_time"))
+
+
 def _relative(result: Result) -> list[Point]:
     """Each option of the last model, over the default."""
     found = list[Point]()
-    for nodes in spans(result):
+    for nodes in _spans(result):
         options = options_of(result, result.spec["models"][-1], nodes)
         for name, record in options.items():
             if "default" in options and name not in APART:
-                label = (f"{name} (per batch)" if (record.case["steps"] or 1) != 1 else name) + ratio_text.over_nodes(
-                    nodes
-                )
+                label = name + " (per batch)" * (record.integer("steps", 1) > 1) + ratio_text.over_nodes(nodes)
                 ratio = per_batch(record, options["default"])
                 found.append(points.compared(result, record, ratio, series="", x=label))
     return found
@@ -69,7 +71,7 @@ def _relative(result: Result) -> list[Point]:
 def findings(result: Result) -> list[Finding]:
     """Scaling efficiency, hidden communication and the option that pays most, for each model."""
     found = []
-    for nodes in spans(result):
+    for nodes in _spans(result):
         for model in result.spec["models"]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
@@ -84,67 +86,57 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
-        ratio = ratio_text.speedup(most[0], single)
-        efficiency = ratio.value / count if scaling == "strong" else ratio.value
-        share = formatting.percent(efficiency)
-        per_rank = 1 if scaling == "strong" else count
-        speed = f"{ratio_text.factor(ratio_text.scaled(ratio, per_rank))} the samples/s of one rank"
-        where = f"on {count} ranks{ratio_text.over_nodes(nodes)}"
-        text = f"DDP's {scaling} scaling of {model} {where} is {share} efficient: {speed}."
+        gain = ratio_text.scaled(ratio_text.speedup(most[0], single), 1 if scaling == "strong" else count)
+        share = formatting.percent(gain.value / count)
+        text = (
+            f"DDP's {scaling} scaling of {model} on {count} ranks{ratio_text.over_nodes(nodes)} is {share} efficient:"
+            f" {ratio_text.factor(gain)} the samples/s of one rank."
+        )
         topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
         topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
         found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic))
     return found
 
 
-def _hidden(result: Result, model: str, nodes: int | None) -> list[Finding]:
+def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
     """1 - (T_sync - T_no_sync) / T_communication, from medians measured in the same rounds.
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options = options_of(result, model, nodes)
+    options, over = options_of(result, model, nodes), ratio_text.over_nodes(nodes)
     if not set(APART) <= set(options):
-        return []
-    sync, alone, reduce = (options[name] for name in ("default", "no_sync", "all-reduce alone"))
-    ratio = sync.over(alone)
-    if ratio.verdict == "unclear":
-        text = f"{model}'s step with and without communication{ratio_text.over_nodes(nodes)} cannot be told apart here"
-        return [
-            Finding(
-                text=f"{text} ({ratio_text.time(sync)} and {ratio_text.time(alone)}).", topic=Topic.HIDDEN_COMMUNICATION
-            )
-        ]
-    exposed = sync.median - alone.median
-    hidden = 1 - exposed / reduce.median
-    text = (
-        f"Of {model}'s communication{ratio_text.over_nodes(nodes)} ({ratio_text.time(reduce)} alone),"
-        f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast: "
-    )
-    text += f"{formatting.percent(hidden)} is hidden." if hidden > 0 else "none of it is hidden."
-    return [Finding(text=text, topic=Topic.HIDDEN_COMMUNICATION)]
-
-
-def _best_option(result: Result, model: str, nodes: int | None) -> list[Finding]:
-    options = options_of(result, model, nodes)
-    choices = {n: r for n, r in options.items() if n not in APART and r.case["steps"] == 1}
-    if not choices or "default" not in options:
-        return []
-    name, best = min(choices.items(), key=lambda item: item[1].over(options["default"]).value)
-    text = (
-        ratio_text.versus(
-            f"The best option other than accumulation for {model}{ratio_text.over_nodes(nodes)}, {name},",
-            best.over(options["default"]),
-            "DDP's defaults",
+        return
+    sync, alone, reduce = (options[name] for name in APART)
+    if sync.over(alone).verdict == "unclear":
+        text = (
+            f"{model}'s step with and without communication{over} cannot be told apart here ({ratio_text.time(sync)}"
+            f" and {ratio_text.time(alone)})."
         )
-        + "."
-    )
-    return [Finding(text=text, topic=Topic.BEST_OPTION)]
+    else:
+        exposed = sync.median - alone.median
+        hidden = 1 - exposed / reduce.median
+        text = (
+            f"Of {model}'s communication{over} ({ratio_text.time(reduce)} alone),"
+            f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast:"
+            f" {formatting.percent(hidden) if hidden > 0 else 'none of it'} is hidden."
+        )
+    yield Finding(text=text, topic=Topic.HIDDEN_COMMUNICATION)
+
+
+def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
+    options = options_of(result, model, nodes)
+    choices = [name for name, record in options.items() if name not in APART and record.case["steps"] == 1]
+    if choices and (default := options.get("default")):
+        ratios = {name: options[name].over(default) for name in choices}
+        name = min(ratios, key=lambda name: ratios[name].value)
+        what = f"The best option other than accumulation for {model}{ratio_text.over_nodes(nodes)}, {name},"
+        yield Finding(text=ratio_text.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step of each model at the shared batch, on most ranks, within a node and over nodes."""
     for model in result.spec["models"]:
-        for nodes in spans(result):
+        for nodes in _spans(result):
             records = result.select("step_time", model=model, scaling="strong", nodes=nodes)
             for record in ratio_text.largest(records, "devices"):
                 label = f"step of {model} on {record.case['devices']} ranks{ratio_text.over_nodes(nodes)}"

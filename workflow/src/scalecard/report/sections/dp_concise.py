@@ -26,11 +26,9 @@ def plot(results: Sequence[Result]) -> Figure:
     left.set(xlabel="time of an epoch", ylabel="", title="epoch")
     for (batch, lr), axes in zip(settings, others, strict=True):
         curves = here.select("accuracy", batch_size=batch, lr=lr)
-        ends = [curves[0], curves[-1]] if len(curves) > 1 else curves
-        labels = [f"{r.case['devices']} dev." for r in ends]
-        charts.accuracies(
-            [p for r, label in zip(ends, labels, strict=True) for p in points.epochs(here, r, series=label)], axes
-        )
+        ends = [curves[0], *curves[1:][-1:]]
+        scored = [p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")]
+        charts.accuracies(scored, axes)
         axes.set(title=f"batch {batch}, lr {lr:g}")
     return figure
 
@@ -47,46 +45,42 @@ def _seconds(result: Result, *, alone: bool) -> list[Point]:
 
 def findings(result: Result) -> list[Finding]:
     """The speed-up of the textbook's pair and of strong scaling; what batch and rate do to the accuracy."""
-    base = result.select("epoch_time", devices=1)
-    if not base:
+    if not result.select("epoch_time", devices=1):
         return [not_measured(result, "epoch_time", "Not measured", "not measured")]
-    found = _speed(result)
-    skipped = ratio_text.reason(result, "epoch_time")
-    if skipped:
+    found = [*_speed(result)]
+    if skipped := ratio_text.reason(result, "epoch_time"):
         found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
     return [*found, *_accuracy(result)]
 
 
-def _speed(result: Result) -> list[Finding]:
+def _speed(result: Result) -> Iterator[Finding]:
     batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
     single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
     if single is None:
-        return []
+        return
     most = ratio_text.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
-        images = result.spec["train_images"] or 60_000
-        text = (
-            f"One device trains ResNet-18 at {images / single.median:.4g} images/s: {ratio_text.time(single)} per"
-            " epoch."
-        )
-        return [Finding(text=text, headline=f"{images / single.median:.4g} images/s", topic=Topic.ONE_DEVICE)]
+        rate = f"{(result.spec['train_images'] or 60_000) / single.median:.4g} images/s"
+        text = f"One device trains ResNet-18 at {rate}: {ratio_text.time(single)} per epoch."
+        yield Finding(text=text, headline=rate, topic=Topic.ONE_DEVICE)
+        return
     gain, count = ratio_text.speedup(most, single), most.case["devices"]
     text = (
         f"nn.DataParallel trains ResNet-18 {ratio_text.factor(gain)} as fast on {count} devices as on one, at batch"
         f" {batch}."
     )
-    return [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)]
+    yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)
 
 
-def _accuracy(result: Result) -> list[Finding]:
+def _accuracy(result: Result) -> Iterator[Finding]:
     """The corners of the grid on one device: what the textbook's pair changes apart from the devices."""
     batches, lrs = result.spec["batch_sizes"], result.spec["lrs"]
     small = result.find("accuracy", devices=1, batch_size=batches[0], lr=lrs[0])
     large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
     if not (small and large) or small is large:
-        return []
-    before, after, images = ratio_text.final(small), ratio_text.final(large), result.spec["test_images"] or 10_000
-    error = 2 * ((before * (1 - before) + after * (1 - after)) / images) ** 0.5
+        return
+    before, after = ratio_text.final(small), ratio_text.final(large)
+    error = ratio_text.accuracy_error(before, after, result.spec["test_images"] or 10_000)
     text = (
         f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
         f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
@@ -94,7 +88,7 @@ def _accuracy(result: Result) -> list[Finding]:
     )
     clear = abs(after - before) > error
     text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
-    return [Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)]
+    yield Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)
 
 
 def published(result: Result) -> dict[str, float]:

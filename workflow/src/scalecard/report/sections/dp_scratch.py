@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from scalecard.analysis import ratio_text
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
-from scalecard.records.record import Record, Result
+from scalecard.progress import counted
+from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -27,8 +28,9 @@ def plot(results: Sequence[Result]) -> Figure:
     left.set(xlabel="devices", ylabel="speed-up over one device", title="how many times as fast", ylim=(0, None))
     charts.ticks(left, counts)
     curves = results[0].select("accuracy")
-    ends = [record for record in curves if record.case["devices"] in (1, *_most(curves))]
-    charts.accuracies([p for record in ends for p in points.epochs(results[0], record, series=_on(record))], right)
+    ends = (1, *(record.case["devices"] for record in ratio_text.largest(curves, "devices")))
+    named = [(r, counted(r.integer("devices"), "device")) for r in curves if r.case["devices"] in ends]
+    charts.accuracies([p for r, name in named for p in points.epochs(results[0], r, series=name)], right)
     right.set(title="accuracy after each epoch")
     return figure
 
@@ -36,22 +38,12 @@ def plot(results: Sequence[Result]) -> Figure:
 def _speedups(result: Result) -> list[Point]:
     single = result.find("epoch_time", devices=1)
     return [
-        points.compared(result, record, ratio_text.speedup(record, single), series="measured", x=_devices(record))
+        points.compared(
+            result, record, ratio_text.speedup(record, single), series="measured", x=record.integer("devices")
+        )
         for record in result.select("epoch_time")
         if single
     ]
-
-
-def _most(records: Sequence[Record]) -> list[int]:
-    return [max(map(_devices, records))] if records else []
-
-
-def _devices(record: Record) -> int:
-    return record.integer("devices")
-
-
-def _on(record: Record) -> str:
-    return "1 device" if _devices(record) == 1 else f"{_devices(record)} devices"
 
 
 def findings(result: Result) -> list[Finding]:
@@ -62,14 +54,11 @@ def findings(result: Result) -> list[Finding]:
         return [not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
     gain = ratio_text.speedup(most[0], single)
-    found = [
-        Finding(
-            text=f"Data parallelism from scratch trains LeNet {ratio_text.factor(gain)} as fast on {count} devices as"
-            f" on one: {ratio_text.time(most[0])} per epoch instead of {ratio_text.time(single)}.",
-            headline=f"{gain.value:.2f}x on {count} devices",
-            topic=Topic.FROM_SCRATCH,
-        )
-    ]
+    text = (
+        f"Data parallelism from scratch trains LeNet {ratio_text.factor(gain)} as fast on {count} devices as on one:"
+        f" {ratio_text.time(most[0])} per epoch instead of {ratio_text.time(single)}."
+    )
+    found = [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.FROM_SCRATCH)]
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
     if one and many:
         text = (

@@ -37,7 +37,12 @@ def plot(results: Sequence[Result]) -> Figure:
 def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True) -> None:
     together = [points.timed(result, r, series="both together", x=share_of(r)) for r in division.together]
     alone = [
-        points.timed(result, r, series=f"{name} alone", x=share_of(r) if first else division.batch_size - share_of(r))
+        points.timed(
+            result,
+            r,
+            series=f"{name} alone",
+            x=share_of(r) if first else division.batch_size - share_of(r),
+        )
         for first, name, curve in zip((True, False), division.names, division.curves, strict=True)
         for r in curve
     ]
@@ -58,10 +63,8 @@ def _zoom(division: Division, axes: Axes) -> None:
 
 def findings(result: Result) -> list[Finding]:
     """What the slower device brings, and how good the prediction is."""
-    found = divisions(result)
-    if not found:
-        return [not_measured(result, "time", "Not divided", "not divided")]
-    return [finding for division in found for finding in (_gain(division), _prediction(division))]
+    found = [finding for division in divisions(result) for finding in (_gain(division), _prediction(division))]
+    return found or [not_measured(result, "time", "Not divided", "not divided")]
 
 
 def _gain(division: Division) -> Finding:
@@ -79,10 +82,10 @@ def _gain(division: Division) -> Finding:
         text += f". Whether {slower} helps cannot be said"
     elif not helps:
         text += f". {slower} does not help"
-    headline = (
-        f"{ratio_text.inverse(ratio).value:.2f}x by the slower device" if helps else "no gain by the slower device"
+    headline = f"{ratio_text.inverse(ratio).value:.2f}x" if helps else "no gain"
+    return Finding(
+        text=f"{text}.{_stands_for(division)}", headline=f"{headline} by the slower device", topic=Topic.UNEQUAL_DEVICES
     )
-    return Finding(text=f"{text}.{_stands_for(division)}", headline=headline, topic=Topic.UNEQUAL_DEVICES)
 
 
 def _stands_for(division: Division) -> str:
@@ -106,10 +109,8 @@ def _prediction(division: Division) -> Finding:
     if nearest is best:
         text += ", the best that was measured"
     else:
-        against = ratio_text.versus(
-            "this", over_in_rounds(nearest, best), f"the best one measured, {division.shares(best)}"
-        )
-        text += f"; {against}"
+        other = f"the best one measured, {division.shares(best)}"
+        text += f"; {ratio_text.versus('this', over_in_rounds(nearest, best), other)}"
     return Finding(text=f"{text}.{_drift(division)}", topic=Topic.PREDICTED_SHARE)
 
 

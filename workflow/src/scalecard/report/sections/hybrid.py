@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.platform_selection import platform_label
+from scalecard.analysis.platforms import platform_label
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -34,21 +34,15 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _rates(result: Result) -> list[Point]:
     """One rank without averaging, then hybrid parallelism within a node and over nodes."""
-    records = [
-        *result.select("time", strategy=MODEL_PARALLEL.name, ranks=1),
-        *result.select("time", strategy=HYBRID.name),
-    ]
-    spans = ratio_text.spans(records)
+    alone = result.select("time", strategy=MODEL_PARALLEL.name, ranks=1)
+    records = [*alone, *result.select("time", strategy=HYBRID.name)]
     return [
-        points.rated(result, r, float(r.case["batch_size"] or 0), series=_span(nodes), x=float(r.case["devices"] or 0))
-        for nodes in spans
+        points.rated(result, r, r.integer("batch_size"), series=series, x=r.integer("devices"))
+        for nodes in ratio_text.spans(records)
+        if (series := ratio_text.over_nodes(nodes)[1:] or HYBRID.name)
         for r in records
         if r.case.get("nodes") == nodes
     ]
-
-
-def _span(nodes: int | None) -> str:
-    return ratio_text.over_nodes(nodes).strip() or HYBRID.name
 
 
 def findings(result: Result) -> list[Finding]:
@@ -57,34 +51,28 @@ def findings(result: Result) -> list[Finding]:
     found = []
     for nodes in ratio_text.spans(result.select("time", strategy=HYBRID.name)):
         (most, *_) = ratio_text.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
-        found += [*_efficiency(most, single, nodes), *_averaging(result, most, nodes)]
-    reason = ratio_text.reason(result, "time")
-    return found or [Finding(text=f"Not compared: {reason}.", headline="one rank", topic=Topic.NOT_MEASURED)]
+        found += [*_efficiency(most, single, ratio_text.over_nodes(nodes)), *_averaging(result, most, nodes)]
+    return found or [not_measured(result, "time", "Not compared", "one rank")]
 
 
-def _efficiency(most: Record, single: Record | None, nodes: int | None) -> list[Finding]:
-    if single is None:
-        return []
-    ratio = ratio_text.inverse(most.over(single))
-    share = formatting.percent(ratio.value)
-    bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
-    text = (
-        f"Hybrid parallelism on {most.case['devices']} devices, {most.case['ranks']}"
-        f" ranks{ratio_text.over_nodes(nodes)}, is"
-        f" {share} efficient{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
-    )
-    return [Finding(text=text, headline=f"{share}, {most.case['ranks']} ranks", topic=Topic.HYBRID)]
+def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Finding]:
+    if single:
+        ratio, case = ratio_text.inverse(most.over(single)), most.case
+        share = formatting.percent(ratio.value)
+        bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
+        text = (
+            f"Hybrid parallelism on {case['devices']} devices, {case['ranks']} ranks{over}, is {share} efficient"
+            f"{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
+        )
+        yield Finding(text=text, headline=f"{share}, {case['ranks']} ranks", topic=Topic.HYBRID)
 
 
-def _averaging(result: Result, most: Record, nodes: int | None) -> list[Finding]:
+def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Finding]:
     without = result.find("time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
-    if without is None:
-        return []
-    text = (
-        ratio_text.versus(f"A step with averaging{ratio_text.over_nodes(nodes)}", most.over(without), "one without")
-        + "."
-    )
-    return [Finding(text=text, topic=Topic.HYBRID_AVERAGING)]
+    if without:
+        step = f"A step with averaging{ratio_text.over_nodes(nodes)}"
+        text = ratio_text.versus(step, most.over(without), "one without") + "."
+        yield Finding(text=text, topic=Topic.HYBRID_AVERAGING)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -11,20 +11,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, loader_results, ratio_text
-from scalecard.analysis.loader_results import Fed, per_unit, workers
+from scalecard.analysis.loader_results import LoaderResults, per_unit, rate, workers
 from scalecard.figures import charts, points
+from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
+COPIES = {
+    "non_blocking": "copied from pinned memory without waiting",
+    "overlapped": "copied beside the step before",
+}
 FAR = 20  # times the smallest rate
 BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock started came for free"
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's rates over workers, a panel per workload."""
-    found = loader_results.fed(results[0])
+    found = loader_results.workloads(results[0])
     figure, panels = charts.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
         _draw(results[0], one, axes)
@@ -33,17 +38,18 @@ def plot(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def _draw(result: Result, one: Fed, axes: Axes) -> None:
+def _draw(result: Result, one: LoaderResults, axes: Axes) -> None:
     loaders, steps = (
-        [points.rated(result, r, loader_results.units(r), series=series, x=workers(r)) for r in records]
+        [points.rated(result, r, r.integer("units"), series=series, x=workers(r)) for r in records]
         for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
     )
-    unit = str((one.loaders or one.steps)[0].case["unit"])
-    if _far_apart(_rates([*filter(None, [one.resident()]), *one.loaders, *one.steps])):
+    unit = one.fastest.case["unit"]
+    rates = [rate(record) for record in (*filter(None, [one.resident()]), *one.loaders, *one.steps)]
+    if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
         axes.set_yscale("log")
     charts.curves([*loaders, *steps], axes, unit=f"{unit}/s")
     for resident in filter(None, [one.resident()]):
-        charts.limit(axes, loader_results.units(resident) / resident.median, "one device, its data resident")
+        charts.limit(axes, rate(resident), "one device, its data resident")
     axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
     axes.set_xscale("symlog", base=2, linthresh=1)
     charts.ticks(axes, [workers(record) for record in one.loaders])
@@ -51,72 +57,52 @@ def _draw(result: Result, one: Fed, axes: Axes) -> None:
         axes.set_ylim(bottom=0)
 
 
-def _far_apart(rates: Sequence[float]) -> bool:
-    """Whether the smallest would not be seen beside the largest."""
-    return max(rates) > FAR * min(rates)
-
-
-def _rates(records: Sequence[Record]) -> list[float]:
-    return [loader_results.units(record) / record.median for record in records]
-
-
 def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
-    found = loader_results.fed(result)
-    if not found:
-        return [not_measured(result, "load_time", "Not loaded", "not loaded")]
-    return [finding for one in found for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))]
+    every = [(_feeds(one), *_steps(one), *_copies(one), *_settings(one)) for one in loader_results.workloads(result)]
+    found = [finding for own in every for finding in own]
+    return found or [not_measured(result, "load_time", "Not loaded", "not loaded")]
 
 
-def _feeds(one: Fed) -> Finding:
-    fastest, feeds = one.fastest, one.devices_fed
-    made = _rate(fastest)
-    text = f"{one.name}: with {_by(fastest)} the loader makes {made}, the most that was measured"
-    number, bounds = _devices(feeds.value), feeds.interval
-    if bounds:
-        number += f" ({_devices(bounds.low)} to {_devices(bounds.high)})"
-    text += f": as much as {number} devices of this model train on."
-    text += _enough(one)
-    emulated = EMULATED if one.result.emulated else ""
-    return Finding(
-        text=text + emulated, headline=f"{one.name}: feeds {_devices(feeds.value)} devices", topic=Topic.LOADER_RATE
+def _feeds(one: LoaderResults) -> Finding:
+    feeds, number = one.devices_fed.interval, _devices(one.devices_fed.value)
+    between = f" ({_devices(feeds.low)} to {_devices(feeds.high)})" if feeds else ""
+    text = (
+        f"{one.name}: with {_by(one.fastest)} the loader makes {_rate(one.fastest)}, the most that was measured: as"
+        f" much as {number}{between} devices of this model train on.{_enough(one)}{EMULATED * one.result.emulated}"
     )
+    return Finding(text=text, headline=f"{one.name}: feeds {number} devices", topic=Topic.LOADER_RATE)
 
 
 def _devices(number: float) -> str:
     return f"{number:.2g}" if number < 10 else formatting.count(round(number))
 
 
-def _enough(one: Fed) -> str:
+def _enough(one: LoaderResults) -> str:
     if one.enough is None:
         bounds = one.devices_fed.interval
-        if one.alone_is_enough:
+        if any(map(one.keeps_up, one.usual)):
             return " Alone it keeps up with one device, but a step that it feeds takes longer."
         surely = "No number of workers that was measured keeps up with one device."
         return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
     if one.enough == 0:
         return " For one device no worker is needed: the training's own process reads fast enough."
-    return f" For one device {_workers(one.enough)} {'is' if one.enough == 1 else 'are'} enough."
+    return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
 
 
 def _rate(record: Record) -> str:
     """'3,100 (3,050 to 3,150) samples/s'."""
-    amount, bounds = loader_results.units(record), record.interval
-    between = (
-        f" ({formatting.count(amount / bounds.high)} to {formatting.count(amount / bounds.low)})" if bounds else ""
-    )
-    return f"{formatting.count(amount / record.median)}{between} {record.case['unit']}/s"
+    amount, bounds = record.integer("units"), record.interval
+    ends = [formatting.count(amount / bound) for bound in (bounds.high, bounds.low)] if bounds else []
+    between = f" ({' to '.join(ends)})" if ends else ""
+    return f"{formatting.count(rate(record))}{between} {record.case['unit']}/s"
 
 
 def _by(record: Record) -> str:
-    return _workers(workers(record)) if workers(record) else "no worker process"
+    return counted(workers(record), "worker") if workers(record) else "no worker process"
 
 
-def _workers(number: int) -> str:
-    return f"{number} worker{'' if number == 1 else 's'}"
-
-
-def _steps(one: Fed) -> Iterator[Finding]:
+def _steps(one: LoaderResults) -> Iterator[Finding]:
     """What a step takes that is fed as PyTorch does unless told otherwise, and with the workers that it takes."""
     resident, seen = one.resident("settings"), set[int]()
     for step in one.steps if resident else ():
@@ -128,23 +114,19 @@ def _steps(one: Fed) -> Iterator[Finding]:
             yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
 
-def _copies(one: Fed) -> Iterator[Finding]:
+def _copies(one: LoaderResults) -> Iterator[Finding]:
     """Of GPUs: whether copies that wait, or that overlap, matter to a step."""
-    copied = {str(step.case["copy"]): step for step in one.steps if step.case.get("copy") and workers(step)}
-    if "blocking" in copied:
-        names = {
-            "non_blocking": "copied from pinned memory without waiting",
-            "overlapped": "copied beside the step before",
-        }
-        told = [
-            ratio_text.versus(f"{said}, a step", copied[copy].over(copied["blocking"]), "with copies that wait")
-            for copy, said in names.items()
+    copied = {step.text("copy"): step for step in one.steps if step.case.get("copy") and workers(step)}
+    if base := copied.get("blocking"):
+        texts = [
+            ratio_text.versus(f"{name}, a step", copied[copy].over(base), "with copies that wait")
+            for copy, name in COPIES.items()
             if copy in copied
         ]
-        yield Finding(text=f"{one.name}: {'; '.join(told)}.", topic=Topic.FED_COPIES)
+        yield Finding(text=f"{one.name}: {'; '.join(texts)}.", topic=Topic.FED_COPIES)
 
 
-def _settings(one: Fed) -> Iterator[Finding]:
+def _settings(one: LoaderResults) -> Iterator[Finding]:
     """Those that change what a loader makes, and by how much; the others by name."""
     if len(one.settings) < 2:
         return
@@ -152,8 +134,9 @@ def _settings(one: Fed) -> Iterator[Finding]:
     ratios = [(record, per_unit(record, usual)) for record in others]
     matter = [_setting(record, usual, ratio) for record, ratio in ratios if ratio.verdict in ("faster", "slower")]
     rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
-    told = [*matter, *([f"what is loaded {' or '.join(rest)} cannot be told from the usual"] if rest else [])]
-    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(told)}.", topic=Topic.LOADER_SETTINGS)
+    if rest:
+        matter.append(f"what is loaded {' or '.join(rest)} cannot be told from the usual")
+    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(matter)}.", topic=Topic.LOADER_SETTINGS)
 
 
 def _named(record: Record, usual: Record) -> str:
@@ -169,13 +152,13 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
     if loader_results.changed(record, usual) == "persistent" and ratio.value > 1:
         more = formatting.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = loader_results.ONE[str(record.case["unit"])]
+    one = loader_results.ONE[record.text("unit")]
     return ratio_text.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """What the loader makes with the most workers, and a step on resident data."""
-    for one in loader_results.fed(result):
+    for one in loader_results.workloads(result):
         most = one.loaders[-1]
-        rate = f"{most.case['unit']}/s"
-        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=loader_results.units(most), unit=rate)
+        unit = f"{most.case['unit']}/s"
+        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=most.integer("units"), unit=unit)

@@ -15,7 +15,7 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import pipeline_stages
+from scalecard.report.pipeline_stages import balance, cut_name
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -43,7 +43,7 @@ def _times(result: Result, model: str) -> list[Point]:
 def _label(record: Record) -> str:
     """The strategy and, of a cut model, on how many devices and where it is cut."""
     case = record.case
-    return f"{case['cut']}, {case['devices']} devices" if "cut" in case else str(case["strategy"])
+    return f"{case['cut']}, {case['devices']} devices" if "cut" in case else record.text("strategy")
 
 
 def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
@@ -63,39 +63,35 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
         axes.barh([place], [seconds], 0.5, left=at, color=style.colour(part))
         at += seconds
     for place, record in enumerate(alone):
-        share = formatting.percent(max(0.0, 1 - record.median / cut.median))
-        charts.beside(axes, cut.median, place, f"idle {share}")
+        charts.beside(axes, cut.median, place, f"idle {_idle(record, cut)}")
     axes.set_yticks(range(len(alone)), [f"device {place}" for place in range(len(alone))])
     axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {_label(cut)}", title="who computes when")
     charts.number_axis(axes.xaxis, "s")
     axes.margins(x=0.2)
 
 
+def _idle(stage: Record, cut: Record) -> str:
+    return formatting.percent(max(0.0, 1 - stage.median / cut.median))
+
+
 def findings(result: Result) -> list[Finding]:
     """One device against several, and the idle share of each."""
-    single = _strategy(result, SINGLE.name)
+    single = result.find("time", model="resnet50", strategy=SINGLE.name)
     cuts = result.select("time", model="resnet50", strategy=MODEL_PARALLEL.name)
     if not (single and cuts):
         return [not_measured(result, "time", "Not compared", "one device")]
     found = list[Finding]()
     for cut in cuts:
-        text = ratio_text.versus(
-            f"Plain model parallelism, cut {pipeline_stages.cut_name(cut)},", cut.over(single), "one device"
-        )
-        alone = _stages(result, cut)
+        ratio, alone = cut.over(single), _stages(result, cut)
+        text = ratio_text.versus(f"Plain model parallelism, cut {cut_name(cut)},", ratio, "one device")
         if alone:
-            shares = " and ".join(formatting.percent(max(0.0, 1 - busy.median / cut.median)) for busy in alone)
-            text += f"; the devices idle {shares} of the time"
-        headline = f"{cut.over(single).value:.2f}x one device's time"
+            text += f"; the devices idle {' and '.join(_idle(record, cut) for record in alone)} of the time"
+        headline = f"{ratio.value:.2f}x one device's time"
         topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
         found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
-            found.append(Finding(text=pipeline_stages.balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
+            found.append(Finding(text=balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
     return [*found, *_memory(result)]
-
-
-def _strategy(result: Result, name: str) -> Record | None:
-    return result.find("time", model="resnet50", strategy=name)
 
 
 def _stages(result: Result, cut: Record) -> list[Record]:
@@ -106,15 +102,14 @@ def _stages(result: Result, cut: Record) -> list[Record]:
     return [record for record in found if record] if all(found) else []
 
 
-def _memory(result: Result) -> list[Finding]:
+def _memory(result: Result) -> Iterator[Finding]:
     single = result.find("peak_memory", strategy=SINGLE.name)
     cut = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
-    if not (single and cut):
-        return []
-    peaks = " and ".join(formatting.count_bytes(record.median) for record in cut)
-    whole = formatting.count_bytes(single.median)
-    text = f"On top of parameters and inputs a step needs at most {peaks} on the two devices, against {whole} on one."
-    return [Finding(text=text, topic=Topic.STAGE_MEMORY)]
+    if single and cut:
+        whole, *stages = (formatting.count_bytes(record.median) for record in (single, *cut))
+        peaks = f"{' and '.join(stages)} on the two devices, against {whole} on one"
+        text = f"On top of parameters and inputs a step needs at most {peaks}."
+        yield Finding(text=text, topic=Topic.STAGE_MEMORY)
 
 
 def published(result: Result) -> dict[str, float]:
@@ -122,15 +117,14 @@ def published(result: Result) -> dict[str, float]:
     if [result.spec[key] for key in ("batch_size", "image_size", "batches")] != [120, 128, 3]:
         return {}
     ours = {"time_single_gpu": SINGLE.name, "time_model_parallel": MODEL_PARALLEL.name}
-    found = {metric: _strategy(result, name) for metric, name in ours.items()}
+    found = {metric: result.find("time", model="resnet50", strategy=name) for metric, name in ours.items()}
     return {metric: record.median for metric, record in found.items() if record}
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """ResNet-50 on one device, and cut over two."""
     for name in (SINGLE.name, MODEL_PARALLEL.name):
-        record = _strategy(result, name)
-        if record:
+        if record := result.find("time", model="resnet50", strategy=name):
             yield Number(label=f"ResNet-50, {name}", record=record)
     for record in result.select("time", model="resnet50", strategy=MODEL_PARALLEL.name, cut="balanced", devices=2):
         yield Number(label="ResNet-50, model parallel, balanced", record=record)

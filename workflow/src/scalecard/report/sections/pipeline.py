@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, platform_selection, ratio_text
+from scalecard.analysis import formatting, platforms, ratio_text
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -36,7 +36,7 @@ def plot(results: Sequence[Result]) -> Figure:
             charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
         axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
-        axes.set_title("2 devices" if len(results) == 1 else platform_selection.platform_label(result))
+        axes.set_title("2 devices" if len(results) == 1 else platforms.platform_label(result))
         charts.ticks(axes, counts)
     charts.bars(pipeline_stages.points_of(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
@@ -49,16 +49,13 @@ def _speedups(result: Result) -> list[Point]:
     runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES and not _balanced(r)]
     library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
-    return [
-        points.compared(result, r, ratio_text.speedup(r, single), series=str(r.case["implementation"]), x=_count(r))
-        for r in runs
-        if single and (r not in library or r.case["implementation"] in fastest)
-    ]
-
-
-def _count(record: Record) -> int:
-    """Of micro-batches."""
-    return -(-record.integer("batch_size") // record.integer("split_size"))
+    found = list[Point]()
+    for r in runs:
+        if single and (r not in library or r.case["implementation"] in fastest):
+            count = -(-r.integer("batch_size") // r.integer("split_size"))
+            gain = ratio_text.speedup(r, single)
+            found.append(points.compared(result, r, gain, series=r.text("implementation"), x=count))
+    return found
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Fit:
     def best_split(self) -> float:
         """From the best number of micro-batches, sqrt((p - 1) C / o)."""
         if self.overhead <= 0:
-            return float(min(self.sizes))
+            return min(self.sizes)
         return float(self.batch_size / max(1.0, ((STAGES - 1) * self.compute / self.overhead) ** 0.5))
 
 
@@ -118,58 +115,44 @@ def findings(result: Result) -> list[Finding]:
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
-    found = [Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)]
-    more = [*_textbook(result, single, _split(runs)), *_ideal(result), *_balance(result), *_library(result)]
-    return [*found, *more, *_played(result)]
+    first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
+    textbook = _textbook(result, single, _split(runs))
+    return [first, *textbook, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
 
 
 def _balanced(record: Record) -> bool:
     return record.case.get("cut") == "balanced"
 
 
-def _balance(result: Result) -> list[Finding]:
+def _balance(result: Result) -> Iterator[Finding]:
     """What the balanced cut brings our schedules on as many devices, at its best split size."""
-    found = []
     for cut in pipeline_stages.fastest(result.select("time", cut="balanced", devices=STAGES), "implementation"):
-        same = {axis: cut.case[axis] for axis in ("implementation", "split_size")}
-        textbook = result.find("time", **same, cut="after layer2", beside=None)
+        name, size = cut.case["implementation"], cut.case["split_size"]
+        textbook = result.find("time", implementation=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
-            name = (
-                f"{cut.case['implementation']} at split size {cut.case['split_size']},"
-                f" balanced{pipeline_stages.blocks(cut)},"
-            )
-            found.append(
-                Finding(
-                    text=ratio_text.versus(name, cut.over(textbook), "cut after layer2") + ".", topic=Topic.BALANCED_CUT
-                )
-            )
-    return found
+            what = f"{name} at split size {size}, balanced{pipeline_stages.blocks(cut)},"
+            text = ratio_text.versus(what, cut.over(textbook), "cut after layer2") + "."
+            yield Finding(text=text, topic=Topic.BALANCED_CUT)
 
 
-def _library(result: Result) -> list[Finding]:
+def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
-    found = []
     both = [record for record in result.select("time") if record.case.get("beside")]
     for ours in pipeline_stages.fastest(both, "implementation"):
-        theirs = result.find("time", implementation=ours.case["beside"], split_size=ours.case["split_size"])
+        size = ours.case["split_size"]
+        theirs = result.find("time", implementation=ours.case["beside"], split_size=size)
         if theirs:
-            ratio = theirs.over(ours)
             text = (
-                f"Our {ours.case['implementation']} at split size {ours.case['split_size']} is"
-                f" {ratio_text.factor(ratio)}"
+                f"Our {ours.case['implementation']} at split size {size} is {ratio_text.factor(theirs.over(ours))} as"
+                " fast as torch.distributed.pipelining's on two ranks, in the same rounds."
             )
-            text += " as fast as torch.distributed.pipelining's on two ranks, in the same rounds."
-            found.append(Finding(text=text, topic=Topic.LIBRARY_PIPELINE))
-    return found
+            yield Finding(text=text, topic=Topic.LIBRARY_PIPELINE)
 
 
-def _played(result: Result) -> list[Finding]:
+def _played(result: Result) -> Iterator[Finding]:
     """The fastest step of every cut, and what it takes longer than its schedule."""
-    played = {id(measured): ideal for measured, ideal in pipeline_stages.pairs(result)}
-    best = pipeline_stages.fastest([measured for measured, _ in pipeline_stages.pairs(result)], "devices", "cut")
-    return [
-        Finding(text=pipeline_stages.rest(result, one, played[id(one)]), topic=Topic.PLAYED_PIPELINE) for one in best
-    ]
+    for measured, played in pipeline_stages.fastest_pairs(result):
+        yield Finding(text=pipeline_stages.rest(result, measured, played), topic=Topic.PLAYED_PIPELINE)
 
 
 def _split(runs: list[Record]) -> list[Record]:
@@ -177,34 +160,27 @@ def _split(runs: list[Record]) -> list[Record]:
     return [r for r in runs if r.case["split_size"] != r.case["batch_size"]]
 
 
-def _textbook(result: Result, single: Record, runs: list[Record]) -> list[Finding]:
+def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Finding]:
     own = [r for r in runs if r.case["implementation"] == "textbook"]
-    if not own:
-        return []
-    best = min(own, key=lambda r: r.median)
-    text = ratio_text.versus(
-        f"The textbook's pipeline, at its best split size {best.case['split_size']},", best.over(single), "one device"
-    )
-    note = (
-        "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
-        if result.emulated
-        else ""
-    )
-    return [Finding(text=f"{text}{note}.", topic=Topic.TEXTBOOK_PIPELINE)]
+    for best in sorted(own, key=lambda r: r.median)[:1]:
+        what = f"The textbook's pipeline, at its best split size {best.case['split_size']},"
+        text = ratio_text.versus(what, best.over(single), "one device")
+        if result.emulated:
+            text += "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
+        yield Finding(text=f"{text}.", topic=Topic.TEXTBOOK_PIPELINE)
 
 
-def _ideal(result: Result) -> list[Finding]:
-    fit = fitted(result)
-    if fit is None:
-        return []
-    error = formatting.percent(fit.held_out_error)
-    text = f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {error} on the others"
-    if fit.held_out_error <= TRUSTED:
-        text += f": a micro-batch costs {formatting.seconds(max(0.0, fit.overhead))} of overhead, and split size"
-        text += f" {fit.best_split:.1f} is best."
-    else:
-        text += ", too much to predict the best split size."
-    return [Finding(text=text, topic=Topic.IDEAL_PIPELINE)]
+def _ideal(result: Result) -> Iterator[Finding]:
+    if fit := fitted(result):
+        error = formatting.percent(fit.held_out_error)
+        text = "The ideal curve, fitted on every second split size of our GPipe, is off by at most"
+        text += f" {error} on the others"
+        if fit.held_out_error <= TRUSTED:
+            text += f": a micro-batch costs {formatting.seconds(max(0.0, fit.overhead))} of overhead, and split size"
+            text += f" {fit.best_split:.1f} is best."
+        else:
+            text += ", too much to predict the best split size."
+        yield Finding(text=text, topic=Topic.IDEAL_PIPELINE)
 
 
 def published(result: Result) -> dict[str, float]:
@@ -218,6 +194,5 @@ def published(result: Result) -> dict[str, float]:
 def nightly(result: Result) -> Iterator[Number]:
     """GPipe at the split size in the middle of the list: the best one may be another every night."""
     sizes = sorted(result.spec["split_sizes"])
-    record = result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2], beside=None)
-    if record:
+    if record := result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
         yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, ratio_text, step_records
+from scalecard.analysis.advice.strategy_runs import workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -19,7 +20,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time of a step by strategy, a panel per workload."""
-    names = _workloads(results[0])
+    names = workloads(results[0])
     shown = [[point for result in results for point in _at_most_devices(result, name)] for name in names]
     figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
     for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
@@ -33,24 +34,12 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _at_most_devices(result: Result, workload: str) -> list[Point]:
     """Strong scaling on the most devices; a step of one device does as much."""
-    most = max((_devices(record) for record in _all(result, workload)), default=1)
+    most = max((record.integer("devices") for record in _all(result, workload)), default=1)
     records = [r for r in _all(result, workload, scaling="strong", devices=most) if r.samples]
     return [
-        points.timed(result, record, series="", x=str(record.case["strategy"]) + _span(record))
-        for record in sorted(records, key=lambda record: record.median)
+        points.timed(result, r, series="", x=r.text("strategy") + ratio_text.over_nodes(r.integer("nodes", 0)))
+        for r in sorted(records, key=lambda record: record.median)
     ]
-
-
-def _span(record: Record) -> str:
-    return ratio_text.over_nodes(record.integer("nodes", 0))
-
-
-def _workloads(result: Result) -> list[str]:
-    return list(dict.fromkeys(str(r.case["workload"]) for r in result.records if "workload" in r.case))
-
-
-def _devices(record: Record) -> int:
-    return record.integer("devices")
 
 
 def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
@@ -59,35 +48,30 @@ def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
 
 def findings(result: Result) -> list[Finding]:
     """Of every workload, the fastest strategy against one device, and the runner-up."""
-    found = [finding for name in _workloads(result) for finding in _of_workload(result, name)]
-    if not found:
-        return [not_measured(result, "step_time", "Not compared", "one device")]
-    return found
+    found = [finding for name in workloads(result) for finding in _of_workload(result, name)]
+    return found or [not_measured(result, "step_time", "Not compared", "one device")]
 
 
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     single = step_records.single(result, workload)
-    several = [r for r in _all(result, workload, scaling="strong") if _devices(r) > 1]
+    several = [r for r in _all(result, workload, scaling="strong") if r.integer("devices") > 1]
     if not several:
         return
-    most = max(map(_devices, several))
-    best, *others = sorted((r for r in several if _devices(r) == most), key=lambda r: r.median)
-    name = f"{workload}: {best.case['strategy']}, the fastest on {most} devices,"
-    runner_up = "; " + ratio_text.versus(str(others[0].case["strategy"]), others[0].over(best), "it") if others else ""
+    most = max(r.integer("devices") for r in several)
+    best, *others = sorted((r for r in several if r.integer("devices") == most), key=lambda r: r.median)
+    headline = f"{workload}: {best.case['strategy']}"
+    name = f"{headline}, the fastest on {most} devices,"
+    runner_up = "; " + ratio_text.versus(others[0].text("strategy"), others[0].over(best), "it") if others else ""
     if single is None:
         text = f"{name} takes {ratio_text.time(best)} for a step; one device alone was not timed{runner_up}."
-        yield Finding(text=text, headline=f"{workload}: {best.case['strategy']}", topic=Topic.BEST_STRATEGY)
+        yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
     else:
-        text = ratio_text.versus(name, best.over(single), "one device") + runner_up
-        gain = ratio_text.factor(ratio_text.speedup(best, single))
-        yield Finding(
-            text=f"{text}.", headline=f"{workload}: {best.case['strategy']}, {gain}", topic=Topic.BEST_STRATEGY
-        )
-        slower = [str(r.case["strategy"]) for r in (best, *others) if r.over(single).verdict == "slower"]
+        text = ratio_text.versus(name, best.over(single), "one device") + runner_up + "."
+        headline += f", {ratio_text.factor(ratio_text.speedup(best, single))}"
+        yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
+        slower = ", ".join(r.text("strategy") for r in (best, *others) if r.over(single).verdict == "slower")
         if slower:
-            text = (
-                f"{workload}: with the same batch on {most} devices, {', '.join(slower)} take longer than one device."
-            )
+            text = f"{workload}: with the same batch on {most} devices, {slower} take longer than one device."
             yield Finding(text=text, topic=Topic.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
 
@@ -117,7 +101,7 @@ def published(result: Result) -> dict[str, float]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """DDP on the most devices."""
-    for name in _workloads(result):
+    for name in workloads(result):
         of_ddp = _all(result, name, strategy=DDP.name, scaling="strong")
         if of_ddp:
-            yield Number(label=f"{name}, {DDP.name}", record=max(of_ddp, key=_devices))
+            yield Number(label=f"{name}, {DDP.name}", record=ratio_text.largest(of_ddp, "devices")[0])

@@ -6,10 +6,12 @@ batch. Whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis.step_records import counted
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -28,16 +30,17 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
     for model, own, axes in zip(models, shown, panels, strict=True):
         charts.bars(own, axes, unit="s")
-        if len(results) == 1 and (single := _single(results[0], model)):
+        if len(results) == 1 and (single := results[0].find("time", model=model, partition=NONE)):
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
     return figure
 
 
 def _times(result: Result, model: str) -> list[Point]:
-    records = [r for r in result.select("time", model=model) if r.case["partition"] != NONE]
     return [
-        points.timed(result, r, series="", x=f"{r.case['partition']}, {r.case['devices']} devices") for r in records
+        points.timed(result, r, series="", x=f"{r.case['partition']}, {r.case['devices']} devices")
+        for r in result.select("time", model=model)
+        if r.case["partition"] != NONE
     ]
 
 
@@ -48,15 +51,11 @@ def findings(result: Result) -> list[Finding]:
     """
     found = list[Finding]()
     for model in reversed(result.spec["models"]):
-        single, divided = _single(result, model), _divided(result, model)
+        single, divided = result.find("time", model=model, partition=NONE), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
             found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
     return found or [not_measured(result, "time", "Not compared", "one device")]
-
-
-def _single(result: Result, model: str) -> Record | None:
-    return result.find("time", model=model, partition=NONE)
 
 
 def _divided(result: Result, model: str) -> list[Record]:
@@ -71,43 +70,33 @@ def _against_one(single: Record, best: Record, topic: Topic) -> Finding:
     return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
 
 
-def _among(divided: Sequence[Record]) -> list[Finding]:
-    if len(divided) < 2:
-        return []
-    best, second = divided[:2]
-    told = ratio_text.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
-    return [Finding(text=f"The two fastest partitions: {told}.", topic=Topic.PARTITIONS)]
+def _among(divided: Sequence[Record]) -> Iterator[Finding]:
+    for best, second in pairwise(divided[:2]):
+        text = ratio_text.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
+        yield Finding(text=f"The two fastest partitions: {text}.", topic=Topic.PARTITIONS)
 
 
-def _exchanged(single: Record, divided: Sequence[Record]) -> list[Finding]:
+def _exchanged(single: Record, divided: Sequence[Record]) -> Iterator[Finding]:
     """Beside what the gradients of all parameters would be in an all-reduce."""
-    moved = {_how(record): _counted(record, "received bytes") for record in divided}
-    parameters, devices = _counted(single, "parameter bytes"), divided[0].case["devices"]
-    if parameters is None or None in moved.values() or not isinstance(devices, int):
-        return []
+    moved = {_how(record): counted(record, "received bytes") for record in divided}
+    parameters, devices = counted(single, "parameter bytes"), divided[0].integer("devices")
+    if parameters is None or None in moved.values():
+        return
     parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
     instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
     text = (
-        f"A step of {_model(single)} at batch {single.case['batch_size']} on {devices} devices exchanges {parts};"
-        f" data parallelism would exchange {instead} of gradients, at any batch."
+        f"A step of {MODELS[single.text('model')]} at batch {single.case['batch_size']} on {devices} devices exchanges"
+        f" {parts}; data parallelism would exchange {instead} of gradients, at any batch."
     )
-    return [Finding(text=text, topic=Topic.EXCHANGED_BYTES)]
-
-
-def _counted(record: Record, name: str) -> float | None:
-    return next((count.counted for count in record.work if count.name == name), None)
+    yield Finding(text=text, topic=Topic.EXCHANGED_BYTES)
 
 
 def _name(record: Record) -> str:
-    return f"{_model(record)} divided {_how(record)}"
+    return f"{MODELS[record.text('model')]} divided {_how(record)}"
 
 
 def _how(record: Record) -> str:
-    return HOW[str(record.case["partition"])]
-
-
-def _model(record: Record) -> str:
-    return MODELS[str(record.case["model"])]
+    return HOW[record.text("partition")]
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -81,15 +81,14 @@ def _rungs(record: Record) -> str:
 
 def findings(result: Result) -> list[Finding]:
     """Of every workload what the rungs gain together and alone, what they cost, and what is left of it under DDP."""
-    found = {(ladder.workload, ladder.devices): ladder for ladder in ladders(result)}
+    found = list(ladders(result))
     if not found:
         return [not_measured(result, "step_time", "Not tuned", "not tuned")]
     made = list(_epochs(result))
-    for (workload, devices), ladder in found.items():
-        if devices == 1:
-            made += [*_together(ladder), *_alone(ladder), *_larger(ladder), *_compiling(result, ladder)]
-            several = [other for (name, count), other in found.items() if name == workload and count > 1]
-            made += [finding for other in several for finding in _efficiency(ladder, other)]
+    for ladder in (ladder for ladder in found if ladder.devices == 1):
+        made += [*_together(ladder), *_alone(ladder), *_larger(ladder), *_compiling(result, ladder)]
+        for several in (other for other in found if other.workload == ladder.workload and other.devices > 1):
+            made += _efficiency(ladder, several)
     return made
 
 
@@ -100,29 +99,25 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
         text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
         yield Finding(text=text, headline=f"{ladder.workload}: no gain", topic=Topic.TUNED_STEP)
         return
-    text = ratio_text.versus(
-        f"{ladder.workload}: {combination(best.case)}", best.over(ladder.base), "the plain float32 step"
-    )
-    gain = ladder.gain(best)
-    text += (
-        f", the best of {count} combinations at one batch size: {ratio_text.factor(gain)} the"
-        f" {ladder.base.case['unit']}/s."
+    gain, name = ladder.gain(best), f"{ladder.workload}: {combination(best.case)}"
+    text = (
+        f"{ratio_text.versus(name, best.over(ladder.base), 'the plain float32 step')}, the best of {count} combinations"
+        f" at one batch size: {ratio_text.factor(gain)} the {ladder.base.case['unit']}/s."
     )
     yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
 
 
 def _alone(ladder: Ladder) -> Iterator[Finding]:
     """Which rungs help by themselves, which change nothing that can be told, and which cost time."""
-    sorted_by: dict[str, list[str]] = {name: [] for name in VERBS}
+    by_verdict: dict[str, list[str]] = {verdict: [] for verdict in VERBS}
     for record in ladder.alone:
-        verdict, gain = record.over(ladder.base).verdict, ladder.gain(record)
-        decided = verdict if verdict in ("faster", "slower") else ""
-        sorted_by[decided].append(f"{combination(record.case)} ({gain.value:.2f}x)")
-    parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in sorted_by.items() if names]
+        verdict = record.over(ladder.base).verdict
+        name = f"{combination(record.case)} ({ladder.gain(record).value:.2f}x)"
+        by_verdict[verdict if verdict in VERBS else ""].append(name)
+    parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in by_verdict.items() if names]
     if parts:
-        yield Finding(
-            text=f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", topic=Topic.EACH_RUNG
-        )
+        text = f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}."
+        yield Finding(text=text, topic=Topic.EACH_RUNG)
 
 
 def _larger(ladder: Ladder) -> Iterator[Finding]:
@@ -143,10 +138,10 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
     """How long the first step took, and after how many steps that is repaid."""
     for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
-        timed = ladder.find(("compile",))
-        saved = ladder.base.median - timed.median if timed else 0.0
-        if timed and timed.over(ladder.base).verdict == "faster":
-            text += f", repaid after {formatting.count(record.median / saved)} steps"
+        step = ladder.find(("compile",))
+        if step and step.over(ladder.base).verdict == "faster":
+            steps = record.median / (ladder.base.median - step.median)
+            text += f", repaid after {formatting.count(steps)} steps"
         yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
 
 
@@ -176,18 +171,12 @@ def _epochs(result: Result) -> Iterator[Finding]:
         return
     text = f"An epoch of {tuned.case['workload']} takes {ratio_text.time(tuned)} with {combination(tuned.case)}"
     text += f", and {ratio_text.time(plain)} in float32"
-    ours_scored, theirs_scored = (result.find("accuracy", **record.case) for record in (tuned, plain))
-    if ours_scored and theirs_scored:
-        ours, theirs, after = (
-            ratio_text.final(ours_scored),
-            ratio_text.final(theirs_scored),
-            len(ours_scored.samples[0]),
-        )
-        images = result.spec["test_images"] or 10_000
-        error = 2 * ((ours * (1 - ours) + theirs * (1 - theirs)) / images) ** 0.5
-        text += (
-            f"; after {after} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f} (give or take {error:.3f})"
-        )
+    scored = [score for record in (tuned, plain) if (score := result.find("accuracy", **record.case))]
+    if len(scored) == 2:
+        ours, theirs = map(ratio_text.final, scored)
+        error = ratio_text.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
+        text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
+        text += f" (give or take {error:.3f})"
     headline = f"{formatting.seconds(tuned.median)} an epoch"
     yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
 
@@ -212,7 +201,8 @@ def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, floa
         (f"{gain:.2f}x" if record is not ladder.base else "", gain),
         (f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
         strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
-        *(strategy_table.memory(result, record), strategy_table.energy(record)),
+        strategy_table.memory(result, record),
+        strategy_table.energy(record),
         strategy_table.launching(result, record),
     ]
 
@@ -221,10 +211,9 @@ def published(result: Result) -> dict[str, float]:
     """Our fastest epoch and its accuracy, if they are the textbook's: ResNet-18, batch 256, all 60,000 images."""
     spec = result.spec
     textbook = {"epochs_of": "resnet18", "epoch_batch_size": 256, "train_images": None, "test_images": None}
-    records = result.select("epoch_time")
-    if not records or any(spec[key] != value for key, value in textbook.items()):
+    best = min(result.select("epoch_time"), key=lambda record: record.median, default=None)
+    if best is None or any(spec[key] != value for key, value in textbook.items()):
         return {}
-    best = min(records, key=lambda record: record.median)
     accuracy = result.find("accuracy", **best.case)
     scored = {"test_accuracy@1": ratio_text.final(accuracy)} if accuracy else {}
     return {"sec_per_epoch@1": best.median, **scored}
