@@ -9,7 +9,7 @@ import pandas as pd
 
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.records.statistics import larger
-from scalecard.report import table_formats, tables
+from scalecard.report import record_table, table_formats
 
 IDENTITY = ("platform", "fingerprint", "commit", "finished", "emulated", "experiment", "metric")
 OF_CASE = ("value_unit", "value", "low", "high", "num_samples", "num_processes", "status", "reason", "note")
@@ -27,10 +27,10 @@ def as_csv(results: Sequence[Result]) -> bytes:
 def _numbers(record: Record) -> Row:
     """What is known of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
     measured = bool(record.samples)
-    interval = larger(*tables.intervals(record)) if measured else None
+    interval = larger(*record_table.intervals(record)) if measured else None
     return {
         "value_unit": record.unit,
-        "value": tables.number(record) if measured else None,
+        "value": record_table.number(record) if measured else None,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
         "num_samples": record.num_samples,

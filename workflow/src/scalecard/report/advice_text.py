@@ -71,7 +71,7 @@ def _measures(result: Result, best: Place) -> str:
             f"{ratio_text.factor(gain)} the rate of one device, {formatting.percent(efficiency.value)} efficient,"
             f" {rate}"
         )
-    memory, _ = strategy_table.memory(result, best.step)
+    memory = strategy_table.memory(result, best.step).text
     return rate + (f", {memory} on the fullest device" if memory else "")
 
 

@@ -21,7 +21,7 @@ from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report import advice_table, advice_text
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Table
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch

@@ -21,7 +21,7 @@ from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, Untimed
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
     breakdown.SMALLER: "computing less efficiently on a smaller batch",
@@ -192,22 +192,22 @@ def _order(each: Breakdown) -> tuple[str, float, str, float]:
     return str(case["workload"]), _devices(each), str(case["scaling"]), each.seconds
 
 
-def _place(each: Breakdown) -> list[tuple[str, float]]:
+def _place(each: Breakdown) -> list[Cell]:
     case, devices = each.record.case, _devices(each)
     nodes = f" on {case['nodes']} nodes" if case.get("nodes") else ""
     return [
-        (str(case["workload"]), 0.0),
-        (str(case["strategy"]), 0.0),
-        (f"{devices:.0f}{nodes}", devices),
-        (str(case["scaling"]), 0.0),
-        (formatting.seconds(each.seconds), each.seconds),
+        Cell(str(case["workload"])),
+        Cell(str(case["strategy"])),
+        Cell(f"{devices:.0f}{nodes}", devices),
+        Cell(str(case["scaling"])),
+        Cell(formatting.seconds(each.seconds), each.seconds),
     ]
 
 
-def _cell(each: Breakdown, name: str) -> tuple[str, float]:
+def _cell(each: Breakdown, name: str) -> Cell:
     seconds = each.of(name)
     sign = "-" if seconds < 0 else ""
-    return (f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
+    return Cell(f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else EMPTY
 
 
 def _devices(each: Breakdown) -> float:

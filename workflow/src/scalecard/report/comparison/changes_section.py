@@ -7,7 +7,7 @@ from typing import Any
 from scalecard.analysis.comparison import same_hardware
 from scalecard.analysis.comparison.compare import Comparison, Row, changes, compare
 from scalecard.analysis.load_results import UNFIT
-from scalecard.report.comparison import comparison_output, sentences, speedups
+from scalecard.report.comparison import comparison_tables, sentences, speedups
 from scalecard.report.comparison.forest import forest
 from scalecard.report.comparison.speedups import Headlines
 from scalecard.report.comparison.summaries import CHANGED, grouped
@@ -40,9 +40,9 @@ def _of_like(found: Comparison) -> dict[str, Any]:
     shown = [*changed, *(row for row in found.rows if row.verdict == "not compared")]
     return {
         "told": sentences.sentence(found),
-        "notes": [f"{comparison_output.headline(found)}.", *comparison_output.notes(found)[1:]],
+        "notes": [f"{sentences.headline(found)}.", *sentences.notes(found)[1:]],
         "forest": forest(grouped(found.rows), found.margin),
-        "cases": comparison_output.case_table(shown[:MOST_CASES], f"Cases that changed since {found.old}")
+        "cases": comparison_tables.cases(shown[:MOST_CASES], f"Cases that changed since {found.old}")
         if shown
         else None,
         "num_cases": len(shown),
