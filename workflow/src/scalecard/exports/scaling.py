@@ -1,5 +1,6 @@
 """Strong and weak scaling of every workload as a table for a proposal or a paper, and as a figure."""
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,14 +10,17 @@ from scalecard.analysis import formatting
 from scalecard.analysis.advice.strategy_runs import Place, places, workloads
 from scalecard.analysis.load_results import fit
 from scalecard.analysis.provenance import METHOD, provenance
-from scalecard.exports import EXPERIMENTS, figure
+from scalecard.exports import EXPERIMENTS
+from scalecard.figures import charts
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.records.strategies import DDP, SINGLE
 from scalecard.report import figure_files, table_formats
+from scalecard.report.answers import use
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
 LEFT = 1  # column of text; the others are numbers
+BELOW = 110  # characters of a line of the note below the figure
 Cells = Mapping[str, object]
 
 
@@ -128,9 +132,10 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
 
 
 def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
-    """The figure, with where its numbers are from below it."""
-    drawn = figure.plot([row for row in rows if row.fits], provenance(results))
-    return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [provenance(results)])
+    """The rates by devices, with where the numbers are from below them."""
+    drawn, origin = use.rates([row for row in rows if row.fits], results[0]), provenance(results)
+    charts.finish(drawn, textwrap.wrap(origin, BELOW))
+    return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [origin])
 
 
 def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[Place]]]:

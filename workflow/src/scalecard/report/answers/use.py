@@ -32,20 +32,24 @@ TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, 
 def plot(measured: Measured) -> Figure:
     """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
-    names = workloads(result) if result else []
+    return rates([place for name in workloads(result) for place in places(result, name)] if result else [], result)
+
+
+def rates(found: Sequence[Place], result: Result | None) -> Figure:
+    """The rates of these runs by devices, a panel per workload; they are of the result's platform."""
+    names = list(dict.fromkeys(place.workload for place in found))
     figure, panels = charts.panels(len(names), height=1.1 * style.HEIGHT)
     if not result or not names:
         charts.nothing(panels[0])
         return figure
     for name, axes in zip(names, panels, strict=True):
-        _draw(result, name, axes)
-        axes.set(title=f"{name}, a trial of the method" if measured.emulated else name)
+        _draw(result, [place for place in found if place.workload == name], axes)
+        axes.set(title=f"{name}, a trial of the method" if result.emulated else name)
     return figure
 
 
-def _draw(result: Result, workload: str, axes: Axes) -> None:
+def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
     """The recommended strategy's colour is ink where nothing is recommended, because devices are emulated."""
-    found = places(result, workload)
     able = timed(found, "strong")
     if not able:
         charts.nothing(axes)
@@ -60,8 +64,8 @@ def _draw(result: Result, workload: str, axes: Axes) -> None:
                 text = name if scaling == "strong" else f"{name}, weak"
                 _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
             elif scaling == "strong" and name in others:
-                rates = [place.rate for place in line]
-                axes.plot([place.devices for place in line], rates, style.marker(name) + "-", color=OTHERS, **THIN)
+                ys = [place.rate for place in line]
+                axes.plot([place.devices for place in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
                 line_labels.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
