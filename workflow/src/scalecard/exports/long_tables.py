@@ -19,7 +19,7 @@ Row = dict[str, Scalar]
 
 def as_csv(results: Sequence[Result]) -> bytes:
     """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why."""
-    records = [record for _, record in _of(results)]
+    records = [record for result in results for record in result.records]
     pairs = zip(_identities(results), records, strict=True)
     return table_formats.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
 
@@ -48,12 +48,19 @@ def as_parquet(results: Sequence[Result]) -> bytes:
 
 def samples(results: Sequence[Result]) -> pd.DataFrame:
     """The table that as_parquet() writes; every column has one type, also if cases lack the axis."""
-    identities, records = _identities(results), [record for _, record in _of(results)]
+    identities, records = _identities(results), [record for result in results for record in result.records]
     columns = list(identities[0]) if identities else list(IDENTITY)
     shared = pd.DataFrame({name: _typed([row[name] for row in identities]) for name in columns})
     own = pd.DataFrame(
         [
-            (index, record.unit, process, place, _rounds(record, process), value)
+            (
+                index,
+                record.unit,
+                process,
+                place,
+                record.telemetry[process].rounds_id if record.telemetry else None,
+                value,
+            )
             for index, record in enumerate(records)
             for process, taken in enumerate(record.samples)
             for place, value in enumerate(taken)
@@ -63,33 +70,21 @@ def samples(results: Sequence[Result]) -> pd.DataFrame:
     return pd.concat([shared.take(own.case.to_numpy()).reset_index(drop=True), own.drop(columns="case")], axis=1)
 
 
-def _rounds(record: Record, process: int) -> str | None:
-    return record.telemetry[process].rounds_id if record.telemetry else None
-
-
-def _of(results: Sequence[Result]) -> list[tuple[Result, Record]]:
-    return [(result, record) for result in results for record in result.records]
-
-
 def _identities(results: Sequence[Result]) -> list[Row]:
     """What tells each case from every other one; an axis that a case lacks is None."""
-    axes = dict.fromkeys(axis for _, record in _of(results) for axis in record.case)
+    axes = dict.fromkeys(axis for result in results for record in result.records for axis in record.case)
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
-    return [{**_identity(result, record), **dict.fromkeys(axes), **record.case} for result, record in _of(results)]
+    return [
+        {**_identity(result), "metric": record.metric, **dict.fromkeys(axes), **record.case}
+        for result in results
+        for record in result.records
+    ]
 
 
-def _identity(result: Result, record: Record) -> Row:
-    environment = result.environment
-    return {
-        "platform": result.platform,
-        "fingerprint": environment["fingerprint"],
-        "commit": environment["commit"],
-        "finished": result.finished,
-        "emulated": result.emulated,
-        "experiment": result.experiment,
-        "metric": record.metric,
-    }
+def _identity(result: Result) -> Row:
+    known = {**vars(result), **result.environment, "emulated": result.emulated}
+    return {name: known[name] for name in IDENTITY if name != "metric"}
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:
