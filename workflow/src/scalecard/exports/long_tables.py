@@ -53,15 +53,9 @@ def samples(results: Sequence[Result]) -> pd.DataFrame:
     shared = pd.DataFrame({name: _typed([row[name] for row in identities]) for name in columns})
     own = pd.DataFrame(
         [
-            (
-                index,
-                record.unit,
-                process,
-                place,
-                record.telemetry[process].rounds_id if record.telemetry else None,
-                value,
-            )
+            (index, record.unit, process, place, timed[process].rounds_id if timed else None, value)
             for index, record in enumerate(records)
+            for timed in [record.telemetry]
             for process, taken in enumerate(record.samples)
             for place, value in enumerate(taken)
         ],
@@ -76,15 +70,22 @@ def _identities(results: Sequence[Result]) -> list[Row]:
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
     return [
-        {**_identity(result), "metric": record.metric, **dict.fromkeys(axes), **record.case}
+        {**_identity(result, record), **dict.fromkeys(axes), **record.case}
         for result in results
         for record in result.records
     ]
 
 
-def _identity(result: Result) -> Row:
-    known = {**vars(result), **result.environment, "emulated": result.emulated}
-    return {name: known[name] for name in IDENTITY if name != "metric"}
+def _identity(result: Result, record: Record) -> Row:
+    return {
+        "platform": result.platform,
+        "fingerprint": result.environment["fingerprint"],
+        "commit": result.environment["commit"],
+        "finished": result.finished,
+        "emulated": result.emulated,
+        "experiment": result.experiment,
+        "metric": record.metric,
+    }
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:

@@ -13,7 +13,7 @@ Row = dict[str, str | Cell]
 VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "unclear": "cannot be told apart"}
 
 
-def summary(result: Result, *, trial: bool) -> Table:
+def summary(result: Result) -> Table:
     """Per workload: whether one device does, what to use, and what comes second."""
     note = (
         "Use: the highest rate with one device's batch shared by all. Gain: its rate over one device's. By: the"
@@ -21,7 +21,7 @@ def summary(result: Result, *, trial: bool) -> Table:
         " of what one alone does with its whole batch. Avoid: slower than one device, or less than half as fast as the"
         " best one on as many devices."
     )
-    return Table.of("What to use", [_of_workload(result, name) for name in workloads(result)], note, trial=trial)
+    return Table.of("What to use", [_of_workload(result, name) for name in workloads(result)], note)
 
 
 def _of_workload(result: Result, workload: str) -> Row:
@@ -50,7 +50,7 @@ def _one_device(choice: Choice | None, found: list[Place]) -> str:
     return alone[0].status if alone else ""
 
 
-def everything(result: Result, *, trial: bool) -> Table:
+def everything(result: Result) -> Table:
     """Every strategy on every number of devices, also where it does not fit."""
     note = (
         "Efficiency: the rate over that of as many devices that each work as fast as one alone. Memory: of the device"
@@ -62,7 +62,7 @@ def everything(result: Result, *, trial: bool) -> Table:
         decisions = _decisions(found)
         order = sorted(found, key=lambda p: (p.devices, p.nodes, p.scaling, -p.rate if p.fits else 0.0, p.strategy))
         rows += [_of_run(result, place, decisions.get(id(place), "")) for place in order]
-    return Table.of("Every strategy, by devices", rows, note, trial=trial)
+    return Table.of("Every strategy, by devices", rows, note)
 
 
 def _decisions(found: list[Place]) -> dict[int, str]:
@@ -96,7 +96,7 @@ def _of_run(result: Result, place: Place, decision: str) -> Row:
     }
 
 
-def by_batch(result: Result, *, trial: bool) -> Table:
+def by_batch(result: Result) -> Table:
     """The share of its full rate at which a device works, by the samples that it has."""
     found = {name: batches(result, name, places(result, name)) for name in workloads(result)}
     rows: list[Row] = [
@@ -115,10 +115,10 @@ def by_batch(result: Result, *, trial: bool) -> Table:
         " whole interval is below half. One device alone, with no one to exchange gradients with, is the most that any"
         " network allows."
     )
-    return Table.of("Samples on each device", rows, note, trial=trial)
+    return Table.of("Samples on each device", rows, note)
 
 
-def defaults(found: list[Change], *, trial: bool) -> Table:
+def defaults(found: list[Change]) -> Table:
     """Every other setting, with its time over the default's."""
     rows: list[Row] = [
         {
@@ -131,13 +131,13 @@ def defaults(found: list[Change], *, trial: bool) -> Table:
         }
         for change in sorted(found, key=lambda one: (one.what, one.ratio.value))
     ]
-    return Table.of("Other settings than the defaults", rows, "Time: over the default's, per batch.", trial=trial)
+    return Table.of("Other settings than the defaults", rows, "Time: over the default's, per batch.")
 
 
 def told(sentences: list[str]) -> Table:
     """What the numbers would advise if the devices were real."""
     note = "What real devices with these times would be told, in three sentences per workload at most."
-    return Table.of("What would be advised", [{"Sentence": each} for each in sentences], note, trial=True)
+    return Table.of("What would be advised", [{"Sentence": each} for each in sentences], note)
 
 
 def _ratio(ratio: Ratio | None) -> Cell:

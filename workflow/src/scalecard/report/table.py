@@ -30,13 +30,11 @@ class Table:
     trial: bool = False
 
     @classmethod
-    def of(
-        cls, label: str, rows: Sequence[Mapping[str, str | Cell]], note: str = "", *, trial: bool = False
-    ) -> "Table":
+    def of(cls, label: str, rows: Sequence[Mapping[str, str | Cell]], note: str = "") -> "Table":
         """The table of rows by column; what a row lacks is empty, and text alone is sorted as text."""
         head = list(dict.fromkeys(name for row in rows for name in row))
         cells = [[row.get(name, EMPTY) for name in head] for row in rows]
-        return cls(label, head, [[_cell(each) for each in row] for row in cells], note, trial)
+        return cls(label, head, [[Cell(one) if isinstance(one, str) else one for one in row] for row in cells], note)
 
     @property
     def texts(self) -> list[list[str]]:
@@ -53,7 +51,3 @@ class Table:
         """Say in the note what the columns mean that are shown."""
         said = [f"{name}: {meanings[name]}." for name in self.head if name in meanings]
         return replace(self, note=" ".join(said))
-
-
-def _cell(value: str | Cell) -> Cell:
-    return Cell(value) if isinstance(value, str) else value

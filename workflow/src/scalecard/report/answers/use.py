@@ -6,6 +6,7 @@ samples on each device as one has alone. Dotted: as many devices that each work 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -133,11 +134,10 @@ def _of_defaults(measured: Measured) -> list[str]:
 def tables(measured: Measured) -> list[Table]:
     """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
     result, trial = measured.of("strategies"), measured.emulated
-    made = [advice_table.defaults(changes(measured), trial=trial)]
+    made = [advice_table.defaults(changes(measured))]
     if result:
-        of_strategies = (advice_table.summary, advice_table.everything, advice_table.by_batch)
-        made = [*(table(result, trial=trial) for table in of_strategies), *made]
+        made = [*(of(result) for of in (advice_table.summary, advice_table.everything, advice_table.by_batch)), *made]
     if trial:
         found = [one for name in workloads(result) for one in advice_text.sentences(result, name)] if result else []
         made.insert(0, advice_table.told([*(one.text for one in found), *_of_defaults(measured)]))
-    return [table for table in made if table.rows]
+    return [replace(table, trial=trial) for table in made if table.rows]
