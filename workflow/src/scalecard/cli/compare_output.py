@@ -4,6 +4,7 @@ Between like hardware it begins with a sentence on what changed, and with the ki
 with how many times as fast the one is.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from scalecard.analysis import formatting
@@ -23,9 +24,27 @@ GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 
 def output(comparison: Comparison) -> Output:
     """A slower case fails, and one that was not compared was skipped."""
+    groups, faster = grouped(comparison.rows), _faster(comparison)
+    headline, summary, notes = sentences.headline(comparison), _summary(comparison), sentences.notes(comparison)
+    if table := _speed_ups(comparison, faster):
+        first = aligned(table.head, table.texts)
+    else:
+        first = aligned(GROUPS_HEAD, [_group_texts(group) for group in groups])
+    cases = aligned(comparison_tables.HEAD, comparison_tables.cases(comparison.rows, "").texts)
     return Output(
-        lines=_lines(comparison),
-        fields=_fields(comparison),
+        lines=[headline, "", summary, "", *first, "", *cases, "", *notes],
+        fields={
+            "a": comparison.old,
+            "b": comparison.new,
+            "margin": comparison.margin,
+            "summary": summary,
+            "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
+            "changes": [sentences.change(each) for each in comparison.changes],
+            "notes": notes,
+            "groups": [_group_fields(group) for group in groups],
+            "speed_ups": [_speed_up_fields(each) for each in faster],
+            "rows": [_row_fields(row) for row in comparison.rows],
+        },
         suite=_title(comparison),
         cases=[_test_case(row) for row in comparison.rows],
         measured=comparison.measured,
@@ -34,7 +53,7 @@ def output(comparison: Comparison) -> Output:
 
 def page(comparison: Comparison) -> str:
     """The comparison as an HTML page."""
-    table = _speed_ups(comparison)
+    table = _speed_ups(comparison, _faster(comparison))
     return pages.render(
         "compare.html.j2",
         title=_title(comparison),
@@ -65,39 +84,13 @@ def _faster(comparison: Comparison) -> list[SpeedUp]:
     return speedups.speed_ups(comparison.rows, *map(speedups.headlines, comparison.sides))
 
 
-def _speed_ups(comparison: Comparison) -> Table | None:
-    found = _faster(comparison)
-    return speedups.table(found, same_hardware.names(*comparison.sides)) if found else None
-
-
-def _lines(comparison: Comparison) -> list[str]:
-    if table := _speed_ups(comparison):
-        first = aligned(table.head, table.texts)
-    else:
-        first = aligned(GROUPS_HEAD, [_group_texts(group) for group in grouped(comparison.rows)])
-    cases = aligned(comparison_tables.HEAD, comparison_tables.cases(comparison.rows, "").texts)
-    notes = sentences.notes(comparison)
-    return [sentences.headline(comparison), "", _summary(comparison), "", *first, "", *cases, "", *notes]
+def _speed_ups(comparison: Comparison, faster: Sequence[SpeedUp]) -> Table | None:
+    return speedups.table(faster, same_hardware.names(*comparison.sides)) if faster else None
 
 
 def _group_texts(group: Group) -> list[str]:
     middle = formatting.change(group.median) if group.median else ""
     return [group.label, str(len(group.rows)), middle, group.span, sentences.outcome(group)]
-
-
-def _fields(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "a": comparison.old,
-        "b": comparison.new,
-        "margin": comparison.margin,
-        "summary": _summary(comparison),
-        "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
-        "changes": [sentences.change(each) for each in comparison.changes],
-        "notes": sentences.notes(comparison),
-        "groups": [_group_fields(group) for group in grouped(comparison.rows)],
-        "speed_ups": [_speed_up_fields(each) for each in _faster(comparison)],
-        "rows": [_row_fields(row) for row in comparison.rows],
-    }
 
 
 def _group_fields(group: Group) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from scalecard.analysis.provenance import commits, provenance
-from scalecard.exports import RAW
+from scalecard.exports import OF_ALL, RAW, SCALING
 from scalecard.records.record import Result
 
 Entity = dict[str, Any]
@@ -43,15 +43,9 @@ TYPES = {
     ".bib": "application/x-bibtex",
 }
 DESCRIPTIONS = {
+    **OF_ALL,
+    **SCALING,
     "settings.json": "The values of config.yaml that each experiment was measured with",
-    "results.csv": "Every case with its median and 95 % interval, or why it was not measured",
-    "results.parquet": "Every sample",
-    "summary.md": "The report in a few lines: health, scaling, what to use, trust",
-    "citation.bib": "How to cite this measurement",
-    "scaling.csv": "Strong and weak scaling of every workload",
-    "scaling.md": "Strong and weak scaling of every workload, as tables",
-    "scaling.tex": "Strong and weak scaling of every workload, as tables for LaTeX",
-    "scaling.pdf": "Strong and weak scaling of every workload, as a figure",
 }
 
 

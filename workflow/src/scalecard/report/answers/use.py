@@ -111,7 +111,10 @@ def findings(measured: Measured) -> list[Finding]:
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
-    found = [finding for name in workloads(result) for finding in _of_workload(result, name)] if result else []
+    found = [
+        Finding(text=one.text, headline=one.gist and f"{name}: {one.gist}", topic=TOPICS[one.about])
+        for name, one in _sentences(result)
+    ]
     found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
     if found:
         return found
@@ -120,11 +123,11 @@ def findings(measured: Measured) -> list[Finding]:
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 
 
-def _of_workload(result: Result, workload: str) -> list[Finding]:
-    return [
-        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=TOPICS[one.about])
-        for one in advice_text.sentences(result, workload)
-    ]
+def _sentences(result: Result | None) -> list[tuple[str, advice_text.Sentence]]:
+    """The advice on each workload."""
+    if result is None:
+        return []
+    return [(name, one) for name in workloads(result) for one in advice_text.sentences(result, name)]
 
 
 def _of_defaults(measured: Measured) -> list[str]:
@@ -138,6 +141,5 @@ def tables(measured: Measured) -> list[Table]:
     if result:
         made = [*(of(result) for of in (advice_table.summary, advice_table.everything, advice_table.by_batch)), *made]
     if trial:
-        found = [one for name in workloads(result) for one in advice_text.sentences(result, name)] if result else []
-        made.insert(0, advice_table.told([*(one.text for one in found), *_of_defaults(measured)]))
+        made.insert(0, advice_table.told([*(one.text for _, one in _sentences(result)), *_of_defaults(measured)]))
     return [replace(table, trial=trial) for table in made if table.rows]
