@@ -1,4 +1,4 @@
-"""What can be said on the command line: the commands, their arguments, defaults and help."""
+"""The command line: commands, their arguments, defaults and help."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ RESULTS = "a platform, a folder of results, a git revision[:platform]"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Of all commands."""
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(prog="scalecard", description=description)
     commands = parser.add_subparsers(dest="command", required=True)
     probe = commands.add_parser("probe", help="describe this machine as JSON")

@@ -1,4 +1,4 @@
-"""What `scalecard compare` says: tables and sentences, JSON, a test case per case, and one HTML page.
+"""Output of `scalecard compare`: tables and sentences, JSON, a test case per case, and one HTML page.
 
 Between like hardware it begins with a sentence on what changed, and with the kinds of work; between unlike hardware,
 with how many times as fast the one is.
@@ -78,7 +78,7 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _faster(comparison: Comparison) -> list[SpeedUp]:
-    """Of unlike hardware, how many times as fast B is; nothing of like hardware."""
+    """B's speed-ups over A on unlike hardware; none on like hardware."""
     if same_hardware.alike(*comparison.sides):
         return []
     return speedups.speed_ups(comparison.rows, *map(speedups.headlines, comparison.sides))

@@ -1,4 +1,4 @@
-"""What the health of a machine is, for a terminal, a script, or a CI: `scalecard health`.
+"""The health of a machine for a terminal, a script, or a CI: `scalecard health`.
 
 Verdicts come from report/health; here they are counted by part, and a gate decides which of them fail.
 """
@@ -84,7 +84,7 @@ class Health:
 
 
 def fails(alert: Verdict, level: str) -> bool:
-    """Whether a level of --fail-on includes this alert."""
+    """True if a level of --fail-on includes this alert."""
     included = LEVELS[level]
     return alert.verdict in included or (alert.low and "low" in included)
 
@@ -136,7 +136,7 @@ def output(health: Health) -> Output:
 
 
 def _lines(health: Health) -> list[str]:
-    """One for each part, then each alert with its advice."""
+    """A line for each part, then each alert with its advice."""
     machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
     stands = ", emulated on CPU workers" if health.result.emulated else ""
     lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]

@@ -69,7 +69,7 @@ def this_platform(root: Path = Path()) -> Path:
 
 
 def _is_of(folder: Path, machine: Machine) -> bool:
-    """Whether the folder's machine.json describes this machine, or any node of its kind."""
+    """True if the folder's machine.json describes this machine, or any node of its kind."""
     try:
         expected = from_facts(load_object(folder / "machine.json"))
     except (ValueError, TypeError):
@@ -78,7 +78,7 @@ def _is_of(folder: Path, machine: Machine) -> bool:
 
 
 def _of_night(folder: Path, night: str, name: str) -> list[Result]:
-    """What had been kept when a night ended: each experiment's latest result up to then, of the night's platform."""
+    """Results kept when a night ended: each experiment's latest result up to then, of the night's platform."""
     if night == NOW:
         return _from_folder(folder)
     platforms = [folder, *(path.parent.parent for path in indices(folder) if path.parent.parent != folder)]

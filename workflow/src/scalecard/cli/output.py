@@ -1,4 +1,4 @@
-"""What a command found, in one shape: lines for the terminal, JSON for programs, and JUnit's XML for a CI.
+"""Output of a command in one shape: lines for the terminal, JSON for programs, and JUnit's XML for a CI.
 
 GitLab and Jenkins read JUnit's XML: a suite of test cases, each passed, failed or skipped.
 """

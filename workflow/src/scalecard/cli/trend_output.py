@@ -1,4 +1,4 @@
-"""What `scalecard trend` says: every number over its last nights, and what changed in the meantime."""
+"""Output of `scalecard trend`: every number over its last nights, and what changed in the meantime."""
 
 from typing import Any
 

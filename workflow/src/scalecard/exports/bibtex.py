@@ -1,4 +1,4 @@
-"""How to cite a measurement, and ScaleCard itself: BibTeX."""
+"""BibTeX entries that cite a measurement, and ScaleCard itself."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ def as_csv(results: Sequence[Result]) -> bytes:
 
 
 def _numbers(record: Record) -> Row:
-    """What is known of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
+    """The numbers of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
     measured = bool(record.samples)
     interval = larger(*record_table.intervals(record)) if measured else None
     return {
@@ -65,7 +65,7 @@ def samples(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def _identities(results: Sequence[Result]) -> list[Row]:
-    """What tells each case from every other one; an axis that a case lacks is None."""
+    """The columns that identify each case; an axis that a case lacks is None."""
     axes = dict.fromkeys(axis for result in results for record in result.records for axis in record.case)
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
@@ -89,7 +89,7 @@ def _identity(result: Result, record: Record) -> Row:
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:
-    """One type for all values of a column, with room for those that are missing."""
+    """A column of one type, with room for missing values."""
     kinds = {type(value) for value in values if value is not None}
     for kind, dtype in (({bool}, "boolean"), ({int}, "Int64"), ({int, float}, "Float64")):
         if kinds and kinds <= kind:

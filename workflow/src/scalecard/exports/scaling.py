@@ -41,7 +41,7 @@ def _complete(result: Result) -> list[Place]:
 
 
 def of_result(result: Result) -> list[Place]:
-    """What was tried in an experiment: one device, then strong and weak scaling by strategy and devices."""
+    """Every run of an experiment: one device, then strong and weak scaling by strategy and devices."""
     if result.experiment == "ddp":
         return sorted(_of_ddp(result), key=_order)
     return [row for name in workloads(result) for row in sorted(places(result, name), key=_order)]
@@ -148,7 +148,7 @@ def _texts(row: Place) -> list[str]:
 
 
 def _absent(rows: Sequence[Place]) -> list[str]:
-    """What the table lacks, by the reason."""
+    """Name the runs without times, by the reason."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if not row.fits:

@@ -26,7 +26,7 @@ ESCAPE = re.compile(r"\\(.)")
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Of one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
+    """Summarise one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
 
     InvalidResult names the file of a result that lacks what is said of it.
     """
@@ -68,7 +68,7 @@ def _facts(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result], list[str]]) -> list[str]:
-    """What is said of these experiments' results."""
+    """The sentences on these experiments' results."""
     chosen = [result for name in names for result in results if result.experiment == name]
     return [text for result in chosen for text in fit(result, partial(say, result))]
 

@@ -135,7 +135,7 @@ def defaults(found: list[Change]) -> Table:
 
 
 def told(sentences: list[str]) -> Table:
-    """What the numbers would advise if the devices were real."""
+    """Advice that the numbers would give if the devices were real."""
     note = "What real devices with these times would be told, in three sentences per workload at most."
     return Table.of("What would be advised", [{"Sentence": each} for each in sentences], note)
 

@@ -1,4 +1,4 @@
-"""One row per platform: what the report says of those that are not drawn."""
+"""The table of the platforms that are not drawn, a row for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Brief:
 
     @classmethod
     def of(cls, result: Result) -> "Brief":
-        """What the section's findings say first."""
+        """The headline of the section's findings."""
         return cls(
             platform=platform_selection.platform_label(result),
             experiment=result.experiment,

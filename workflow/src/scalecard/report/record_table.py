@@ -66,13 +66,13 @@ def _on_axis(axis: str, value: Scalar) -> Cell:
 
 
 def number(record: Record) -> float:
-    """Of a measured record the median, in its unit, or of a curve or a counter the last sample."""
+    """The median of a measured record, in its unit; the last sample of a curve or a counter."""
     curve = record.metric in LAST_SAMPLE
     return statistics.median(samples[-1] for samples in record.samples) if curve else record.median
 
 
 def intervals(record: Record) -> tuple[Interval | None, Interval | None]:
-    """Of that number, within a process and between processes; none where samples do not repeat one number."""
+    """Intervals of that number, within a process and between processes; none where samples do not repeat one number."""
     return (None, None) if record.metric in LAST_SAMPLE else (record.within, record.between)
 
 
@@ -118,7 +118,7 @@ def _note(rows: Iterable[Row], one_process: Sequence[str]) -> str:
 
 
 def absent(result: Result) -> list[dict[str, Any]]:
-    """What was skipped or failed, and why; cases with the same reason together."""
+    """Skipped and failed cases with their reasons; cases with the same reason together."""
     rows: dict[tuple[str, str], list[str]] = {}
     for record in result.records:
         if record.status != "ok":

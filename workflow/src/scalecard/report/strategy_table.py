@@ -62,7 +62,7 @@ def _gain(record: Record, alone: Record | None, rate: float) -> Cell:
 
 
 def share_of_peak(result: Result, record: Record, rate: float, each: float, dtype: str) -> Cell:
-    """Of the operations that the model needs, `each` per sample or token, however often they are done."""
+    """MFU by the operations that the model needs, `each` per sample or token, however often they are done."""
     peak = limits.of_products(result, dtype)
     if not (each and peak):
         return EMPTY
@@ -71,7 +71,7 @@ def share_of_peak(result: Result, record: Record, rate: float, each: float, dtyp
 
 
 def memory(result: Result, record: Record) -> Cell:
-    """Of the fullest device; an empty cell without GPUs."""
+    """Memory of the fullest device; an empty cell without GPUs."""
     found = result.find("peak_memory", **place(record))
     return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
 

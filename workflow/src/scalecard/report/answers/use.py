@@ -135,7 +135,7 @@ def _of_defaults(measured: Measured) -> list[str]:
 
 
 def tables(measured: Measured) -> list[Table]:
-    """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
+    """The recommendations, everything they were chosen from, and the settings; all a trial on emulated devices."""
     result, trial = measured.of("strategies"), measured.emulated
     made = [advice_table.defaults(changes(measured))]
     if result:

@@ -1,4 +1,4 @@
-"""What changed: the report's part on another platform beside the current one."""
+"""The report's part on another platform beside the current one: what changed."""
 
 import math
 from collections.abc import Sequence

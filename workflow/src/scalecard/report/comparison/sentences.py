@@ -1,4 +1,4 @@
-"""What changed between like hardware, in words: a fact, a group of cases, and all of it as one sentence.
+"""A comparison between like hardware in words: a fact, a group of cases, and all of it as one sentence.
 
 'After driver 575 -> 580: all-reduce 7 to 8 % slower in 27 of 27 cases; training unchanged.' It begins with what differs
 and goes on with what became slower or faster, then with the rest. Nothing is called so but by the cases' own verdicts.
@@ -42,13 +42,13 @@ TRAINING = {
 
 
 def headline(found: Comparison) -> str:
-    """What is compared with what, and how many cases have each verdict."""
+    """Name both sides, and count the cases of each verdict."""
     counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
     return f"B = {found.new} against A = {found.old}, margin {100 * found.margin:g} %: {counts}"
 
 
 def notes(found: Comparison) -> list[str]:
-    """What a reader must know to interpret the cases."""
+    """Caveats: differing software, unknown spread, warnings, cases of one side alone."""
     said = [f"What differs: {'; '.join(map(change, found.changes)) or 'nothing that was recorded'}."]
     if not found.spread_known:
         said.append(
@@ -126,7 +126,7 @@ def different_workload(settings: Sequence[Change]) -> str:
 
 
 def outcome(group: Group) -> str:
-    """What became of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
+    """Outcome of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
     match group.outcome:
         case Outcome.CHANGED:
             return " and ".join(_of_verdict(group, verdict) for verdict in CHANGED if group.count(verdict))

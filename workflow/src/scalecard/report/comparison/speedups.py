@@ -1,4 +1,4 @@
-"""How many times as fast one platform is as another of unlike hardware, experiment by experiment.
+"""Speed-ups of one platform over another of unlike hardware, experiment by experiment.
 
 Over the cases that both have: the geometric mean of time there / time here, and its range. Launching is left out, which
 is the host's work and not the device's. Beside it stands what the experiment's section says first on each of the two.
@@ -27,7 +27,7 @@ Headlines = Mapping[str, str]  # by experiment
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """Of one experiment; `ratios` are A / B in time, the smallest first, or none, if settings are `differing`."""
+    """Of one experiment the `ratios` A / B in time, the smallest first; none if settings are `differing`."""
 
     experiment: str
     ratios: Sequence[float]
@@ -53,13 +53,13 @@ def _times(ratio: float) -> str:
 
 
 def headlines(results: Sequence[Result]) -> Headlines:
-    """What each result says first; one that lacks what its section needs says nothing."""
+    """Headlines of the results; one that lacks what its section needs says nothing."""
     found, _ = each_fit(results, Brief.of, here="")
     return {brief.experiment: brief.headline for brief in found}
 
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
-    """One for each experiment that both have, in the page's order."""
+    """A speed-up for each experiment that both have, in the page's order."""
     names = toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
     return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
 
@@ -71,7 +71,7 @@ def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) ->
 
 
 def table(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:
-    """Of both platforms, which `names` calls by what they are, the old one's first."""
+    """A row per experiment; `names` say what the platforms are, the old one's first."""
     old, new = names
     rows = []
     for each in found:

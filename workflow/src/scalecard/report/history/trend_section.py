@@ -1,4 +1,4 @@
-"""What the report says of a trend beside its figure: a sentence, and a table of the last night."""
+"""The report's section on a trend, beside its figure: a sentence, and a table of the last night."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ HOW_TO_READ = (
 
 
 def headline(trend: Trend) -> str:
-    """How many nights, and the verdicts on the last one."""
+    """The number of nights, and the verdicts on the last one."""
     verdicts = [each.verdict for each in trend.series]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys([*VERDICTS, *verdicts]) if v in verdicts)
     ends = [formatting.minute(night.finished) for night in trend.nights]
@@ -60,12 +60,12 @@ def worst_first(trend: Trend) -> list[Series]:
 
 
 def changed(night: Night) -> list[str]:
-    """What differs from the night before."""
+    """The differences from the night before, in words."""
     return [sentences.change(each) for each in night.changes]
 
 
 def page(trend: Trend) -> dict[str, Any]:
-    """What the report's section shows beside the figure; nothing for a single night."""
+    """The values of trend.html.j2, besides the figure."""
     rows = [
         {
             "Verdict": each.verdict,
