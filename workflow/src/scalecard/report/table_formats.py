@@ -50,14 +50,14 @@ def as_latex(
 ) -> str:  # fmt: skip
     """A table for the package booktabs, with the same alignment."""
     cells = pd.DataFrame([map(latex, row) for row in rows], columns=list(map(latex, head)))
-    text = cells.style.hide(axis="index").to_latex(
+    table = cells.style.hide(axis="index").to_latex(
         column_format=f"@{{}}{'l' * left}{'r' * (len(head) - left)}@{{}}",
         position_float="centering",
         hrules=True,
         caption=latex(caption),
         label=f"tab:{re.sub('[^A-Za-z0-9]+', '-', label)}",
     )
-    return text.replace(r"\centering", r"\centering\small", 1)
+    return table.replace(r"\centering", r"\centering\small", 1)
 
 
 def latex(text: str) -> str:
