@@ -58,7 +58,7 @@ def test_a_healthy_machine_fails_at_no_level(checked: Check, level: str | None) 
 
 
 def test_each_part_is_a_line_and_each_alert_has_its_advice(checked: Check) -> None:
-    lines = health_gate.as_text(checked("low", "slowed down", fail_on="errors")).splitlines()
+    lines = health_gate.output(checked("low", "slowed down", fail_on="errors")).text.splitlines()
     assert lines[0].startswith("box (")
     assert lines[0].endswith("measured 2026-01-01 00:01 UTC")
     assert lines[1:] == [
@@ -81,19 +81,19 @@ def test_a_part_that_is_slow_by_another_parts_fault_is_not_called_normal(
     slow = [replace(ALERTS["low"], part=Part.COLLECTIVES, verdict=word) for word in ("normal", "odd one out", "low")]
     install(monkeypatch, verdicts=slow)
     found = health_gate.check([health_result], "box", fail_on="odd")
-    assert health_gate.as_text(found).splitlines()[1] == (
+    assert health_gate.output(found).text.splitlines()[1] == (
         "  collectives  odd one out  1 of 3 normal, by an alert of another part"
     )
     assert found.failing == []
-    assert 'failures="0"' in health_gate.as_junit(found)
+    assert 'failures="0"' in health_gate.output(found).junit
 
 
 def test_without_a_level_the_closing_line_names_none(checked: Check) -> None:
-    assert health_gate.as_text(checked("low")).splitlines()[-1] == "1 alert"
+    assert health_gate.output(checked("low")).text.splitlines()[-1] == "1 alert"
 
 
 def test_json_says_which_alerts_fail(checked: Check) -> None:
-    told = json.loads(health_gate.as_json(checked("errors", "odd one out", fail_on="low")))
+    told = json.loads(health_gate.output(checked("errors", "odd one out", fail_on="low")).json)
     assert {key: told[key] for key in ("platform", "fail_on", "failed", "emulated")} == {
         "platform": "box",
         "fail_on": "low",
@@ -110,7 +110,7 @@ def test_json_says_which_alerts_fail(checked: Check) -> None:
 
 
 def test_junit_has_a_case_for_each_part_and_the_alerts_that_fail(checked: Check) -> None:
-    document = health_gate.as_junit(checked("errors", "odd one out", fail_on="low"))
+    document = health_gate.output(checked("errors", "odd one out", fail_on="low")).junit
     (suite,) = ElementTree.fromstring(document.encode())
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "4",
@@ -134,7 +134,7 @@ def test_junit_has_a_case_for_each_part_and_the_alerts_that_fail(checked: Check)
 
 
 def test_junit_without_a_level_fails_for_any_alert(checked: Check) -> None:
-    (suite,) = ElementTree.fromstring(health_gate.as_junit(checked("odd one out")).encode())
+    (suite,) = ElementTree.fromstring(health_gate.output(checked("odd one out")).junit.encode())
     assert suite.get("failures") == "1"
 
 
@@ -142,7 +142,7 @@ def test_two_alerts_of_a_part_are_one_failure(checked: Check, monkeypatch: pytes
     first = ALERTS["low"]
     install(monkeypatch, first, replace(first, who="GPU 3"))
     found = replace(checked("low"), alerts=[first, replace(first, who="GPU 3")])
-    (suite,) = ElementTree.fromstring(health_gate.as_junit(found).encode())
+    (suite,) = ElementTree.fromstring(health_gate.output(found).junit.encode())
     (failure,) = [case.find("failure") for case in suite if case.find("failure") is not None]
     assert failure is not None
     assert str(failure.get("message")).endswith("(and 1 more)")

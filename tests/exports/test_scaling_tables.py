@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from scalecard.analysis.provenance import METHOD, provenance
@@ -14,6 +15,7 @@ from scalecard.exports import scaling
 from scalecard.records import files
 from scalecard.records.record import Record, Result
 from scalecard.report import answers, render, table_formats
+from scalecard.report.answers import use
 from scalecard.report.figure_files import draw
 from scalecard.report.pages import MISSING
 from support.eight_gpus import OUT_OF_MEMORY, ddp, measured, step, strategies, too_large
@@ -93,6 +95,15 @@ def test_a_platform_without_any_measured_case_still_has_its_tables(make_result: 
     result = gpt(make_result, too_large("DDP", 2))
     for write in scaling.FORMATS.values():
         assert write(scaling.of_result(result), [result])
+
+
+def test_the_figure_has_a_panel_for_each_workload_also_of_the_textbooks_models(make_result: Make) -> None:
+    both = measured(make_result, strategies=strategies(), ddp=ddp({"default": (1, 0.02)}))
+    results = list(both.results.values())
+    rows = [row for result in results for row in scaling.of_result(result) if row.fits]
+    drawn = use.rates(rows, results[0])
+    assert [axes.get_title(loc="left") for axes in drawn.axes] == ["gpt", "resnet18 (ddp)"]
+    plt.close(drawn)
 
 
 @pytest.mark.parametrize("write", [scaling.as_csv, scaling.as_markdown, scaling.as_latex])

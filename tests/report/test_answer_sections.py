@@ -57,7 +57,7 @@ def test_without_strategies_nothing_is_answered_and_empty_columns_are_left_out()
     tables = [table for answer in every([*simulated(8, seed=1).values()], {}, []) for table in answer.tables]
     assert tables
     for table in tables:
-        assert all(any(row[place][0] for row in table.rows) for place in range(len(table.head))), table.label
+        assert all(any(row[place].text for row in table.rows) for place in range(len(table.head))), table.label
 
 
 def test_an_answer_that_cannot_be_computed_is_left_out_and_named() -> None:

@@ -19,7 +19,7 @@ def test_the_sentences_and_tables_of_eight_gpus() -> None:
     for other in others:
         trusted = re.search(r"Trust it up to (\d+) devices", other.text)
         assert ("16 devices would be" in other.text) == (trusted is not None and int(trusted[1]) >= 16)
-    assert {"strong", "weak"} == {row[2][0] for row in answer.tables(measured)[0].rows}
+    assert {"strong", "weak"} == {row[2].text for row in answer.tables(measured)[0].rows}
     assert [len(row) for table in answer.tables(measured) for row in table.rows] == [
         len(table.head) for table in answer.tables(measured) for _ in table.rows
     ]

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from scalecard.analysis import formatting
 from scalecard.analysis.comparison.compare import DRIVER, Change, Comparison, Fact, Scope, compare, only
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison import comparison_output
+from scalecard.report.comparison import comparison_tables, sentences
 from support.builders import out_of_memory, repeated, timed
 
 Make = Callable[..., Result]
@@ -97,7 +98,7 @@ def test_warnings_of_both_sides_are_kept_with_their_experiments(make_result: Mak
     old = make_result([repeated(1.0)], warnings=["GPU 0 was busy"])
     found = compare([old], [make_result([repeated(1.0)])])
     assert found.warnings == [("A", "GPU 0 was busy (async_timing)")]
-    assert any("GPU 0 was busy" in note for note in comparison_output.notes(found))
+    assert any("GPU 0 was busy" in note for note in sentences.notes(found))
 
 
 def test_doubts_name_their_side(compared: Callable[..., Comparison]) -> None:
@@ -108,7 +109,7 @@ def test_doubts_name_their_side(compared: Callable[..., Comparison]) -> None:
 
 def test_the_json_view_has_every_number_of_a_row(compared: Callable[..., Comparison]) -> None:
     found = compared([repeated(1.0)], [repeated(1.1)])
-    told, (row,) = json.loads(comparison_output.as_json(found)), found.rows
+    told, (row,) = json.loads(compare_output.output(found).json), found.rows
     assert (told["a"], told["b"], told["margin"]) == ("old", "new", 0.02)
     assert told["counts"] == {"slower": 1, "faster": 0, "same": 0, "unclear": 0, "not compared": 0}
     (stored,) = told["rows"]
@@ -119,13 +120,13 @@ def test_the_json_view_has_every_number_of_a_row(compared: Callable[..., Compari
     assert stored["b"] == {"median_seconds": row.new.median, "samples": 90, "processes": 3}
 
 
-@pytest.mark.parametrize("view", [comparison_output.as_text, comparison_output.as_html])
+@pytest.mark.parametrize("view", [lambda found: compare_output.output(found).text, compare_output.page])
 def test_the_views_for_readers_have_every_cell(
     compared: Callable[..., Comparison], view: Callable[[Comparison], str]
 ) -> None:
     found = compared([repeated(1.0)], [repeated(1.1)])
     text = view(found).replace("\u00a0", " ")  # a space before a unit does not break on a page
-    for cell in (*comparison_output.cells(found.rows[0]), comparison_output.headline(found)):
+    for cell in (*comparison_tables.cases(found.rows, "").texts[0], sentences.headline(found)):
         assert cell in text
 
 
@@ -154,14 +155,14 @@ def test_junit_fails_for_slower_cases_alone(compared: Callable[..., Comparison],
     old, new = (
         [repeated(each, mode=name) for name, each in side.items()] for side in (dict.fromkeys(factors, 1.0), factors)
     )
-    (suite,) = ElementTree.fromstring(comparison_output.as_junit(compared(old, new)).encode())
+    (suite,) = ElementTree.fromstring(compare_output.output(compared(old, new)).junit.encode())
     told = {case.get("name"): [child.tag for child in case] for case in suite}
     assert told == {"mode slower": ["failure"], "mode faster": ["system-out"], "mode same": ["system-out"]}
     assert (suite.get("name"), suite.get("timestamp")) == ("new against old", "2026-01-01T00:01:00")
     failure = suite[0][0]
     assert str(failure.get("message")).startswith("slower: 1.098 (1.096 to 1.100) of A's time")
     other = compare([make_result(old, spec={"size": 1})], [make_result(new, spec={"size": 2})])
-    (suite,) = ElementTree.fromstring(comparison_output.as_junit(other).encode())
+    (suite,) = ElementTree.fromstring(compare_output.output(other).junit.encode())
     assert (suite.get("skipped"), suite[0][0].get("message")) == ("3", "different workload: size 1 -> 2")
 
 

@@ -10,7 +10,7 @@ from scalecard.figures import charts, style
 from scalecard.records.record import Result
 from scalecard.report import pages
 from scalecard.report.answers import use
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Cell, Table
 from support.eight_gpus import ddp, measured, strategies, too_large
 
 Make = Callable[..., Result]
@@ -34,7 +34,7 @@ def emulated(real: PlatformResults) -> PlatformResults:
 
 def column(table: Table, name: str) -> list[str]:
     place = list(table.head).index(name)
-    return [row[place][0] for row in table.rows]
+    return [row[place].text for row in table.rows]
 
 
 def test_of_real_devices_each_workload_has_at_most_three_sentences(real: PlatformResults) -> None:
@@ -59,7 +59,7 @@ def test_of_emulated_devices_nothing_is_advised_and_sentences_are_grey(
     assert finding.text.startswith("No advice is given")
     tables = use.tables(emulated)
     assert all(table.trial for table in tables)
-    assert [row[0][0] for row in tables[0].rows] == [finding.text for finding in use.findings(real)]
+    assert [row[0].text for row in tables[0].rows] == [finding.text for finding in use.findings(real)]
 
 
 def test_the_tables_answer_the_textbooks(real: PlatformResults) -> None:
@@ -118,9 +118,8 @@ def test_the_figure_emphasises_the_fastest_and_names_the_next(real: PlatformResu
 def test_the_page_greys_a_trial_and_sorts_text_as_text() -> None:
     """A cell that is a number has the number to sort by; a name has none, and escapes what it contains."""
     computed = pages.environment().get_template("macros.html.j2").module.computed  # type: ignore[attr-defined]
-    rows = [[("<DDP>", 0.0), ("1.5x", 1.5)]]
+    rows = [[Cell("<DDP>"), Cell("1.5x", 1.5, ["too <few> samples"])]]
     trial, real = (computed(Table("Label", ["Name", "Gain"], rows, "A note.", trial)) for trial in (True, False))
     assert 'class="trial"' in trial
     assert 'class="trial"' not in real
-    assert "<td>&lt;DDP&gt;</td>" in real
-    assert '<td data-sort="1.5">1.5x</td>' in real
+    assert '<td>&lt;DDP&gt;<td data-sort="1.5">1.5x <small class="remark">too &lt;few&gt; samples</small>' in real

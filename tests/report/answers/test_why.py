@@ -347,6 +347,6 @@ def test_the_figure_has_a_bar_for_every_strategy(measured: Make) -> None:
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["DDP", "our gpipe"]
     plt.close(figure)
     (table,) = why.tables(measured(records))
-    assert [row[1][0] for row in table.rows] == ["DDP", "our gpipe"]
-    assert dict(zip(table.head, (text for text, _ in table.rows[1]), strict=True))["Bubble"] == "9.00 ms (26 %)"
+    assert [row[1].text for row in table.rows] == ["DDP", "our gpipe"]
+    assert dict(zip(table.head, table.texts[1], strict=True))["Bubble"] == "9.00 ms (26 %)"
     plt.close(why.plot(measured([])))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from scalecard.analysis import platforms
 from scalecard.analysis.comparison.compare import compare
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from scalecard.report import pages
-from scalecard.report.comparison import changes_section, comparison_output
+from scalecard.report.comparison import changes_section
 from scalecard.report.section import Section
 from support.builders import timed
 
@@ -63,7 +64,7 @@ def test_like_hardware_gets_a_sentence_a_plot_and_folded_cases(of_gpus: Callable
     assert "After driver 575 -&gt; 580: asynchronous timing 108 % slower in 2 of 3 cases" in re.sub(r"\s+", " ", text)
     assert text.count("<circle") == 1
     assert "+108 %<small>0 % to +108 %</small></td>" in text, "the marks have their numbers beside"
-    assert ">+108 %</td>" in text, "and so has the table of cases"
+    assert ">+108 %<td" in text, "and so has the table of cases"
     assert "2 of 2 cases that became slower or faster" in text
     assert "<li>driver 575 -&gt; 580</li>" in text
 
@@ -71,9 +72,9 @@ def test_like_hardware_gets_a_sentence_a_plot_and_folded_cases(of_gpus: Callable
 def test_unlike_hardware_gets_speed_ups_and_no_changes(of_gpus: Callable[..., list[Result]]) -> None:
     text = page(of_gpus("old", A100, 4, products(1.0), "575"), of_gpus("new", H100, 8, products(0.5)))
     assert "<h3>8 x H100 beside 4 x A100</h3>" in text
-    row = re.search(r"<tr><td>Asynchronous timing</td>(.*?)</tr>", text)
+    row = re.search(r"<tr><td>Asynchronous timing(.*)", text)
     assert row
-    cells = re.findall(r"<td[^>]*>([^<]*)</td>", row.group(1))
+    cells = re.findall(r"<td[^>]*>([^<]*)", row.group(1))
     assert cells == ["2.00x", "2.00x to 2.00x", "2", "12.8 TFLOP/s float32", "6.4 TFLOP/s float32"], "without launching"
     assert "<circle" not in text
     assert "<li>" not in text
@@ -142,5 +143,5 @@ def test_more_nodes_are_other_hardware(make_result: Make) -> None:
 def test_the_terminal_and_the_page_say_the_same(of_gpus: Callable[..., list[Result]]) -> None:
     for gpu, said in ((H100, "slower in 2 of 3 cases"), (A100, "8 x A100 beside 8 x H100")):
         found = compare(of_gpus("old", H100, 8, products(1.0)), of_gpus("new", gpu, 8, products(1.1)))
-        for view in (comparison_output.as_text, comparison_output.as_html, comparison_output.as_json):
-            assert said in view(found), view
+        output = compare_output.output(found)
+        assert all(said in view for view in (output.text, output.json, compare_output.page(found)))

@@ -1,4 +1,4 @@
-"""What can be said on the command line: the commands, their arguments, defaults and help."""
+"""The command line: commands, their arguments, defaults and help."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ RESULTS = "a platform, a folder of results, a git revision[:platform]"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Of all commands."""
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(prog="scalecard", description=description)
     commands = parser.add_subparsers(dest="command", required=True)
     probe = commands.add_parser("probe", help="describe this machine as JSON")
@@ -85,14 +85,18 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     for name in ("a", "b"):
         compare.add_argument(name, help=f"{RESULTS}, [platform]@last (the last night kept) or @now")
-    compare.add_argument(
-        "--only", action="append", default=[], metavar="EXPERIMENT", help="compare only this one; may be repeated"
-    )
-    compare.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
-    compare.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_comparison(compare)
     compare.add_argument("--html", type=Path, help="also write an HTML page")
     compare.add_argument("--junit", type=Path, help="also write JUnit's XML; a slower case fails")
-    compare.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if any case is slower")
+
+
+def _add_comparison(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
+    )
+    command.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
+    command.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    command.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if anything is slower")
 
 
 def _add_health(health: argparse.ArgumentParser) -> None:
@@ -113,13 +117,8 @@ def _add_nights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     trend = commands.add_parser("trend", help="print how numbers went from night to night, and what became slower")
     for command in (keep, trend):
         command.add_argument("platform", nargs="?", help="a platform or its folder (default: this machine's)")
-    trend.add_argument(
-        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
-    )
+    _add_comparison(trend)
     trend.add_argument("--nights", type=int, default=10, help="how many nights to print of each number; 0: all")
-    trend.add_argument("--margin", type=float, default=0.02, help="largest difference to ignore (default 0.02)")
-    trend.add_argument("--json", action="store_true", help="print JSON instead of lines")
-    trend.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if any number is slower")
     trend.add_argument(
         "--figure",
         type=Path,

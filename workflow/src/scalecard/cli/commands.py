@@ -12,6 +12,7 @@ from pathlib import Path
 
 import scalecard
 from scalecard.cli import arguments
+from scalecard.cli.output import Output
 from scalecard.hardware import host, machine, memory, vendors
 
 
@@ -130,18 +131,15 @@ def _summary(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from scalecard.analysis.comparison import compare
-    from scalecard.cli import locate_results
+    from scalecard.cli import compare_output, locate_results
     from scalecard.records.atomic import write_atomically
-    from scalecard.report.comparison import comparison_output
 
     _check_margin(args.margin)
     old, new = compare.only(locate_results.find(args.a), locate_results.find(args.b), args.only)
     found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
-    print(comparison_output.as_json(found) if args.json else comparison_output.as_text(found))
+    _say(compare_output.output(found), args)
     if args.html:
-        write_atomically(args.html, comparison_output.as_html(found))
-    if args.junit:
-        write_atomically(args.junit, comparison_output.as_junit(found))
+        write_atomically(args.html, compare_output.page(found))
     return int(args.fail_on == "slower" and found.count("slower") > 0)
 
 
@@ -152,13 +150,10 @@ def _check_margin(margin: float) -> None:
 
 def _health(args: argparse.Namespace) -> int:
     from scalecard.cli import health_gate, locate_results
-    from scalecard.records.atomic import write_atomically
 
     name = args.results or str(locate_results.this_platform())
     found = health_gate.check(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
-    print(health_gate.as_json(found) if args.json else health_gate.as_text(found))
-    if args.junit:
-        write_atomically(args.junit, health_gate.as_junit(found))
+    _say(health_gate.output(found), args)
     return int(bool(found.failing))
 
 
@@ -174,13 +169,14 @@ def _keep(args: argparse.Namespace) -> None:
 
 
 def _trend(args: argparse.Namespace) -> int:
-    from scalecard.report.history import trend, trend_output
+    from scalecard.cli import trend_output
+    from scalecard.report.history import trend
 
     _check_margin(args.margin)
     if args.nights < 0:
         raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
-    print(trend_output.as_json(found) if args.json else trend_output.as_text(found, shown=args.nights))
+    _say(trend_output.output(found, nights=args.nights), args)
     if args.figure:
         from scalecard.report import figure_files
         from scalecard.report.history import figure
@@ -196,6 +192,15 @@ def _reruns(args: argparse.Namespace) -> None:
 
     for each in reruns.reruns(args.files):
         print(each)
+
+
+def _say(output: Output, args: argparse.Namespace) -> None:
+    """Print lines or JSON, and write JUnit's XML where a command has it and it was asked for."""
+    from scalecard.records.atomic import write_atomically
+
+    print(output.json if args.json else output.text)
+    if getattr(args, "junit", None):
+        write_atomically(args.junit, output.junit)
 
 
 def _platform(args: argparse.Namespace) -> Path:

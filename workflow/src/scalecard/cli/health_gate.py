@@ -1,9 +1,8 @@
-"""What the health of a machine is, for a terminal, a script, or a CI: `scalecard health`.
+"""The health of a machine for a terminal, a script, or a CI: `scalecard health`.
 
 Verdicts come from report/health; here they are counted by part, and a gate decides which of them fail.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,16 +11,17 @@ from typing import Any
 from scalecard.analysis import formatting
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.verdict import EXPERIMENT, WORDS, Verdict
+from scalecard.cli.output import JUnitCase, Output
 from scalecard.hardware.machine import from_facts
+from scalecard.progress import counted
 from scalecard.records.record import Result
-from scalecard.report.junit import JUnitCase, as_xml
 
 # Which alerts each level of --fail-on means: a level includes those before it.
 ERRORS = frozenset({"errors"})
 LOW = ERRORS | {"low", "slowed down"}
 ODD = LOW | {"odd one out"}
 LEVELS = {"errors": ERRORS, "low": LOW, "odd": ODD}
-NOT_JUDGED, NORMAL = "not judged", "normal"
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +34,11 @@ class PartHealth:
 
     @property
     def judged(self) -> int:
-        """How many of its numbers were judged."""
         return len(self.verdicts)
 
     @property
     def normal(self) -> int:
-        """How many of these are normal."""
-        return self.verdicts.count(NORMAL)
+        return self.verdicts.count("normal")
 
     @property
     def verdict(self) -> str:
@@ -70,11 +68,14 @@ class Health:
     @property
     def parts(self) -> list[PartHealth]:
         """Every part that was measured, in the order of the verdicts."""
-        return [self._part(name) for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])]
-
-    def _part(self, name: str) -> PartHealth:
-        judged = [v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED]
-        return PartHealth(name=name, verdicts=judged, alerts=[alert for alert in self.alerts if alert.part == name])
+        return [
+            PartHealth(
+                name=name,
+                verdicts=[v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED],
+                alerts=[alert for alert in self.alerts if alert.part == name],
+            )
+            for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])
+        ]
 
     @property
     def failing(self) -> list[Verdict]:
@@ -83,7 +84,7 @@ class Health:
 
 
 def fails(alert: Verdict, level: str) -> bool:
-    """Whether a level of --fail-on includes this alert."""
+    """True if a level of --fail-on includes this alert."""
     included = LEVELS[level]
     return alert.verdict in included or (alert.low and "low" in included)
 
@@ -108,36 +109,18 @@ def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age:
     return Health(result=result, verdicts=verdicts(result), alerts=alerts(result), fail_on=fail_on)
 
 
-def as_text(health: Health) -> str:
-    """One line for each part, then each alert with its advice."""
-    machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
-    stands = ", emulated on CPU workers" if health.result.emulated else ""
-    lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
-    width = max((len(part.name) for part in health.parts), default=0)
-    lines += [f"  {part.name:{width}}  {part.verdict:11}  {part.in_words}" for part in health.parts]
-    for alert in health.alerts:
-        lines.append(f"{_said(alert)}.")
-        lines += [f"  {alert.advice}"] if alert.advice else []
-    lines.append(_closing(health))
-    return "\n".join(lines)
+def output(health: Health) -> Output:
+    """A test case for each part, so that names stay the same from night to night.
 
-
-def _said(alert: Verdict) -> str:
-    return f"{alert.verdict}: {alert.what}, {alert.value} ({alert.normal})"
-
-
-def _closing(health: Health) -> str:
-    many = f"{len(health.alerts)} alert{'' if len(health.alerts) == 1 else 's'}"
-    return many + (f", {len(health.failing)} of them fail --fail-on {health.fail_on}" if health.fail_on else "")
-
-
-def as_json(health: Health) -> str:
-    """The fields are described in docs/nightly.md."""
-    return json.dumps(
-        {
-            "platform": health.result.platform,
-            "measured": health.result.finished,
-            "emulated": health.result.emulated,
+    A part fails by the alerts that --fail-on names, or by all if it was not given.
+    """
+    level, result = health.fail_on or "odd", health.result
+    return Output(
+        lines=_lines(health),
+        fields={
+            "platform": result.platform,
+            "measured": result.finished,
+            "emulated": result.emulated,
             "fail_on": health.fail_on,
             "failed": bool(health.failing),
             "parts": [
@@ -146,22 +129,31 @@ def as_json(health: Health) -> str:
             "alerts": [{**_fields(alert), "fails": alert in health.failing} for alert in health.alerts],
             "verdicts": [_fields(verdict) for verdict in health.verdicts],
         },
-        indent=1,
+        suite=f"health of {result.platform}",
+        cases=[_case(part, [alert for alert in part.alerts if fails(alert, level)]) for part in health.parts],
+        measured=result.finished,
     )
+
+
+def _lines(health: Health) -> list[str]:
+    """A line for each part, then each alert with its advice."""
+    machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
+    stands = ", emulated on CPU workers" if health.result.emulated else ""
+    lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
+    width = max((len(part.name) for part in health.parts), default=0)
+    lines += [f"  {part.name:{width}}  {part.verdict:11}  {part.in_words}" for part in health.parts]
+    for alert in health.alerts:
+        lines += [f"{_said(alert)}.", *([f"  {alert.advice}"] if alert.advice else [])]
+    fail = f", {len(health.failing)} of them fail --fail-on {health.fail_on}" if health.fail_on else ""
+    return [*lines, counted(len(health.alerts), "alert") + fail]
+
+
+def _said(alert: Verdict) -> str:
+    return f"{alert.verdict}: {alert.what}, {alert.value} ({alert.normal})"
 
 
 def _fields(verdict: Verdict) -> dict[str, Any]:
     return {name: getattr(verdict, name) for name in ("part", "what", "value", "normal", "verdict", "advice")}
-
-
-def as_junit(health: Health) -> str:
-    """One test case for each part, so that names stay the same from night to night.
-
-    A part fails by the alerts that --fail-on names, or by all if it was not given.
-    """
-    level = health.fail_on or "odd"
-    cases = [_case(part, [alert for alert in part.alerts if fails(alert, level)]) for part in health.parts]
-    return as_xml(f"health of {health.result.platform}", cases, timestamp=health.result.finished)
 
 
 def _case(part: PartHealth, failing: Sequence[Verdict]) -> JUnitCase:

@@ -40,7 +40,7 @@ def platform_folder(name: str, root: Path = Path()) -> Path:
     """The folder of one platform, by its name or as a folder; ValueError says which ones exist."""
     for folder in (Path(root, RESULTS, name), Path(root, name)):
         if folder.is_dir():
-            inside = [] if _has_results(folder) else _platforms(folder)
+            inside = [] if _result_files(folder) or (folder / HISTORY).is_dir() else _platforms(folder)
             if len(inside) > 1:
                 raise ValueError(f"'{name}': {_choose(str(folder), inside, '/')}")
             return folder / inside[0] if inside else folder
@@ -49,10 +49,9 @@ def platform_folder(name: str, root: Path = Path()) -> Path:
 
 def result_files(folder: Path) -> list[Path]:
     """The result files in a platform's folder; ValueError if there are none."""
-    found = _result_files(folder)
-    if not found:
-        raise ValueError(f"'{folder}': no result files in it")
-    return found
+    if found := _result_files(folder):
+        return found
+    raise ValueError(f"'{folder}': no result files in it")
 
 
 def this_platform(root: Path = Path()) -> Path:
@@ -66,11 +65,11 @@ def this_platform(root: Path = Path()) -> Path:
         raise ValueError(f"no results under {RESULTS}/: measure first, or name a platform or a folder")
     here = probe()
     mine = [folder for folder in known if _is_of(folder, here)]
-    return max(mine or known, key=_written)
+    return max(mine or known, key=lambda folder: max(path.stat().st_mtime for path in _result_files(folder)))
 
 
 def _is_of(folder: Path, machine: Machine) -> bool:
-    """Whether the folder's machine.json describes this machine, or any node of its kind."""
+    """True if the folder's machine.json describes this machine, or any node of its kind."""
     try:
         expected = from_facts(load_object(folder / "machine.json"))
     except (ValueError, TypeError):
@@ -78,12 +77,8 @@ def _is_of(folder: Path, machine: Machine) -> bool:
     return machine.as_specific_as(expected).fingerprint == expected.fingerprint
 
 
-def _written(folder: Path) -> float:
-    return max(path.stat().st_mtime for path in _result_files(folder))
-
-
 def _of_night(folder: Path, night: str, name: str) -> list[Result]:
-    """What had been kept when a night ended: each experiment's latest result up to then, of the night's platform."""
+    """Results kept when a night ended: each experiment's latest result up to then, of the night's platform."""
     if night == NOW:
         return _from_folder(folder)
     platforms = [folder, *(path.parent.parent for path in indices(folder) if path.parent.parent != folder)]
@@ -110,16 +105,8 @@ def _known(root: Path) -> str:
 
 
 def _platforms(folder: Path) -> list[str]:
-    return sorted({path.parent.name for path in folder.glob("*/*.json") if _is_of_platform(path)})
-
-
-def _is_of_platform(path: Path) -> bool:
-    """Whether a result file's folder can be a platform's: history's own files have the names of none."""
-    return is_result_file(path) and path.parent.name != HISTORY
-
-
-def _has_results(folder: Path) -> bool:
-    return bool(_result_files(folder)) or (folder / HISTORY).is_dir()
+    found = [path for path in folder.glob("*/*.json") if is_result_file(path)]
+    return sorted({path.parent.name for path in found} - {HISTORY})
 
 
 def _result_files(folder: Path) -> list[Path]:
@@ -129,8 +116,7 @@ def _result_files(folder: Path) -> list[Path]:
 def _from_folder(folder: Path) -> list[Result]:
     if is_night(folder) and any(folder.glob(f"*{KEPT}")):
         return _one_platform(str(folder), [read_kept(file) for file in files_of(folder)])
-    files = _result_files(folder)
-    if files:
+    if files := _result_files(folder):
         return _one_platform(str(folder), [load(path) for path in files])
     inside = _platforms(folder)
     if len(inside) == 1:
@@ -147,8 +133,7 @@ def _from_revision(root: Path, revision: str, platform: str) -> list[Result]:
     if platform not in platforms:
         there = _choose(revision, platforms, ":") if platforms else "no result files were committed in it"
         raise ValueError(f"'{revision}': {there}")
-    mine = [path for path in paths if path.parent.name == platform]
-    names = [f"{revision}:{path}" for path in mine]
+    names = [f"{revision}:{path}" for path in paths if path.parent.name == platform]
     return _one_platform(revision, [parse(git("show", name, folder=root), name) for name in names])
 
 

@@ -3,10 +3,21 @@
 from collections.abc import Iterable
 
 EXPERIMENTS = ("strategies", "ddp")  # whose results the table of scaling has
-SCALING = tuple(f"scaling.{suffix}" for suffix in ("csv", "md", "tex", "pdf"))
 CRATE = "ro-crate-metadata.json"  # which describes the others
-OF_ALL = ("summary.md", "results.csv", "results.parquet", "citation.bib", CRATE)
 RAW = "raw"
+OF_ALL = {
+    "summary.md": "The report in a few lines: health, scaling, what to use, trust",
+    "results.csv": "Every case with its median and 95 % interval, or why it was not measured",
+    "results.parquet": "Every sample",
+    "citation.bib": "How to cite this measurement",
+    CRATE: "What these files are, for archives",
+}
+SCALING = {
+    "scaling.csv": "Strong and weak scaling of every workload",
+    "scaling.md": "Strong and weak scaling of every workload, as tables",
+    "scaling.tex": "Strong and weak scaling of every workload, as tables for LaTeX",
+    "scaling.pdf": "Strong and weak scaling of every workload, as a figure",
+}
 
 
 def linked(names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How to cite a measurement, and ScaleCard itself: BibTeX."""
+"""BibTeX entries that cite a measurement, and ScaleCard itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,13 +36,8 @@ def citation(results: Sequence[Result]) -> str:
 
 def _of_scalecard(commits: Sequence[str]) -> str:
     about: dict[str, Any] = yaml.safe_load(CITATION.read_text("utf-8"))
-    fields = {
-        "title": about["title"],
-        "version": f"commit {', '.join(commits)}",
-        "license": about["license"],
-    }
-    authors = " and ".join(map(_author, about["authors"]))
-    return _entry("software", "scalecard", fields, authors)
+    fields = {"title": about["title"], "version": f"commit {', '.join(commits)}", "license": about["license"]}
+    return _entry("software", "scalecard", fields, " and ".join(map(_author, about["authors"])))
 
 
 def _author(author: Mapping[str, str]) -> str:

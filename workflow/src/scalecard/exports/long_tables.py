@@ -9,7 +9,7 @@ import pandas as pd
 
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.records.statistics import larger
-from scalecard.report import table_formats, tables
+from scalecard.report import record_table, table_formats
 
 IDENTITY = ("platform", "fingerprint", "commit", "finished", "emulated", "experiment", "metric")
 OF_CASE = ("value_unit", "value", "low", "high", "num_samples", "num_processes", "status", "reason", "note")
@@ -19,18 +19,18 @@ Row = dict[str, Scalar]
 
 def as_csv(results: Sequence[Result]) -> bytes:
     """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why."""
-    records = [record for _, record in _of(results)]
+    records = [record for result in results for record in result.records]
     pairs = zip(_identities(results), records, strict=True)
     return table_formats.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
 
 
 def _numbers(record: Record) -> Row:
-    """What is known of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
+    """The numbers of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
     measured = bool(record.samples)
-    interval = larger(*tables.intervals(record)) if measured else None
+    interval = larger(*record_table.intervals(record)) if measured else None
     return {
         "value_unit": record.unit,
-        "value": tables.number(record) if measured else None,
+        "value": record_table.number(record) if measured else None,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
         "num_samples": record.num_samples,
@@ -48,13 +48,14 @@ def as_parquet(results: Sequence[Result]) -> bytes:
 
 def samples(results: Sequence[Result]) -> pd.DataFrame:
     """The table that as_parquet() writes; every column has one type, also if cases lack the axis."""
-    identities, records = _identities(results), [record for _, record in _of(results)]
+    identities, records = _identities(results), [record for result in results for record in result.records]
     columns = list(identities[0]) if identities else list(IDENTITY)
     shared = pd.DataFrame({name: _typed([row[name] for row in identities]) for name in columns})
     own = pd.DataFrame(
         [
-            (index, record.unit, process, place, _rounds(record, process), value)
+            (index, record.unit, process, place, timed[process].rounds_id if timed else None, value)
             for index, record in enumerate(records)
+            for timed in [record.telemetry]
             for process, taken in enumerate(record.samples)
             for place, value in enumerate(taken)
         ],
@@ -63,28 +64,23 @@ def samples(results: Sequence[Result]) -> pd.DataFrame:
     return pd.concat([shared.take(own.case.to_numpy()).reset_index(drop=True), own.drop(columns="case")], axis=1)
 
 
-def _rounds(record: Record, process: int) -> str | None:
-    return record.telemetry[process].rounds_id if record.telemetry else None
-
-
-def _of(results: Sequence[Result]) -> list[tuple[Result, Record]]:
-    return [(result, record) for result in results for record in result.records]
-
-
 def _identities(results: Sequence[Result]) -> list[Row]:
-    """What tells each case from every other one; an axis that a case lacks is None."""
-    axes = dict.fromkeys(axis for _, record in _of(results) for axis in record.case)
+    """The columns that identify each case; an axis that a case lacks is None."""
+    axes = dict.fromkeys(axis for result in results for record in result.records for axis in record.case)
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
-    return [{**_identity(result, record), **dict.fromkeys(axes), **record.case} for result, record in _of(results)]
+    return [
+        {**_identity(result, record), **dict.fromkeys(axes), **record.case}
+        for result in results
+        for record in result.records
+    ]
 
 
 def _identity(result: Result, record: Record) -> Row:
-    environment = result.environment
     return {
         "platform": result.platform,
-        "fingerprint": environment["fingerprint"],
-        "commit": environment["commit"],
+        "fingerprint": result.environment["fingerprint"],
+        "commit": result.environment["commit"],
         "finished": result.finished,
         "emulated": result.emulated,
         "experiment": result.experiment,
@@ -93,7 +89,7 @@ def _identity(result: Result, record: Record) -> Row:
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:
-    """One type for all values of a column, with room for those that are missing."""
+    """A column of one type, with room for missing values."""
     kinds = {type(value) for value in values if value is not None}
     for kind, dtype in (({bool}, "boolean"), ({int}, "Int64"), ({int, float}, "Float64")):
         if kinds and kinds <= kind:

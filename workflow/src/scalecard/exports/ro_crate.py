@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from scalecard.analysis.provenance import commits, provenance
-from scalecard.exports import RAW
+from scalecard.exports import OF_ALL, RAW, SCALING
 from scalecard.records.record import Result
 
 Entity = dict[str, Any]
@@ -25,7 +25,6 @@ PROFILES = {
 }
 COMPUTATIONAL_WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 SNAKEMAKE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
-NO_LICENSE = "#license"
 SOFTWARE = {
     "python": ("Python", "https://www.python.org"),
     "torch": ("PyTorch", "https://pytorch.org"),
@@ -43,16 +42,10 @@ TYPES = {
     ".tex": "application/x-tex",
     ".bib": "application/x-bibtex",
 }
-WHAT = {
+DESCRIPTIONS = {
+    **OF_ALL,
+    **SCALING,
     "settings.json": "The values of config.yaml that each experiment was measured with",
-    "results.csv": "Every case with its median and 95 % interval, or why it was not measured",
-    "results.parquet": "Every sample",
-    "summary.md": "The report in a few lines: health, scaling, what to use, trust",
-    "citation.bib": "How to cite this measurement",
-    "scaling.csv": "Strong and weak scaling of every workload",
-    "scaling.md": "Strong and weak scaling of every workload, as tables",
-    "scaling.tex": "Strong and weak scaling of every workload, as tables for LaTeX",
-    "scaling.pdf": "Strong and weak scaling of every workload, as a figure",
 }
 
 
@@ -61,103 +54,120 @@ def as_json(results: Sequence[Result], files: Mapping[str, bytes]) -> bytes:
     made = [_file(name, content) for name, content in files.items() if name != WORKFLOW]
     software = list(_software(results))
     graph = [
-        _descriptor(),
+        DESCRIPTOR,
         _root(results, [WORKFLOW, *(entity["@id"] for entity in made)]),
-        *(_profile(uri) for uri in PROFILES),
+        *(_entity(uri, "CreativeWork", name=name, version=version) for uri, (name, version) in PROFILES.items()),
         _workflow(results, files[WORKFLOW], software),
-        _language(),
+        LANGUAGE,
         _run(results, [entity["@id"] for entity in made]),
         *made,
         *software,
-        *_beside(),
-        _license(),
+        *BESIDE,
+        LICENSE,
     ]
     return (json.dumps({"@context": CONTEXT, "@graph": graph}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _descriptor() -> Entity:
-    return {
-        "@id": "ro-crate-metadata.json",
-        "@type": "CreativeWork",
-        "about": _to("./"),
-        "conformsTo": [_to("https://w3id.org/ro/crate/1.1"), _to(WORKFLOW_CRATE)],
-    }
+def _entity(uri: str, kind: str | list[str], /, **properties: Any) -> Entity:
+    return {"@id": uri, "@type": kind, **properties}
+
+
+def _to(name: str) -> Entity:
+    return {"@id": name}
+
+
+DESCRIPTOR = _entity(
+    "ro-crate-metadata.json",
+    "CreativeWork",
+    about=_to("./"),
+    conformsTo=[_to("https://w3id.org/ro/crate/1.1"), _to(WORKFLOW_CRATE)],
+)
+LANGUAGE = _entity(
+    SNAKEMAKE,
+    "ComputerLanguage",
+    name="Snakemake",
+    identifier=_to("https://doi.org/10.1093/bioinformatics/bts480"),
+    url=_to("https://snakemake.readthedocs.io"),
+)
+# Drawn of the same results, and outside of the folder: the report links it, and figures are of all platforms.
+BESIDE = [
+    _entity(
+        "#report",
+        "CreativeWork",
+        name="results/report.html",
+        description="The report on these results. It is written after these files, and not among them.",
+        encodingFormat="text/html",
+    ),
+    _entity(
+        "#figures",
+        "CreativeWork",
+        name="results/figures",
+        description="A figure per experiment, of all platforms. The report has them, and this folder has not.",
+        encodingFormat="image/svg+xml",
+    ),
+]
+LICENSE = _entity(
+    "#license",
+    "CreativeWork",
+    name="Not chosen yet",
+    description="ScaleCard records no names: whoever publishes these files chooses their license.",
+)
 
 
 def _root(results: Sequence[Result], parts: Sequence[str]) -> Entity:
-    return {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": f"Parallel training measured on {results[0].platform}",
-        "description": provenance(results),
-        "identifier": f"{results[0].environment['fingerprint']} at commit {', '.join(commits(results))}",
-        "datePublished": max(result.finished for result in results),
-        "license": _to(NO_LICENSE),
-        "conformsTo": [_to(uri) for uri in PROFILES],
-        "mainEntity": _to(WORKFLOW),
-        "hasPart": [_to(name) for name in parts],
-        "mentions": [_to("#run"), *(_to(entity["@id"]) for entity in _beside())],
-    }
-
-
-def _profile(uri: str) -> Entity:
-    name, version = PROFILES[uri]
-    return {"@id": uri, "@type": "CreativeWork", "name": name, "version": version}
+    return _entity(
+        "./",
+        "Dataset",
+        name=f"Parallel training measured on {results[0].platform}",
+        description=provenance(results),
+        identifier=f"{results[0].environment['fingerprint']} at commit {', '.join(commits(results))}",
+        datePublished=max(result.finished for result in results),
+        license=_to(LICENSE["@id"]),
+        conformsTo=list(map(_to, PROFILES)),
+        mainEntity=_to(WORKFLOW),
+        hasPart=list(map(_to, parts)),
+        mentions=[_to("#run"), *(_to(entity["@id"]) for entity in BESIDE)],
+    )
 
 
 def _workflow(results: Sequence[Result], content: bytes, software: Sequence[Entity]) -> Entity:
-    return {
-        "@id": WORKFLOW,
-        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
-        "name": "ScaleCard",
-        "description": "Measures parallel training on one's own hardware, and writes one report of it.",
-        "version": f"commit {', '.join(commits(results))}",
-        "contentSize": str(len(content)),
-        "encodingFormat": "text/plain",
-        "license": "Apache-2.0",
-        "conformsTo": _to(COMPUTATIONAL_WORKFLOW),
-        "programmingLanguage": _to(SNAKEMAKE),
-        "softwareRequirements": [_to(entity["@id"]) for entity in software],
-    }
-
-
-def _language() -> Entity:
-    return {
-        "@id": SNAKEMAKE,
-        "@type": "ComputerLanguage",
-        "name": "Snakemake",
-        "identifier": _to("https://doi.org/10.1093/bioinformatics/bts480"),
-        "url": _to("https://snakemake.readthedocs.io"),
-    }
+    return _entity(
+        WORKFLOW,
+        ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
+        name="ScaleCard",
+        description="Measures parallel training on one's own hardware, and writes one report of it.",
+        version=f"commit {', '.join(commits(results))}",
+        contentSize=str(len(content)),
+        encodingFormat="text/plain",
+        license="Apache-2.0",
+        conformsTo=_to(COMPUTATIONAL_WORKFLOW),
+        programmingLanguage=_to(SNAKEMAKE),
+        softwareRequirements=[_to(entity["@id"]) for entity in software],
+    )
 
 
 def _run(results: Sequence[Result], made: Sequence[str]) -> Entity:
     """From the first measurement's start to the last one's end."""
-    return {
-        "@id": "#run",
-        "@type": "CreateAction",
-        "name": f"Measurement of {', '.join(result.experiment for result in results)}",
-        "description": f"{sum(r.count('failed') for r in results)} cases failed. {provenance(results)}",
-        "startTime": min(result.started for result in results),
-        "endTime": max(result.finished for result in results),
-        "actionStatus": "http://schema.org/CompletedActionStatus",
-        "instrument": _to(WORKFLOW),
-        "object": _to("settings.json"),
-        "result": [_to(name) for name in made if name != "settings.json"],
-    }
+    return _entity(
+        "#run",
+        "CreateAction",
+        name=f"Measurement of {', '.join(result.experiment for result in results)}",
+        description=f"{sum(r.count('failed') for r in results)} cases failed. {provenance(results)}",
+        startTime=min(result.started for result in results),
+        endTime=max(result.finished for result in results),
+        actionStatus="http://schema.org/CompletedActionStatus",
+        instrument=_to(WORKFLOW),
+        object=_to("settings.json"),
+        result=[_to(name) for name in made if name != "settings.json"],
+    )
 
 
 def _file(name: str, content: bytes) -> Entity:
     path = PurePosixPath(name)
     of_experiment = f"Every record of the experiment {path.stem}: samples, proofs, telemetry, environment"
-    return {
-        "@id": name,
-        "@type": "File",
-        "name": name,
-        "description": of_experiment if path.parent.name == RAW else WHAT[name],
-        "contentSize": str(len(content)),
-        "encodingFormat": TYPES[path.suffix],
-    }
+    description = of_experiment if path.parent.name == RAW else DESCRIPTIONS[name]
+    size, form = str(len(content)), TYPES[path.suffix]
+    return _entity(name, "File", name=name, description=description, contentSize=size, encodingFormat=form)
 
 
 def _software(results: Sequence[Result]) -> Iterator[Entity]:
@@ -165,38 +175,4 @@ def _software(results: Sequence[Result]) -> Iterator[Entity]:
     versions = {**environment, "driver": environment["machine"]["driver"]}
     for key, (name, url) in SOFTWARE.items():
         if version := versions[key]:
-            about = {"name": name, "softwareVersion": str(version), "url": url}
-            yield {"@id": url, "@type": "SoftwareApplication", **about}
-
-
-def _beside() -> list[Entity]:
-    """What is drawn of the same results and stays outside of the folder, because it links it or is of all platforms."""
-    return [
-        {
-            "@id": "#report",
-            "@type": "CreativeWork",
-            "name": "results/report.html",
-            "description": "The report on these results. It is written after these files, and not among them.",
-            "encodingFormat": "text/html",
-        },
-        {
-            "@id": "#figures",
-            "@type": "CreativeWork",
-            "name": "results/figures",
-            "description": "A figure per experiment, of all platforms. The report has them, and this folder has not.",
-            "encodingFormat": "image/svg+xml",
-        },
-    ]
-
-
-def _license() -> Entity:
-    return {
-        "@id": NO_LICENSE,
-        "@type": "CreativeWork",
-        "name": "Not chosen yet",
-        "description": "ScaleCard records no names: whoever publishes these files chooses their license.",
-    }
-
-
-def _to(name: str) -> dict[str, str]:
-    return {"@id": name}
+            yield _entity(url, "SoftwareApplication", name=name, softwareVersion=str(version), url=url)

@@ -1,23 +1,26 @@
 """Strong and weak scaling of every workload as a table for a proposal or a paper, and as a figure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting
+from scalecard.analysis import formatting, ratio_text
 from scalecard.analysis.advice.strategy_runs import Place, places, workloads
 from scalecard.analysis.load_results import fit
 from scalecard.analysis.provenance import METHOD, provenance
-from scalecard.exports import EXPERIMENTS, figure
+from scalecard.exports import EXPERIMENTS
+from scalecard.figures import charts
 from scalecard.records.record import Case, Record, Result
-from scalecard.records.statistics import Interval, Ratio
+from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import DDP, SINGLE
 from scalecard.report import figure_files, table_formats
+from scalecard.report.answers import use
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
 LEFT = 1  # column of text; the others are numbers
-Cells = Mapping[str, object]
+BELOW = 110  # characters of a line of the note below the figure
 
 
 def of_results(results: Sequence[Result]) -> dict[str, bytes]:
@@ -38,7 +41,7 @@ def _complete(result: Result) -> list[Place]:
 
 
 def of_result(result: Result) -> list[Place]:
-    """What was tried in an experiment: one device, then strong and weak scaling by strategy and devices."""
+    """Every run of an experiment: one device, then strong and weak scaling by strategy and devices."""
     if result.experiment == "ddp":
         return sorted(_of_ddp(result), key=_order)
     return [row for name in workloads(result) for row in sorted(places(result, name), key=_order)]
@@ -58,14 +61,9 @@ def _of_ddp(result: Result) -> Iterator[Place]:
 
 def _as_workload(record: Record) -> Record:
     """With the axes that `strategies` has; a model of that name may be another one there."""
-    case = record.case
-    strategy = SINGLE if case.get("scaling") == "plain" else DDP
-    named: Case = {
-        "workload": f"{case.get('model', 'every model')} (ddp)",
-        "strategy": strategy.name,
-        "unit": "samples",
-    }
-    return replace(record, case={**case, **named, "units": case.get("batch_size")})
+    case, strategy = record.case, SINGLE if record.case.get("scaling") == "plain" else DDP
+    named: Case = {"workload": f"{case.get('model', 'every model')} (ddp)", "strategy": strategy.name}
+    return replace(record, case={**case, **named, "unit": "samples", "units": case.get("batch_size")})
 
 
 def as_csv(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
@@ -73,7 +71,7 @@ def as_csv(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     return table_formats.as_csv([_values(row) for row in rows], [METHOD, provenance(results)]).encode()
 
 
-def _values(row: Place) -> Cells:
+def _values(row: Place) -> dict[str, object]:
     step, fits = row.step, row.fits
     return {
         "workload": row.workload,
@@ -82,7 +80,7 @@ def _values(row: Place) -> Cells:
         "devices": row.devices,
         "nodes": row.nodes,
         "batch_size": step.case.get("batch_size"),
-        **_bounds("step_ms", Ratio(1e3 * step.median, _in_ms(step.interval)) if fits else None),
+        **_bounds("step_ms", ratio_text.scaled(Ratio(step.median, step.interval), 1e3) if fits else None),
         "unit": step.case.get("unit"),
         "per_second": row.rate if fits else None,
         **_bounds("speed_up", row.gain),
@@ -93,25 +91,16 @@ def _values(row: Place) -> Cells:
     }
 
 
-def _bounds(name: str, ratio: Ratio | None) -> Cells:
-    interval = ratio and ratio.interval
-    return {
-        name: ratio and ratio.value,
-        f"{name}_low": interval and interval.low,
-        f"{name}_high": interval and interval.high,
-    }
-
-
-def _in_ms(interval: Interval | None) -> Interval | None:
-    return interval and Interval(1e3 * interval.low, 1e3 * interval.high)
+def _bounds(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+    low, high = (ratio.interval.low, ratio.interval.high) if ratio and ratio.interval else (None, None)
+    return {name: ratio.value if ratio else None, f"{name}_low": low, f"{name}_high": high}
 
 
 def as_markdown(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     """A table per workload and scaling, under headings."""
     parts = ["# Scaling\n"]
     for title, own in _tables(rows):
-        parts.append(f"## {table_formats.markdown(title)}\n")
-        parts.append(table_formats.as_markdown(HEAD, [_texts(row) for row in own], left=LEFT))
+        parts += [f"## {table_formats.markdown(title)}\n", table_formats.as_markdown(HEAD, own, left=LEFT)]
     parts += [f"{table_formats.markdown(note)}\n" for note in (*_absent(rows), METHOD, provenance(results))]
     return "\n".join(parts).encode()
 
@@ -121,28 +110,26 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     parts = ["% \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n"]
     for title, own in _tables(rows):
         caption = f"{title}. {METHOD} {provenance(results)}"
-        texts = [_texts(row) for row in own]
-        parts.append(table_formats.as_latex(HEAD, texts, left=LEFT, caption=caption, label=f"scaling {title}"))
+        parts.append(table_formats.as_latex(HEAD, own, left=LEFT, caption=caption, label=f"scaling {title}"))
     parts += [f"% {table_formats.one_line(note)}\n" for note in _absent(rows)]
     return "\n".join(parts).encode()
 
 
 def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
-    """The figure, with where its numbers are from below it."""
-    drawn = figure.plot([row for row in rows if row.fits], provenance(results))
-    return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [provenance(results)])
+    """The rates by devices, with where the numbers are from below them."""
+    drawn, origin = use.rates([row for row in rows if row.fits], results[0]), provenance(results)
+    charts.finish(drawn, textwrap.wrap(origin, BELOW))
+    return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [origin])
 
 
-def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[Place]]]:
-    """Strong and weak scaling of each workload, each with one device in front."""
+def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[list[str]]]]:
+    """The title and the cells of strong and weak scaling of each workload, each with one device in front."""
     timed = [row for row in rows if row.fits]
     for name, own in groupby(timed, key=lambda row: row.workload):
         of_workload = list(own)
-        single = [row for row in of_workload if row.devices == 1]
-        several = [row for row in of_workload if row.devices > 1]
-        for scaling in dict.fromkeys(row.scaling for row in several) or ("",):
+        for scaling in dict.fromkeys(row.scaling for row in of_workload if row.devices > 1) or ("",):
             title = f"{scaling.capitalize()} scaling of {name}" if scaling else f"{name} on one device"
-            yield title, [*single, *(row for row in several if row.scaling == scaling)]
+            yield title, [_texts(row) for row in of_workload if row.devices == 1 or row.scaling == scaling]
 
 
 def _texts(row: Place) -> list[str]:
@@ -161,7 +148,7 @@ def _texts(row: Place) -> list[str]:
 
 
 def _absent(rows: Sequence[Place]) -> list[str]:
-    """What the table lacks, by the reason."""
+    """Name the runs without times, by the reason."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if not row.fits:

@@ -12,7 +12,6 @@ from scalecard.analysis.provenance import commits, shortened
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
-from scalecard.records.statistics import Ratio
 from scalecard.report import health_findings, health_tiles
 from scalecard.report.answers import use
 from scalecard.report.health_tiles import Tile
@@ -24,11 +23,10 @@ TRIAL = (
 )
 COMMAND = re.compile(r"\\`(.+?)\\`")  # in escaped Markdown
 ESCAPE = re.compile(r"\\(.)")
-NO_ADVICE = "No advice is given: CPU workers stand in for devices."
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Of one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
+    """Summarise one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
 
     InvalidResult names the file of a result that lacks what is said of it.
     """
@@ -70,7 +68,7 @@ def _facts(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result], list[str]]) -> list[str]:
-    """What is said of these experiments' results."""
+    """The sentences on these experiments' results."""
     chosen = [result for name in names for result in results if result.experiment == name]
     return [text for result in chosen for text in fit(result, partial(say, result))]
 
@@ -90,21 +88,18 @@ def _scaling(result: Result) -> list[str]:
     """The fastest strategy on the most devices, of each workload and scaling."""
     several = [row for row in scaling.of_result(result) if row.devices > 1 and row.fits]
     per_scaling = groupby(several, key=lambda row: (row.workload, row.scaling))
-    fastest = [max(rows, key=lambda row: (row.devices, row.rate)) for _, rows in per_scaling]
-    return [_line(row, row.gain) for row in fastest]
+    return [_line(max(rows, key=lambda row: (row.devices, row.rate))) for _, rows in per_scaling]
 
 
-def _line(row: Place, gain: Ratio | None) -> str:
-    """What one device does may not have been timed."""
-    if gain is None:
-        said = f"{formatting.count(row.rate)} {row.unit}/s"
-    else:
-        share = formatting.percent(gain.value / row.devices)
-        said = f"{ratio_text.factor(gain)} the rate of one device, {share} efficient"
+def _line(row: Place) -> str:
+    said = f"{formatting.count(row.rate)} {row.unit}/s"  # what one device does may not have been timed
+    if row.gain and row.efficiency:
+        share = formatting.percent(row.efficiency.value)
+        said = f"{ratio_text.factor(row.gain)} the rate of one device, {share} efficient"
     return f"{row.workload}, {row.scaling} scaling: {row.where}: {said}."
 
 
 def _use(results: Sequence[Result]) -> list[str]:
     if any(result.emulated for result in results):
-        return [NO_ADVICE]
+        return ["No advice is given: CPU workers stand in for devices."]
     return [finding.text for finding in use.findings(platforms.current(results))]

@@ -50,16 +50,7 @@ FORMATS: dict[str, Callable[[Sequence[Result]], dict[str, bytes]]] = {
     "citation.bib": lambda results: {"citation.bib": bibtex.citation(results).encode()},
     "scaling": scaling.of_results,
     "raw data": lambda results: {
-        "settings.json": _settings(results),
-        **{f"{RAW}/{result.experiment}.json": _as_measured(result) for result in results},
+        "settings.json": f"{json.dumps({r.experiment: r.spec for r in results}, indent=1)}\n".encode(),
+        **{f"{RAW}/{r.experiment}.json": f"{as_json(r, indent=1)}\n".encode() for r in results},
     },
 }
-
-
-def _settings(results: Sequence[Result]) -> bytes:
-    return (json.dumps({result.experiment: result.spec for result in results}, indent=1) + "\n").encode()
-
-
-def _as_measured(result: Result) -> bytes:
-    """The content of its file."""
-    return (as_json(result, indent=1) + "\n").encode()

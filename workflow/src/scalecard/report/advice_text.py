@@ -68,7 +68,7 @@ def _measures(result: Result, best: Place) -> str:
     if best.gain and best.efficiency:
         efficient = f"{formatting.percent(best.efficiency.value)} efficient"
         parts[:0] = [f"{ratio_text.factor(best.gain)} the rate of one device", efficient]
-    memory, _ = strategy_table.memory(result, best.step)
+    memory = strategy_table.memory(result, best.step).text
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
 

@@ -1,7 +1,7 @@
 """The answers to questions that several experiments answer together, on one platform."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from scalecard.analysis.platforms import PlatformResults, Settings
 from scalecard.records.record import Result
 from scalecard.report import answers, plugin_loader, sections
 from scalecard.report.sections import Finding
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Answer:
             title=plugin_loader.title(module),
             how_to_read=plugin_loader.how_to_read(module),
             findings=module.findings(measured),
-            tables=[_without_empty_columns(table) for table in module.tables(measured) if table.rows],
+            tables=[table.filled() for table in module.tables(measured) if table.rows],
             calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
         )
 
@@ -42,12 +42,6 @@ class Answer:
     def by_topic(self) -> list[Finding]:
         """The findings, those to act on first."""
         return sections.by_topic(self.findings)
-
-
-def _without_empty_columns(table: Table) -> Table:
-    shown = [place for place in range(len(table.head)) if any(row[place][0] for row in table.rows)]
-    rows = [[row[place] for place in shown] for row in table.rows]
-    return replace(table, head=[table.head[place] for place in shown], rows=rows)
 
 
 def every(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:

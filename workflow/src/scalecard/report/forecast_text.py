@@ -10,10 +10,10 @@ from scalecard.analysis.forecast.model import PRESETS, Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import Family
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import EMPTY, Cell, Table
 
 Sentence = tuple[str, str]  # and its headline
-Cells = list[tuple[str, float]]
+Cells = list[Cell]
 REMEDY = {
     "smaller batch": "the smaller batch of each device",
     "company": "that ranks compute side by side",
@@ -40,8 +40,8 @@ def error(found: Sequence[Forecast]) -> str:
     outside = [(abs(held.error), one) for one, held in held_out if not held.inside]
     if outside:  # a small median may hide a strategy that is not understood
         error, one = max(outside, key=lambda pair: pair[0])
-        names = ", ".join(name for name, _ in _case(one))
-        text += f" The farthest off is {names} scaling, by {formatting.percent(error, 1)}."
+        case = ", ".join(cell.text for cell in _case(one))
+        text += f" The farthest off is {case} scaling, by {formatting.percent(error, 1)}."
     return text
 
 
@@ -117,12 +117,12 @@ def held_out(found: Sequence[Forecast]) -> Table:
     rows: list[Cells] = [
         [
             *_case(one),
-            (str(held.layout.devices), held.layout.devices),
-            (formatting.seconds(held.forecast), held.forecast),
-            (f"{formatting.seconds(held.band.low)} to {formatting.seconds(held.band.high)}", held.band.low),
-            (formatting.seconds(held.measured.median), held.measured.median),
-            (f"{100 * held.error:+.1f} %", abs(held.error)),
-            ("yes" if held.inside else "no", float(held.inside)),
+            Cell(str(held.layout.devices), held.layout.devices),
+            Cell(formatting.seconds(held.forecast), held.forecast),
+            Cell(f"{formatting.seconds(held.band.low)} to {formatting.seconds(held.band.high)}", held.band.low),
+            Cell(formatting.seconds(held.measured.median), held.measured.median),
+            Cell(f"{100 * held.error:+.1f} %", abs(held.error)),
+            Cell("yes" if held.inside else "no", float(held.inside)),
         ]
         for one in found
         if (held := one.held_out)
@@ -137,10 +137,10 @@ def how_far(found: Sequence[Forecast]) -> Table:
     rows: list[Cells] = [
         [
             *_case(one),
-            (knee_words(one.knee, between=True), one.knee.devices or 1e9),
-            ("" if one.knee.devices is None else one.knee.dominates, 0.0),
-            (", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
-            (str(one.trusted[0]), one.trusted[0]),
+            Cell(knee_words(one.knee, between=True), one.knee.devices or 1e9),
+            Cell("" if one.knee.devices is None else one.knee.dominates),
+            Cell(", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
+            Cell(str(one.trusted[0]), one.trusted[0]),
             *(_efficiency(one, count) for count in SHOWN),
         ]
         for one in found
@@ -154,15 +154,16 @@ def how_far(found: Sequence[Forecast]) -> Table:
     return Table("How far each strategy goes", [*head, *(f"On {count}" for count in SHOWN)], rows, note)
 
 
-def _efficiency(one: Forecast, count: int) -> tuple[str, float]:
+def _efficiency(one: Forecast, count: int) -> Cell:
     if count not in one.efficiencies:
-        return ("", 0.0)
+        return EMPTY
     values, limits = one.efficiencies[count], band(one.efficiencies[count])
-    return (f"{formatting.percent(middle(values))} ({100 * limits.low:.0f} to {100 * limits.high:.0f})", middle(values))
+    text = f"{formatting.percent(middle(values))} ({100 * limits.low:.0f} to {100 * limits.high:.0f})"
+    return Cell(text, middle(values))
 
 
 def _case(one: Forecast) -> Cells:
-    return [(one.model.workload.name, 0.0), (one.model.strategy.name, 0.0), (one.model.scaling, 0.0)]
+    return [Cell(one.model.workload.name), Cell(one.model.strategy.name), Cell(one.model.scaling)]
 
 
 def networks(found: Sequence[Forecast]) -> Iterator[Table]:
@@ -171,12 +172,12 @@ def networks(found: Sequence[Forecast]) -> Iterator[Table]:
     for rate, one in product(PRESETS, found):
         if one.model.strategy.family is Family.DATA and any(map(one.assumed, one.counts)):
             other = with_network(one, rate)
-            knee = (knee_words(other.knee), other.knee.devices or 1e9)
-            rows.append([*_case(one), (f"{rate:g} Gbit/s", rate), knee, *(_efficiency(other, n) for n in SHOWN)])
+            knee = Cell(knee_words(other.knee), other.knee.devices or 1e9)
+            rows.append([*_case(one), Cell(f"{rate:g} Gbit/s", rate), knee, *(_efficiency(other, n) for n in SHOWN)])
     if rows:
         head = ["Workload", "Strategy", "Scaling", "Between nodes", "Below the knee from", *(f"On {n}" for n in SHOWN)]
         note = "Assumed networks, of a whole node each way: none was measured here."
-        yield Table("With other networks", head, sorted(rows, key=lambda row: [cell[0] for cell in row[:3]]), note)
+        yield Table("With other networks", head, sorted(rows, key=lambda row: [cell.text for cell in row[:3]]), note)
 
 
 def training(found: Sequence[Forecast]) -> Iterator[Table]:
@@ -187,11 +188,11 @@ def training(found: Sequence[Forecast]) -> Iterator[Table]:
         for count in sorted({count for one in own for count in one.counts if count <= one.trusted[0]}):
             able = [one for one in own if count <= one.trusted[0] and count in one.efficiencies]
             best = min(able, key=lambda one: middle(one.training_seconds(count)))
-            rows.append([(name, 0.0), (str(count), count), *_training(best, count)])
+            rows.append([Cell(name), Cell(str(count), count), *_training(best, count)])
     samples = formatting.count(found[0].settings.samples)
     head = ["Workload", "Devices", "Strategy", "Scaling", "Time", "Band (95 %)", "Energy"]
     note = f"For {samples} samples (forecast.samples in config.yaml). Energy is that of the devices that train."
-    if any(row[-1][0] for row in rows):
+    if any(row[-1].text for row in rows):
         yield Table("Time and energy to train", head, rows, note)
     elif rows:
         note = f"For {samples} samples (forecast.samples in config.yaml). No energy was measured."
@@ -202,11 +203,11 @@ def _training(one: Forecast, count: int) -> Cells:
     seconds, joules = one.training_seconds(count), one.training_joules(count)
     limits = band(seconds)
     return [
-        (one.model.strategy.name if count > 1 else "", 0.0),
-        (one.model.scaling if count > 1 else "", 0.0),
-        (_duration(middle(seconds)), middle(seconds)),
-        (f"{_duration(limits.low)} to {_duration(limits.high)}", limits.low),
-        ("" if joules is None else f"{joules / 3.6e6:.3g} kWh", joules or 0.0),
+        Cell(one.model.strategy.name if count > 1 else ""),
+        Cell(one.model.scaling if count > 1 else ""),
+        Cell(_duration(middle(seconds)), middle(seconds)),
+        Cell(f"{_duration(limits.low)} to {_duration(limits.high)}", limits.low),
+        EMPTY if joules is None else Cell(f"{joules / 3.6e6:.3g} kWh", joules),
     ]
 
 

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from scalecard.analysis import formatting
 from scalecard.report import toc
+from scalecard.report.comparison import sentences
 
 UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMGTP]?FLOP(?:/s)?|[MG]Hz|W|J|°C)(?!\w))")
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -32,6 +33,7 @@ def environment() -> jinja2.Environment:
         finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
     made.filters |= {"commands": _commands, "number": formatting.number, "label": toc.label}
+    made.filters |= {"change": formatting.change, "outcome": sentences.outcome}
     made.globals["setting"] = formatting.setting
     return made
 

@@ -1,12 +1,12 @@
-"""One row per platform: what the report says of those that are not drawn."""
+"""The table of the platforms that are not drawn, a row for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scalecard.analysis import formatting, platforms
 from scalecard.records.record import Result
 from scalecard.report import sections
+from scalecard.report.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Brief:
 
     @classmethod
     def of(cls, result: Result) -> "Brief":
-        """What the section's findings say first."""
+        """The headline of the section's findings."""
         return cls(
             platform=platforms.platform_label(result),
             experiment=result.experiment,
@@ -31,19 +31,15 @@ class Brief:
         )
 
 
-def others_table(known: Sequence[Brief], experiments: Sequence[str]) -> dict[str, Any]:
-    """The rows, those measured last first, and their head; no rows if every platform is drawn."""
+def others_table(known: Sequence[Brief], experiments: Sequence[str]) -> Table:
+    """The rows, those measured last first; none if every platform is drawn."""
     names = list(dict.fromkeys([*experiments, *(brief.experiment for brief in known)]))
     by_platform: dict[str, list[Brief]] = {}
     for brief in sorted(known, key=lambda brief: brief.finished, reverse=True):
         by_platform.setdefault(brief.platform, []).append(brief)
-    return {
-        "head": ["Platform", "Device", "Measured", *map(formatting.spaced, names)],
-        "rows": [_row(platform, own, names) for platform, own in by_platform.items()],
-    }
-
-
-def _row(platform: str, own: Sequence[Brief], names: Sequence[str]) -> list[str]:
-    headlines = {brief.experiment: brief.headline for brief in own}
-    measured = formatting.minute(own[0].finished)
-    return [platform, own[0].device, measured, *(headlines.get(name, "not measured") for name in names)]
+    rows = []
+    for platform, own in by_platform.items():
+        row = {"Platform": platform, "Device": own[0].device, "Measured": formatting.minute(own[0].finished)}
+        headlines = {brief.experiment: brief.headline for brief in own}
+        rows.append(row | {formatting.spaced(name): headlines.get(name, "not measured") for name in names})
+    return Table.of("Platforms that are not drawn", rows)

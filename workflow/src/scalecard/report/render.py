@@ -25,14 +25,14 @@ from scalecard.report import (
     pages,
     plugin_loader,
     provenance_table,
+    record_table,
     section,
     sections,
-    tables,
     toc,
 )
 from scalecard.report.answer_sections import Answer
 from scalecard.report.comparison import changes_section
-from scalecard.report.history import trend_output as nights
+from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
 from scalecard.report.platform_rows import Brief, others_table
@@ -179,7 +179,7 @@ def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> 
 
 def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
     """The kept nights of this platform; old ones that cannot be read are named and stop nothing."""
-    return {**nights.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
+    return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
 
 
 def _panels(figures: Path, name: str, left_out: list[LeftOut]) -> str:
@@ -224,7 +224,11 @@ def _page(
         "topology": own[0].topology,
         "overview": own[0].overview,
         "findings": own[0].by_topic,
-        "table": tables.joined({s.platform: s.cells for s in own}),
+        "table": record_table.table(
+            f"Cases with medians and intervals, {name}",
+            {s.platform: s.rows for s in own},
+            [s.platform for s in own[:1] if s.in_one_process],
+        ),
         "judgements": own[0].judgements,
         "trouble": [judgement for judgement in own[0].judgements if judgement.is_trouble],
         "normal": [judgement for judgement in own[0].judgements if not judgement.is_trouble],
@@ -233,7 +237,6 @@ def _page(
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
         "states": [(s.platform, s.state) for s in own[:1] if s.state],
-        "one_process": [s.platform for s in own[:1] if s.in_one_process],
         "absent": [row for s in own for row in s.absent],
         "proofs": own[0].proofs,
         "published": own[0].published,

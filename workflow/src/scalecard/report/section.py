@@ -12,10 +12,10 @@ from scalecard.analysis.expectations import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import sections, tables, telemetry_text
+from scalecard.report import record_table, sections, telemetry_text
 from scalecard.report.proofs import Proof, proofs
+from scalecard.report.record_table import Row
 from scalecard.report.sections import Finding
-from scalecard.report.tables import Cell
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 NOT_SHOWN = ("devices", "data_dir")  # settings left out of the report
@@ -29,7 +29,7 @@ class Section:
     findings: list[Finding]
     judgements: list[Judgement]
     ours: dict[str, float]
-    cells: dict[str, Cell]
+    rows: dict[str, Row]
     absent: list[dict[str, Any]]
     proofs: list[Proof]
     state: list[tuple[str, str]]
@@ -48,8 +48,8 @@ class Section:
             findings=module.findings(result),
             judgements=[*rates, *expectations.beside_published(result, ours)],
             ours=ours,
-            cells=tables.cells(result),
-            absent=tables.absent(result),
+            rows=record_table.rows(result),
+            absent=record_table.absent(result),
             proofs=proofs(result),
             state=telemetry_text.overview(result),
             tiles=module.tiles(result) if hasattr(module, "tiles") else [],

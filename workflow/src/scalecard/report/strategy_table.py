@@ -8,18 +8,13 @@ launching     the share of a step in which work is still being submitted
 """
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.step_records import operations_each, place, single
 from scalecard.records.record import Record, Result
+from scalecard.report.table import EMPTY, Cell, Table
 
-HEAD = [
-    *("Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "MFU"),
-    *("Memory", "Largest batch", "Energy", "Launching"),
-]
-NOTES = {
+MEANINGS = {
     "Gain": "the rate over one device's",
     "MFU": "the operations that the model needs, over the devices' dense peak in float32",
     "Memory": "of the device that needs the most",
@@ -28,100 +23,80 @@ NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
-    """Cells as text, and for each the number to sort by.
-
-    A `trial` shows a method on numbers that say nothing about real devices: the page greys it.
-    """
-
-    label: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[tuple[str, float]]]
-    note: str
-    trial: bool = False
-
-
 def table(result: Result) -> Table:
     """One row for each strategy that was timed, the fastest of a workload and number of devices first."""
     timed = [record for record in result.select("step_time") if record.samples]
-    order = sorted(timed, key=lambda r: (str(r.case["workload"]), _number(r, "devices"), r.case["scaling"], r.median))
-    rows = [_row(result, record) for record in order]
-    shown = [place for place in range(len(HEAD)) if any(row[place][0] for row in rows)]  # a CPU has no peak, say
-    head = [HEAD[place] for place in shown]
-    note = " ".join(f"{name}: {NOTES[name]}." for name in head if name in NOTES)
-    return Table("Strategies", head, [[row[place] for place in shown] for row in rows], note)
+    order = sorted(timed, key=lambda r: (r.text("workload"), r.integer("devices"), r.text("scaling"), r.median))
+    return Table.of("Strategies", [_row(result, record) for record in order]).filled().explained(MEANINGS)
 
 
-def _row(result: Result, record: Record) -> list[tuple[str, float]]:
-    case = record.case
-    workload, devices = str(case["workload"]), _number(record, "devices")
-    nodes, rate = int(case.get("nodes") or 1), _number(record, "units") / record.median
-    return [
-        (workload, 0.0),
-        (str(case["strategy"]), 0.0),
-        (f"{devices:.0f}{f' on {nodes} nodes' if nodes > 1 else ''}", devices + nodes / 1e3),
-        (str(case["scaling"]) if devices > 1 else "", 0.0),
-        (formatting.seconds(record.median), record.median),
-        _gain(result, record, rate),
-        (f"{formatting.count(rate)} {case['unit']}/s", rate),
-        *(_utilisation(result, record, rate), memory(result, record), _largest_batch(result, record)),
-        *(energy(record), launching(result, record)),
-    ]
+def _row(result: Result, record: Record) -> dict[str, str | Cell]:
+    devices, rate = record.integer("devices"), record.integer("units") / record.median
+    alone = single(result, record.text("workload"))
+    return {
+        "Workload": record.text("workload"),
+        "Strategy": record.text("strategy"),
+        "Devices": devices_cell(devices, record.integer("nodes", 1)),
+        "Scaling": record.text("scaling") if devices > 1 else "",
+        "Step": Cell(formatting.seconds(record.median), record.median),
+        "Gain": _gain(record, alone, rate),
+        "Rate": Cell(f"{formatting.count(rate)} {record.text('unit')}/s", rate),
+        "MFU": share_of_peak(result, record, rate, operations_each(alone), "float32"),
+        "Memory": memory(result, record),
+        "Largest batch": _largest_batch(result, record),
+        "Energy": energy(record),
+        "Launching": launching(result, record),
+    }
 
 
-def _gain(result: Result, record: Record, rate: float) -> tuple[str, float]:
-    alone = single(result, str(record.case["workload"]))
+def devices_cell(devices: int, nodes: int) -> Cell:
+    """'8', or '8 on 2 nodes', which comes after it."""
+    return Cell(f"{devices} on {nodes} nodes" if nodes > 1 else str(devices), devices + nodes / 1e3)
+
+
+def _gain(record: Record, alone: Record | None, rate: float) -> Cell:
     if alone is None or not alone.samples or alone is record:
-        return ("", 0.0)
-    gain = rate * alone.median / _number(alone, "units")
-    return (f"{gain:.2f}x", gain)
+        return EMPTY
+    gain = rate * alone.median / alone.integer("units")
+    return Cell(f"{gain:.2f}x", gain)
 
 
-def _utilisation(result: Result, record: Record, rate: float) -> tuple[str, float]:
-    alone = single(result, str(record.case["workload"]))
-    return share_of_peak(result, record, rate, operations_each(alone), "float32")
-
-
-def share_of_peak(result: Result, record: Record, rate: float, each: float, dtype: str) -> tuple[str, float]:
-    """What counts are the operations that the model needs, `each` per sample or token, however often they are done."""
+def share_of_peak(result: Result, record: Record, rate: float, each: float, dtype: str) -> Cell:
+    """MFU by the operations that the model needs, `each` per sample or token, however often they are done."""
     peak = limits.of_products(result, dtype)
     if not (each and peak):
-        return ("", 0.0)
-    share = each * rate / (_number(record, "devices") * peak.rate * 1e12)
-    return (formatting.percent(share, 1), share)
+        return EMPTY
+    share = each * rate / (record.integer("devices") * peak.rate * 1e12)
+    return Cell(formatting.percent(share, 1), share)
 
 
-def memory(result: Result, record: Record) -> tuple[str, float]:
-    """Of the fullest device; an empty cell without GPUs."""
+def memory(result: Result, record: Record) -> Cell:
+    """Memory of the fullest device; an empty cell without GPUs."""
     found = result.find("peak_memory", **place(record))
-    return (formatting.count_bytes(found.median), found.median) if found and found.samples else ("", 0.0)
+    return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
 
 
-def _largest_batch(result: Result, record: Record) -> tuple[str, float]:
+def _largest_batch(result: Result, record: Record) -> Cell:
     """Samples on each device; the same however many are timed."""
-    place = {key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
-    found = result.find("largest_batch", **place)
-    return (f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else ("", 0.0)
+    found = result.find(
+        "largest_batch", **{key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
+    )
+    return Cell(f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else EMPTY
 
 
-def energy(record: Record) -> tuple[str, float]:
+def energy(record: Record) -> Cell:
     """Per sample or token."""
     joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
     if not joules:
-        return ("", 0.0)
-    each = statistics.median(joules) / _number(record, "units")
-    return (f"{each:.3g} J/{str(record.case['unit'])[:-1]}", each)
+        return EMPTY
+    each = statistics.median(joules) / record.integer("units")
+    return Cell(f"{each:.3g} J/{record.text('unit')[:-1]}", each)
 
 
-def launching(result: Result, record: Record) -> tuple[str, float]:
+def launching(result: Result, record: Record) -> Cell:
     """Only of GPUs: a CPU rank does the work in the call that submits it."""
     enqueued = [entry.enqueue for entry in record.telemetry if entry.enqueue]
     if not enqueued or result.emulated:
-        return ("", 0.0)
+        return EMPTY
     share = min(1.0, statistics.median(enqueued) / record.median)
-    return (formatting.percent(share), share)
-
-
-def _number(record: Record, axis: str) -> float:
-    return float(record.case[axis] or 0)
+    return Cell(formatting.percent(share), share)

@@ -5,6 +5,8 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -47,28 +49,15 @@ def as_latex(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int, caption: str, label: str
 ) -> str:  # fmt: skip
     """A table for the package booktabs, with the same alignment."""
-    columns = "l" * left + "r" * (len(head) - left)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering\small",
-            rf"  \caption{{{latex(caption)}}}",
-            rf"  \label{{tab:{re.sub('[^A-Za-z0-9]+', '-', label)}}}",
-            rf"  \begin{{tabular}}{{@{{}}{columns}@{{}}}}",
-            r"    \toprule",
-            f"    {_latex_row(head)}",
-            r"    \midrule",
-            *(f"    {_latex_row(row)}" for row in rows),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
+    cells = pd.DataFrame([map(latex, row) for row in rows], columns=list(map(latex, head)))
+    table = cells.style.hide(axis="index").to_latex(
+        column_format=f"@{{}}{'l' * left}{'r' * (len(head) - left)}@{{}}",
+        position_float="centering",
+        hrules=True,
+        caption=latex(caption),
+        label=f"tab:{re.sub('[^A-Za-z0-9]+', '-', label)}",
     )
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex, cells)) + r" \\"
+    return table.replace(r"\centering", r"\centering\small", 1)
 
 
 def latex(text: str) -> str:

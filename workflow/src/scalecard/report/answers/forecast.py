@@ -24,7 +24,7 @@ from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1
 from scalecard.report import forecast_text
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Table
 
 DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables tell
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}

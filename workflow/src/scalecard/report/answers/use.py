@@ -6,6 +6,7 @@ samples on each device as one has alone. Dotted: as many devices that each work 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report import advice_table, advice_text
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Table
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
@@ -32,20 +33,24 @@ TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, 
 def plot(measured: PlatformResults) -> Figure:
     """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
-    names = workloads(result) if result else []
+    return rates([place for name in workloads(result) for place in places(result, name)] if result else [], result)
+
+
+def rates(found: Sequence[Place], result: Result | None) -> Figure:
+    """The rates of these runs by devices, a panel per workload; they are of the result's platform."""
+    names = list(dict.fromkeys(place.workload for place in found))
     figure, panels = charts.panels(len(names), height=1.1 * style.HEIGHT)
     if not result or not names:
         charts.nothing(panels[0])
         return figure
     for name, axes in zip(names, panels, strict=True):
-        _draw(result, name, axes)
-        axes.set(title=f"{name}, a trial of the method" if measured.emulated else name)
+        _draw(result, [place for place in found if place.workload == name], axes)
+        axes.set(title=f"{name}, a trial of the method" if result.emulated else name)
     return figure
 
 
-def _draw(result: Result, workload: str, axes: Axes) -> None:
+def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
     """The recommended strategy's colour is ink where nothing is recommended, because devices are emulated."""
-    found = places(result, workload)
     able = timed(found, "strong")
     if not able:
         charts.nothing(axes)
@@ -60,8 +65,8 @@ def _draw(result: Result, workload: str, axes: Axes) -> None:
                 text = name if scaling == "strong" else f"{name}, weak"
                 _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
             elif scaling == "strong" and name in others:
-                rates = [place.rate for place in line]
-                axes.plot([place.devices for place in line], rates, style.marker(name) + "-", color=OTHERS, **THIN)
+                ys = [place.rate for place in line]
+                axes.plot([place.devices for place in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
                 line_labels.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
@@ -106,7 +111,10 @@ def findings(measured: PlatformResults) -> list[Finding]:
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
-    found = [finding for name in workloads(result) for finding in _of_workload(result, name)] if result else []
+    found = [
+        Finding(text=one.text, headline=one.gist and f"{name}: {one.gist}", topic=TOPICS[one.about])
+        for name, one in _sentences(result)
+    ]
     found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
     if found:
         return found
@@ -115,11 +123,11 @@ def findings(measured: PlatformResults) -> list[Finding]:
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 
 
-def _of_workload(result: Result, workload: str) -> list[Finding]:
-    return [
-        Finding(text=one.text, headline=one.gist and f"{workload}: {one.gist}", topic=TOPICS[one.about])
-        for one in advice_text.sentences(result, workload)
-    ]
+def _sentences(result: Result | None) -> list[tuple[str, advice_text.Sentence]]:
+    """The advice on each workload."""
+    if result is None:
+        return []
+    return [(name, one) for name in workloads(result) for one in advice_text.sentences(result, name)]
 
 
 def _of_defaults(measured: PlatformResults) -> list[str]:
@@ -127,13 +135,11 @@ def _of_defaults(measured: PlatformResults) -> list[str]:
 
 
 def tables(measured: PlatformResults) -> list[Table]:
-    """What to use, everything it was chosen from, and the settings; of emulated devices all as a trial."""
+    """The recommendations, everything they were chosen from, and the settings; all a trial on emulated devices."""
     result, trial = measured.of("strategies"), measured.emulated
-    made = [advice_table.defaults(changes(measured), trial=trial)]
+    made = [advice_table.defaults(changes(measured))]
     if result:
-        of_strategies = (advice_table.summary, advice_table.everything, advice_table.by_batch)
-        made = [*(table(result, trial=trial) for table in of_strategies), *made]
+        made = [*(of(result) for of in (advice_table.summary, advice_table.everything, advice_table.by_batch)), *made]
     if trial:
-        found = [one for name in workloads(result) for one in advice_text.sentences(result, name)] if result else []
-        made.insert(0, advice_table.told([*(one.text for one in found), *_of_defaults(measured)]))
-    return [table for table in made if table.rows]
+        made.insert(0, advice_table.told([*(one.text for _, one in _sentences(result)), *_of_defaults(measured)]))
+    return [replace(table, trial=trial) for table in made if table.rows]

@@ -22,7 +22,7 @@ from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, Untimed
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
     breakdown.SMALLER: "computing less efficiently on a smaller batch",
@@ -180,18 +180,18 @@ def tables(measured: PlatformResults) -> list[Table]:
     return [Table("Where the time of a step goes", head, rows, note)]
 
 
-def _place(each: Breakdown) -> list[tuple[str, float]]:
+def _place(each: Breakdown) -> list[Cell]:
     nodes = f" on {each.record.case['nodes']} nodes" if each.record.case.get("nodes") else ""
     return [
-        (each.workload, 0.0),
-        (each.strategy, 0.0),
-        (f"{each.devices}{nodes}", each.devices),
-        (each.record.text("scaling"), 0.0),
-        (formatting.seconds(each.seconds), each.seconds),
+        Cell(each.workload),
+        Cell(each.strategy),
+        Cell(f"{each.devices}{nodes}", each.devices),
+        Cell(each.record.text("scaling")),
+        Cell(formatting.seconds(each.seconds), each.seconds),
     ]
 
 
-def _cell(each: Breakdown, name: str) -> tuple[str, float]:
+def _cell(each: Breakdown, name: str) -> Cell:
     seconds = each.of(name)
     sign = "-" if seconds < 0 else ""
-    return (f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else ("", 0.0)
+    return Cell(f"{sign}{formatting.seconds(abs(seconds))} ({_share(seconds, each)})", seconds) if seconds else EMPTY

@@ -1,1 +1,1 @@
-"""Two sets of results side by side, case by case: where to find them, the verdicts, and their views."""
+"""Two sets of results side by side, case by case: sentences, tables, and the report's section."""

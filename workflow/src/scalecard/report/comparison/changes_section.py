@@ -1,13 +1,13 @@
-"""What changed: the report's part on another platform beside the current one."""
+"""The report's part on another platform beside the current one: what changed."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from scalecard.analysis import platforms
-from scalecard.analysis.comparison.compare import Comparison, Row, changes, compare
+from scalecard.analysis.comparison.compare import Comparison, changes, compare
 from scalecard.analysis.load_results import UNFIT
-from scalecard.report.comparison import comparison_output, sentences, speedups
+from scalecard.report.comparison import comparison_tables, sentences, speedups
 from scalecard.report.comparison.forest import forest
 from scalecard.report.comparison.speedups import Headlines
 from scalecard.report.comparison.summaries import CHANGED, grouped
@@ -28,29 +28,22 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
         shown = _of_like(found) if found else {"told": f"{sentences.occasion(differ)}: {refusal}."}
         return {"platform": other[0].platform, "changes": list(map(sentences.change, differ)), **shown}
     said = [{section.name: section.headline for section in side} for side in (other, current)]
-    names, software = (
-        platforms.nicknames(old, new),
-        [sentences.change(each) for each in differ if each.fact.key in sentences.SOFTWARE],
-    )
-    return {"platform": other[0].platform, **_of_unlike(names, found, software, said)}
+    software = [sentences.change(each) for each in differ if each.fact.key in sentences.SOFTWARE]
+    return {"platform": other[0].platform, **_of_unlike(platforms.nicknames(old, new), found, software, said)}
 
 
 def _of_like(found: Comparison) -> dict[str, Any]:
-    changed = sorted((row for row in found.rows if row.verdict in CHANGED), key=_size, reverse=True)
+    changed = [row for row in found.rows if row.verdict in CHANGED]
+    changed.sort(key=lambda row: abs(math.log(row.ratio.value)) if row.ratio else 0.0, reverse=True)
     shown = [*changed, *(row for row in found.rows if row.verdict == "not compared")]
+    table = comparison_tables.cases(shown[:MOST_CASES], f"Cases that changed since {found.old}")
     return {
         "told": sentences.sentence(found),
-        "notes": [f"{comparison_output.headline(found)}.", *comparison_output.notes(found)[1:]],
+        "notes": [f"{sentences.headline(found)}.", *sentences.notes(found)[1:]],
         "forest": forest(grouped(found.rows), found.margin),
-        "cases": comparison_output.case_table(shown[:MOST_CASES], f"Cases that changed since {found.old}")
-        if shown
-        else None,
+        "cases": table if shown else None,
         "num_cases": len(shown),
     }
-
-
-def _size(row: Row) -> float:
-    return abs(math.log(row.ratio.value)) if row.ratio else 0.0
 
 
 def _of_unlike(

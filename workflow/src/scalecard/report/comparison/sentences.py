@@ -1,4 +1,4 @@
-"""What changed between like hardware, in words: a fact, a group of cases, and all of it as one sentence.
+"""A comparison between like hardware in words: a fact, a group of cases, and all of it as one sentence.
 
 'After driver 575 -> 580: all-reduce 7 to 8 % slower in 27 of 27 cases; training unchanged.' It begins with what differs
 and goes on with what became slower or faster, then with the rest. Nothing is called so but by the cases' own verdicts.
@@ -9,7 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from scalecard.analysis import formatting
-from scalecard.analysis.comparison.compare import BOARDS, GPUS, Change, Comparison, Fact, Row, Scope
+from scalecard.analysis.comparison.compare import (
+    BOARDS,
+    GPUS,
+    MARGIN_OF_ONE_PROCESS,
+    VERDICTS,
+    Change,
+    Comparison,
+    Fact,
+    Row,
+    Scope,
+)
 from scalecard.progress import counted
 from scalecard.report import toc
 from scalecard.report.comparison.summaries import CHANGED, Group, Outcome, grouped, listed, together
@@ -29,6 +39,33 @@ TRAINING = {
     for name in toc.GROUPS[group]
     if name != "input"
 }
+
+
+def headline(found: Comparison) -> str:
+    """Name both sides, and count the cases of each verdict."""
+    counts = ", ".join(f"{found.count(v)} {v}" for v in VERDICTS if found.count(v))
+    return f"B = {found.new} against A = {found.old}, margin {100 * found.margin:g} %: {counts}"
+
+
+def notes(found: Comparison) -> list[str]:
+    """Caveats: differing software, unknown spread, warnings, cases of one side alone."""
+    said = [f"What differs: {'; '.join(map(change, found.changes)) or 'nothing that was recorded'}."]
+    if not found.spread_known:
+        said.append(
+            "Not every case was measured in several fresh processes on both sides. For the others, the spread between"
+            f" processes is unknown, and only a difference beyond {formatting.percent(MARGIN_OF_ONE_PROCESS)} counts."
+            " Set measure.processes to 3 or more to detect smaller ones."
+        )
+    if lost := sum(row.alone != row.verdict for row in found.rows):
+        said.append(
+            f"{lost} cases are beyond the margin alone, but not among {found.num_tested} cases: of so many, some"
+            " have such an interval by chance. Measure in more processes to learn whether they changed."
+        )
+    said += [f"{side} was measured with a warning: {warning}." for side, warning in found.warnings]
+    said += [f"{number} cases are only in {side}." for side, number in found.only.items() if number]
+    if doubtful := sum(bool(row.doubts) for row in found.rows):
+        said.append(f"In {doubtful} cases samples drift or resemble their neighbours: their intervals are too narrow.")
+    return said
 
 
 def sentence(found: Comparison) -> str:
@@ -89,7 +126,7 @@ def different_workload(settings: Sequence[Change]) -> str:
 
 
 def outcome(group: Group) -> str:
-    """What became of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
+    """Outcome of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
     match group.outcome:
         case Outcome.CHANGED:
             return " and ".join(_of_verdict(group, verdict) for verdict in CHANGED if group.count(verdict))

@@ -1,4 +1,4 @@
-"""How many times as fast one platform is as another of unlike hardware, experiment by experiment.
+"""Speed-ups of one platform over another of unlike hardware, experiment by experiment.
 
 Over the cases that both have: the geometric mean of time there / time here, and its range. Launching is left out, which
 is the host's work and not the device's. Beside it stands what the experiment's section says first on each of the two.
@@ -15,7 +15,7 @@ from scalecard.records.record import Result
 from scalecard.report import toc
 from scalecard.report.comparison import sentences
 from scalecard.report.platform_rows import Brief
-from scalecard.report.strategy_table import Table
+from scalecard.report.table import Cell, Table
 
 NOTE = (
     "How many times as fast: the time on the second over the time on the first, case by case; the geometric mean, and"
@@ -27,7 +27,7 @@ Headlines = Mapping[str, str]  # by experiment
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """Of one experiment; `ratios` are A / B in time, the smallest first, or none, if settings are `differing`."""
+    """Of one experiment the `ratios` A / B in time, the smallest first; none if settings are `differing`."""
 
     experiment: str
     ratios: Sequence[float]
@@ -47,33 +47,19 @@ class SpeedUp:
             return ""
         return sentences.different_workload(self.differing) if self.differing else NOTHING_IN_COMMON
 
-    @property
-    def cells(self) -> list[tuple[str, float]]:
-        """In the order of the table's head, each with the number to sort by."""
-        ratios, mean = self.ratios, self.mean
-        why_not = sentences.DIFFERENT_WORKLOAD if self.differing else NOTHING_IN_COMMON
-        return [
-            (toc.label(self.experiment), 0.0),
-            (_times(mean) if mean else why_not, mean or 0.0),
-            (f"{_times(ratios[0])} to {_times(ratios[-1])}", ratios[0]) if len(ratios) > 1 else ("", 0.0),
-            (str(len(ratios)), float(len(ratios))),
-            (self.new, 0.0),
-            (self.old, 0.0),
-        ]
-
 
 def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if 0.01 <= ratio < 10 else f"{formatting.number(ratio)}x"
 
 
 def headlines(results: Sequence[Result]) -> Headlines:
-    """What each result says first; one that lacks what its section needs says nothing."""
+    """Headlines of the results; one that lacks what its section needs says nothing."""
     found, _ = each_fit(results, Brief.of, here="")
     return {brief.experiment: brief.headline for brief in found}
 
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
-    """One for each experiment that both have, in the page's order."""
+    """A speed-up for each experiment that both have, in the page's order."""
     names = toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
     return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
 
@@ -85,7 +71,21 @@ def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) ->
 
 
 def table(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:
-    """Of both platforms, which `names` calls by what they are, the old one's first."""
+    """A row per experiment; `names` say what the platforms are, the old one's first."""
     old, new = names
-    head = ["Experiment", "Speed-up", "Range", "Cases", new, old]
-    return Table(f"{new} beside {old}", head, [each.cells for each in found], NOTE)
+    rows = []
+    for each in found:
+        ratios, mean = each.ratios, each.mean
+        why_not = sentences.DIFFERENT_WORKLOAD if each.differing else NOTHING_IN_COMMON
+        span = f"{_times(ratios[0])} to {_times(ratios[-1])}" if len(ratios) > 1 else ""
+        rows.append(
+            {
+                "Experiment": toc.label(each.experiment),
+                "Speed-up": Cell(_times(mean), mean) if mean else why_not,
+                "Range": Cell(span, ratios[0]) if span else "",
+                "Cases": Cell(str(len(ratios)), len(ratios)),
+                new: each.new,
+                old: each.old,
+            }
+        )
+    return Table.of(f"{new} beside {old}", rows, NOTE)

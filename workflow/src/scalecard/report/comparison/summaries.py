@@ -18,7 +18,7 @@ CHANGED = ("slower", "faster")
 
 
 class Outcome(Enum):
-    """What became of a group's cases."""
+    """Outcomes of a group of cases."""
 
     CHANGED = "some became slower or faster"
     UNCHANGED = "all are the same"
@@ -37,7 +37,7 @@ class Group:
 
     @property
     def compared(self) -> list[Row]:
-        """Those with a ratio."""
+        """The cases with a ratio."""
         return [row for row in self.rows if row.ratio]
 
     @property
@@ -52,16 +52,16 @@ class Group:
 
     @property
     def changed(self) -> bool:
-        """Whether any case became slower or faster."""
+        """True if any case became slower or faster."""
         return any(row.verdict in CHANGED for row in self.rows)
 
     def count(self, verdict: str) -> int:
-        """How many cases have it."""
+        """Number of cases with this verdict."""
         return sum(row.verdict == verdict for row in self.rows)
 
     @property
     def outcome(self) -> Outcome:
-        """Of all cases together."""
+        """The outcome of all cases together."""
         if not self.compared:
             return Outcome.NOT_COMPARED
         if self.changed:

@@ -16,6 +16,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
 from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.table import Table
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -89,7 +90,7 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
         yield Finding(text=text, topic=Topic.LEAST_MEMORY)
 
 
-def overview(result: Result) -> strategy_table.Table:
+def overview(result: Result) -> Table:
     """Every strategy that was timed."""
     return strategy_table.table(result)
 

@@ -19,9 +19,9 @@ from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs
 from scalecard.records.record import Record, Result
 from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.table import Cell, Table
 
-HEAD = ("Workload", "Devices", "Rungs", "Step", "Gain", "Rate", "MFU", "Memory", "Energy", "Launching")
-NOTES = {
+MEANINGS = {
     "Gain": "the rate over that of the plain float32 step",
     "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
     "Memory": "of the device that needs the most",
@@ -181,30 +181,27 @@ def _epochs(result: Result) -> Iterator[Finding]:
     yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
 
 
-def overview(result: Result) -> strategy_table.Table:
+def overview(result: Result) -> Table:
     """Every combination that was timed."""
     rows = [_row(result, ladder, record) for ladder in ladders(result) for record in [ladder.base, *ladder.records]]
-    shown = [place for place in range(len(HEAD)) if any(row[place][0] for row in rows)]
-    head = [HEAD[place] for place in shown]
-    note = " ".join(f"{name}: {NOTES[name]}." for name in head if name in NOTES)
-    return strategy_table.Table("Rungs", head, [[row[place] for place in shown] for row in rows], note)
+    return Table.of("Rungs", rows).filled().explained(MEANINGS)
 
 
-def _row(result: Result, ladder: Ladder, record: Record) -> list[tuple[str, float]]:
+def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell]:
     alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
     each, gain = step_records.operations_each(alone), ladder.gain(record).value
-    return [
-        (ladder.workload, 0.0),
-        (str(ladder.devices), ladder.devices),
-        (combination(record.case), 0.0),
-        (formatting.seconds(record.median), record.median),
-        (f"{gain:.2f}x" if record is not ladder.base else "", gain),
-        (f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
-        strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
-        strategy_table.memory(result, record),
-        strategy_table.energy(record),
-        strategy_table.launching(result, record),
-    ]
+    return {
+        "Workload": ladder.workload,
+        "Devices": Cell(str(ladder.devices), ladder.devices),
+        "Rungs": combination(record.case),
+        "Step": Cell(formatting.seconds(record.median), record.median),
+        "Gain": Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain),
+        "Rate": Cell(f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
+        "MFU": strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
+        "Memory": strategy_table.memory(result, record),
+        "Energy": strategy_table.energy(record),
+        "Launching": strategy_table.launching(result, record),
+    }
 
 
 def published(result: Result) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""JUnit's XML: well-formed whatever the text, with counts that add up."""
+"""What commands print: lines, JSON, and JUnit's XML, well-formed whatever the text, with counts that add up."""
 
+import json
 from xml.etree import ElementTree
 
-from scalecard.report.junit import JUnitCase, as_xml
+from scalecard.cli.output import JUnitCase, Output, aligned
 
 MOMENT = "2026-01-02T03:04:05.678+00:00"
 NASTY = 'a <b> & "c" ]]> \x00\x1b[31m \ufffe ü'
@@ -16,7 +17,7 @@ def test_counts_and_text_survive_what_xml_cannot_hold() -> None:
         JUnitCase(group="ddp", name="quiet"),
         JUnitCase(group="ddp", name="short", failure="slower"),
     ]
-    document = as_xml(NASTY, cases, timestamp=MOMENT)
+    document = Output(lines=[], fields={}, suite=NASTY, cases=cases, measured=MOMENT).junit
     assert document.startswith('<?xml version="1.0" encoding="UTF-8"?>\n<testsuites ')
     root = ElementTree.fromstring(document.encode())
     (suite,) = root
@@ -37,3 +38,17 @@ def test_counts_and_text_survive_what_xml_cannot_hold() -> None:
     assert failure.get("message") == 'a <b> & "c" ]]> \\x00\\x1b[31m  ü'
     assert str(failure.text).splitlines()[0] == "one"
     assert suite[4][0].text == "slower"
+
+
+def test_lines_and_fields_are_the_same_facts_for_people_and_programs() -> None:
+    told = Output(lines=["1 alert", "  low"], fields={"alerts": [{"verdict": "low"}]})
+    assert told.text == "1 alert\n  low"
+    assert json.loads(told.json) == {"alerts": [{"verdict": "low"}]}
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_the_last_one_ends_where_it_ends() -> None:
+    assert aligned(["case", "time"], [["a long case", "1 s"], ["b", ""]]) == [
+        "case         time",
+        "a long case  1 s",
+        "b",
+    ]
