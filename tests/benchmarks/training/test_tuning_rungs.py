@@ -40,7 +40,7 @@ def short(rule: Rule) -> Rule:
 @pytest.fixture
 def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any CPU computes it, however slowly."""
-    monkeypatch.setattr(tuned_step, "_cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
 
 
 @pytest.mark.usefixtures("bfloat16")
