@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import boxes
 import coverage
 import yaml
 from support.projects import ROOT
@@ -54,7 +55,8 @@ def main(folder: Path) -> int:
     """Run everything into that folder, print what was not executed, and return the exit status."""
     environment = {"COVERAGE_PROCESS_START": str(HERE / "coveragerc")}
     status = 0
-    boxes = [("cpus", arguments) for arguments in ON_CPUS] + [("pretended", arguments) for arguments in PRETENDED]
+    boxes.libraries()  # built once, before two runs would
+    runs = [("cpus", arguments) for arguments in ON_CPUS] + [("pretended", arguments) for arguments in PRETENDED]
 
     def run(box: tuple[str, tuple[str, ...]]) -> int:
         name, arguments = box
@@ -62,7 +64,7 @@ def main(folder: Path) -> int:
         return _recorded(folder / name, [sys.executable, str(HERE / "run.py"), *arguments], environment)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        status |= max(pool.map(run, boxes))
+        status |= max(pool.map(run, runs))
     print("fast tests", flush=True)
     tests = ["-m", "not (workflow or cluster or container or browser or pretended)", "--numprocesses", "2"]
     status |= _recorded(folder / "tests", [sys.executable, "-m", "pytest", *tests], environment)

@@ -1,4 +1,4 @@
-"""Verdicts on health as report/health gives them, chosen by a test."""
+"""Verdicts on health as analysis/health gives them, chosen by a test."""
 
 from collections.abc import Sequence
 

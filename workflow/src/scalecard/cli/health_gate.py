@@ -1,6 +1,6 @@
 """The health of a machine for a terminal, a script, or a CI: `scalecard health`.
 
-Verdicts come from report/health; here they are counted by part, and a gate decides which of them fail.
+Verdicts come from analysis/health; here they are counted by part, and a gate decides which of them fail.
 """
 
 from collections.abc import Sequence
