@@ -60,7 +60,7 @@ def test_the_ideal_is_that_of_this_platform_alone(make_result: Callable[..., Res
     """Four times the rate of two devices here: 4 x 64 / 0.1 s; the other platform is ten times as slow."""
 
     def steps(seconds: float) -> list[Record]:
-        case = {"model": "resnet50", "batch_size": 64}
+        case = {"workload": "resnet50", "batch_size": 64}
         one = timed([seconds] * 7, **case, strategy="model parallel", ranks=1, devices=2)
         return [one, timed([seconds] * 7, **{**case, "batch_size": 256}, strategy="hybrid", ranks=4, devices=8)]
 

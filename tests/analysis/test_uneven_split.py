@@ -17,7 +17,7 @@ WHOLE = 64
 
 
 def case(slowed: int, names: Sequence[str], **axes: Any) -> Case:
-    return {"model": "lenet", "pairing": " and ".join(names), "batch_size": WHOLE, "slowed": slowed, **axes}
+    return {"workload": "lenet", "pairing": " and ".join(names), "batch_size": WHOLE, "slowed": slowed, **axes}
 
 
 def made(

@@ -218,7 +218,7 @@ def pipelines() -> dict[str, Ratio]:
     values = {**block, "measure": asdict(RULE), "split_sizes": sizes, "balanced_sizes": sizes}
     machine = replace(probe(), num_devices=2)
     records = pipeline.beside_the_library(experiments.build("pipeline", json.dumps(values)), machine)
-    of = {record.case["implementation"]: record for record in records}
+    of = {record.case["strategy"]: record for record in records}
     return {name: of[f"torch {name}"].over(of[name]) for name in SCHEDULES}
 
 

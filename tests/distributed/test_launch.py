@@ -136,13 +136,14 @@ def test_what_was_measured_before_a_rank_failed_is_kept(machine: Machine, kill: 
 
 def test_of_cases_with_many_records_those_that_were_done_have_not_failed() -> None:
     """Records have more axes than the cases that are recorded if a rank fails: the last one begun is not done."""
-    cases: list[Case] = [{"model": "lenet"}, {"model": "resnet18"}, {"model": "resnet50"}]
-    records = [timed([1.0], model=name, scaling="strong") for name in ("lenet", "resnet18")]
+    cases: list[Case] = [{"workload": "lenet"}, {"workload": "resnet18"}, {"workload": "resnet50"}]
+    records = [timed([1.0], workload=name, scaling="strong") for name in ("lenet", "resnet18")]
     steps, epochs = [(case, "step_time") for case in cases], [(case, "epoch_time") for case in cases[:2]]
     records = [replace(record, metric="step_time") for record in records]
     assert launches._not_done(steps, []) == steps
     assert launches._not_done(steps, records) == steps[1:]
-    records += [timed([1.0], metric="step_time", model="resnet50"), timed([1.0], metric="epoch_time", model="lenet")]
+    records.append(timed([1.0], metric="step_time", workload="resnet50"))
+    records.append(timed([1.0], metric="epoch_time", workload="lenet"))
     assert launches._not_done([*steps, *epochs], records) == epochs[1:], "all steps were done"
 
 

@@ -76,7 +76,7 @@ def test_what_is_played_are_the_stages_own_times(machine: Machine) -> None:
         found = [r for r in records if r.metric == "stage_time" and r.matches(part=part, **of)]
         return [record.samples[0][number] for record in sorted(found, key=lambda record: str(record.case["stage"]))]
 
-    (one,) = [r for r in records if r.metric == "played_time" and r.matches(implementation="1f1b", **of)]
+    (one,) = [r for r in records if r.metric == "played_time" and r.matches(strategy="1f1b", **of)]
     for number, value in enumerate(one.samples[0]):
         forward = [total / count for total in seconds("forward", number)]
         both = [total / count for total in seconds("forward and backward", number)]

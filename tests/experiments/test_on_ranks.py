@@ -55,24 +55,24 @@ def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
     records = [record for record in run("pipeline", machine, 2, **SPLIT) if record.metric == "time"]
     measured = [record for record in records if record.status == "ok"]
     ours = {"single device", "model parallel", "textbook", "gpipe", "1f1b"}
-    assert {record.case["implementation"] for record in measured} == {*ours, "torch gpipe", "torch 1f1b"}
+    assert {record.case["strategy"] for record in measured} == {*ours, "torch gpipe", "torch 1f1b"}
     for record in measured:
         assert {check.dtype for check in record.checks} == {"float64", "float32"}, record.case
         forwards = _counts(record)["forwards"]
-        whole = record.case["implementation"] in ("single device", "model parallel")
+        whole = record.case["strategy"] in ("single device", "model parallel")
         assert forwards == (1 if whole else 4 // int(str(record.case["split_size"]))), record.case
     beside = [record for record in measured if record.case.get("beside")]
     assert {record.case["beside"] for record in beside} == {"torch gpipe", "torch 1f1b"}
     for record in beside:
         same = {axis: record.case[axis] for axis in ("split_size", "batch_size")}
-        (theirs,) = [r for r in measured if r.matches(implementation=record.case["beside"], **same)]
+        (theirs,) = [r for r in measured if r.matches(strategy=record.case["beside"], **same)]
         assert theirs.telemetry[0].rounds_id == record.telemetry[0].rounds_id, "the same rounds"
         assert _counts(record)["updates"] == 1, "the first rank did it"
 
 
 def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(machine: Machine) -> None:
     skipped = [record for record in run("pipeline", machine, 2, **SPLIT) if record.status == "skipped"]
-    cases = {(r.case["implementation"], r.case["split_size"]) for r in skipped if r.metric == "time"}
+    cases = {(r.case["strategy"], r.case["split_size"]) for r in skipped if r.metric == "time"}
     assert cases == {("torch 1f1b", 4)}, "one micro-batch for two stages"
 
 

@@ -17,10 +17,10 @@ def timing(devices: Sequence[Device]) -> Timing:
 
 def test_on_a_cpu_it_is_skipped_once_for_the_model(machine: Machine) -> None:
     with open_devices(replace(machine, kind="cpu"), 2) as devices:
-        (record,) = peak_memory([timing(devices), timing(devices)], model="resnet50")
+        (record,) = peak_memory([timing(devices), timing(devices)], workload="resnet50")
     assert (record.status, record.metric, record.unit) == ("skipped", "peak_memory", "B")
-    assert record.case == {"model": "resnet50"}
+    assert record.case == {"workload": "resnet50"}
 
 
 def test_a_variant_without_devices_is_left_out() -> None:
-    assert list(peak_memory([timing([])], model="toy")) == []
+    assert list(peak_memory([timing([])], workload="toy")) == []

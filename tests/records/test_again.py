@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_not_due(tmp_path: Path, content: str | None) -> 
 def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
     make_result: Callable[..., Result], capsys: pytest.CaptureFixture[str], save_result: Callable[..., Path]
 ) -> None:
-    other = Record.failed({"model": "lenet"}, "2 GiB", reason=Reason.OUT_OF_MEMORY, metric="step_time")
+    other = Record.failed({"workload": "lenet"}, "2 GiB", reason=Reason.OUT_OF_MEMORY, metric="step_time")
     results = [
         make_result([timed([1.0]), LOST]),
         make_result([other], experiment="ddp", failed_again=True),

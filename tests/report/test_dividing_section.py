@@ -13,7 +13,7 @@ SPEC = {"models": ["lenet", "resnet18"]}
 
 
 def step(seconds: float, partition: str, devices: int, received: float, model: str = "resnet18") -> Record:
-    case = {"model": model, "partition": partition, "devices": devices, "batch_size": 8}
+    case = {"workload": model, "strategy": partition, "devices": devices, "batch_size": 8}
     record = timed([seconds] * 8, **case)
     work = [("received bytes", received), ("parameter bytes", 10 * MIB)]
     return replace(record, work=[Count(name=name, counted=value, expected=value) for name, value in work])
@@ -52,7 +52,7 @@ def test_the_last_model_leads(make_result: Callable[..., Result]) -> None:
 
 
 def test_a_single_device_compares_nothing_and_says_why(make_result: Callable[..., Result]) -> None:
-    skipped = Record.skipped({"model": "resnet18", "partition": "row", "devices": 2}, "needs 2 devices")
+    skipped = Record.skipped({"workload": "resnet18", "strategy": "row", "devices": 2}, "needs 2 devices")
     result = make_result([step(1.0, "none", 1, 0), skipped], experiment="tensor_parallel", spec=SPEC)
     (finding,) = section.findings(result)
     assert finding.text == "Not compared: needs 2 devices."

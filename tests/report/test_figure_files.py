@@ -97,14 +97,14 @@ def test_no_panel_has_more_than_four_lines(tmp_path: Path) -> None:
 
 
 def test_a_single_point_has_no_figure_on_the_page(make_result: Make, tmp_path: Path) -> None:
-    one = timed([0.1] * 7, model="resnet50", strategy="model parallel", ranks=1, devices=2, batch_size=8)
+    one = timed([0.1] * 7, workload="resnet50", strategy="model parallel", ranks=1, devices=2, batch_size=8)
     figure_files.save(hybrid.plot([make_result([one], experiment="hybrid")]), tmp_path / "hybrid.html")
     assert (tmp_path / "hybrid.html").read_text() == ""
 
 
 def test_efficiency_is_the_share_of_its_own_rate_that_a_rank_keeps(make_result: Make) -> None:
     """Two ranks take 0.06 s for the batch that one takes 0.1 s for, and 0.125 s for twice as much."""
-    case = {"model": "lenet", "batch_size": 64}
+    case = {"workload": "lenet", "batch_size": 64}
     records = [
         timed([seconds] * 7, metric="step_time", **case, scaling=scaling, devices=devices)
         for seconds, scaling, devices in ((0.1, "strong", 1), (0.06, "strong", 2), (0.125, "weak", 2))
@@ -117,7 +117,7 @@ def test_efficiency_is_the_share_of_its_own_rate_that_a_rank_keeps(make_result: 
 
 def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_result: Make) -> None:
     """Stages of 0.3 s and 0.6 s: forward 0.1 and 0.2, backward 0.4 and 0.2 in the reverse order."""
-    resnet = {"model": "resnet50", "batches": 1}
+    resnet = {"workload": "resnet50", "batches": 1}
     cut = {**resnet, "devices": 2, "cut": "after layer2"}
     records = [
         timed([1.0] * 7, **resnet, strategy="single device"),
@@ -139,11 +139,9 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
 
 def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: Make) -> None:
     shared = {"batch_size": 8, "image_size": 8}
-    records = [timed([1.0] * 7, implementation="single device", **shared)]
+    records = [timed([1.0] * 7, strategy="single device", **shared)]
     for size, seconds in ((8, 1.0), (4, 0.8), (1, 0.7)):
-        records.append(
-            timed([seconds] * 7, implementation="gpipe", split_size=size, **shared, devices=2, cut="after layer2")
-        )
+        records.append(timed([seconds] * 7, strategy="gpipe", split_size=size, **shared, devices=2, cut="after layer2"))
     spec = {"split_sizes": [1, 4, 8], "batch_size": 8}
     figure = pipeline.plot([make_result(records, experiment="pipeline", spec=spec)])
     assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({1: 1.0, 2: 1.25, 8: 1 / 0.7})

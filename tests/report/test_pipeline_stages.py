@@ -25,14 +25,14 @@ def texts(section: object, result: Result) -> str:
 
 def of_model_parallel() -> list[Record]:
     """One device takes 400 ms; the textbook's stages 120 and 300, the balanced ones 190 and 210."""
-    records = [steady(0.4, model="resnet50", strategy="single device")]
+    records = [steady(0.4, workload="resnet50", strategy="single device")]
     for cut, times, blocks in (
         (TEXTBOOK, (0.12, 0.3), [8, 10]),
         (BALANCED, (0.19, 0.21), [13, 5]),
     ):
-        records.append(steady(0.41, model="resnet50", strategy="model parallel", blocks=blocks, **cut))
+        records.append(steady(0.41, workload="resnet50", strategy="model parallel", blocks=blocks, **cut))
         for stage, seconds in enumerate(times):
-            records.append(steady(seconds, model="resnet50", strategy="stage alone", stage=stage, **cut))
+            records.append(steady(seconds, workload="resnet50", strategy="stage alone", stage=stage, **cut))
     return records
 
 
@@ -55,8 +55,8 @@ def test_a_stage_that_was_not_measured_says_nothing_of_balance(make_result: Call
 
 def of_pipeline(*, measured: float, rounds_id: str = "rounds") -> list[Record]:
     """GPipe, 4 micro-batches: stages busy for 100 and 300 ms with their updates, played in 320 ms."""
-    whole = [steady(0.4, implementation=name, split_size=4, batch_size=4) for name in pipeline.LINES]
-    case = {"implementation": "gpipe", "split_size": 1, "batch_size": 4, **TEXTBOOK}
+    whole = [steady(0.4, strategy=name, split_size=4, batch_size=4) for name in pipeline.LINES]
+    case = {"strategy": "gpipe", "split_size": 1, "batch_size": 4, **TEXTBOOK}
     step = steady(measured, **case)
     played = steady(0.32, metric="played_time", **case)
     bubble = Record(case=step.case, metric="played_bubble", unit="fraction", samples=[[0.375] * 9])
@@ -88,7 +88,7 @@ def test_a_step_stands_beside_its_schedule_and_the_rest_has_a_name(
 
 def test_of_every_cut_the_fastest_step_is_told(make_result: Callable[..., Result]) -> None:
     records = of_pipeline(measured=0.4)
-    case = {"implementation": "1f1b", "split_size": 1, "batch_size": 4, **TEXTBOOK}
+    case = {"strategy": "1f1b", "split_size": 1, "batch_size": 4, **TEXTBOOK}
     faster = [steady(0.35, **case), steady(0.32, metric="played_time", **case)]
     result = make_result([*records, *faster], experiment="pipeline", spec=SPEC)
     (text,) = [finding.text for finding in pipeline.findings(result) if "played" in finding.text]
@@ -96,8 +96,8 @@ def test_of_every_cut_the_fastest_step_is_told(make_result: Callable[..., Result
 
 
 def test_ours_stands_beside_the_librarys_of_the_same_rounds(make_result: Callable[..., Result]) -> None:
-    ours = steady(0.2, implementation="gpipe", split_size=2, batch_size=4, beside="torch gpipe")
-    theirs = steady(0.25, implementation="torch gpipe", library=True, split_size=2, batch_size=4)
+    ours = steady(0.2, strategy="gpipe", split_size=2, batch_size=4, beside="torch gpipe")
+    theirs = steady(0.25, strategy="torch gpipe", library=True, split_size=2, batch_size=4)
     result = make_result([*of_pipeline(measured=0.4), ours, theirs], experiment="pipeline", spec=SPEC)
     assert "Our gpipe at split size 2 is 1.25x (1.25 to 1.25) as fast as torch.distributed" in texts(pipeline, result)
     best = max(pipeline.findings(result), key=lambda finding: -finding.topic)
@@ -105,7 +105,7 @@ def test_ours_stands_beside_the_librarys_of_the_same_rounds(make_result: Callabl
 
 
 def test_the_balanced_cut_stands_beside_the_textbooks(make_result: Callable[..., Result]) -> None:
-    case = {"implementation": "gpipe", "split_size": 1, "batch_size": 4}
+    case = {"strategy": "gpipe", "split_size": 1, "batch_size": 4}
     faster = steady(0.3, blocks=[12, 1, 5], **case, **BALANCED)
     result = make_result([*of_pipeline(measured=0.4), faster], experiment="pipeline", spec=SPEC)
     said = texts(pipeline, result)

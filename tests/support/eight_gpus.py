@@ -99,7 +99,7 @@ def strategies() -> list[Record]:
 
 def ddp(options: dict[str, tuple[int, float]], *, devices: int = 8) -> list[Record]:
     """ResNet-18's options by name, with the batches per step and the seconds of a step; scaling over one device."""
-    case: Case = {"model": "resnet18", "devices": devices}
+    case: Case = {"workload": "resnet18", "devices": devices}
     found = [
         timed({**case, "option": name, "batch_size": 256, "steps": count}, seconds, "options")
         for name, (count, seconds) in options.items()
@@ -107,7 +107,7 @@ def ddp(options: dict[str, tuple[int, float]], *, devices: int = 8) -> list[Reco
     scaled = [("plain", 1, 0.1), ("strong", 1, 0.101), ("strong", devices, 0.02), ("weak", devices, 0.11)]
     for scaling, count, seconds in scaled:
         size = 256 * (count if scaling == "weak" else 1)
-        own: Case = {"model": "resnet18", "devices": count, "scaling": scaling, "batch_size": size}
+        own: Case = {"workload": "resnet18", "devices": count, "scaling": scaling, "batch_size": size}
         found.append(timed(own, seconds, f"scaling {count}"))
     return found
 

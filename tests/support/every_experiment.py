@@ -152,19 +152,19 @@ def _ddp(spec: Settings) -> Iterator[Kind]:
     for model in spec["models"]:
         for scaling, devices in product(("strong", "weak"), (1, 2)):
             if (scaling, devices) != ("weak", 1):
-                yield "step_time", {"model": model, "devices": devices, "scaling": scaling, "batch_size": 8}
+                yield "step_time", {"workload": model, "devices": devices, "scaling": scaling, "batch_size": 8}
         for option in ("default", "no_sync", "all-reduce alone", "bucket 1 MiB", "fp16 hook", "accumulate 4"):
             steps = 4 if option == "accumulate 4" else 1
-            yield "step_time", {"model": model, "devices": 2, "option": option, "batch_size": 8, "steps": steps}
+            yield "step_time", {"workload": model, "devices": 2, "option": option, "batch_size": 8, "steps": steps}
     for metric, model in product(("epoch_time", "accuracy"), spec["accuracy_models"]):
-        yield metric, {"model": model, "devices": 2, "data": "synthetic", "batch_size": 32, "lr": 0.2}
+        yield metric, {"workload": model, "devices": 2, "data": "synthetic", "batch_size": 32, "lr": 0.2}
 
 
 def _model_parallel(spec: Settings) -> Iterator[Kind]:
-    resnet: Case = {"model": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    resnet: Case = {"workload": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
     shared: Case = {**resnet, "batches": spec["batches"]}
     for strategy in ("single device", "model parallel"):
-        yield "time", {"model": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
+        yield "time", {"workload": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
     for number in range(18):
         yield "block_time", {**resnet, "block": number}
     yield "time", {**shared, "strategy": "single device"}
@@ -173,22 +173,22 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
         yield "time", {**own, "strategy": "model parallel"}
         for stage in (0, 1):
             yield "time", {**own, "strategy": "stage alone", "stage": stage}
-    yield "peak_memory", {"model": "resnet50"}
+    yield "peak_memory", {"workload": "resnet50"}
 
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
-    yield "time", {"implementation": "single device", **shared}
-    yield "time", {"implementation": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
+    yield "time", {"strategy": "single device", **shared}
+    yield "time", {"strategy": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
-        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
+        yield "time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
-        yield "time", {"implementation": name, "library": True, "split_size": size, **shared}
+        yield "time", {"strategy": name, "library": True, "split_size": size, **shared}
     for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
-        yield "time", {"implementation": name, "split_size": size, **shared, "beside": f"torch {name}"}
-        yield "time", {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
+        yield "time", {"strategy": name, "split_size": size, **shared, "beside": f"torch {name}"}
+        yield "time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
         for metric, cut in product(("played_time", "played_bubble"), CUTS):
-            yield metric, {"implementation": name, "split_size": size, **shared, "devices": 2, "cut": cut}
+            yield metric, {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": cut}
     for cut, stage in product(CUTS, (0, 1)):
         own: Case = {"stage": stage, **shared, "devices": 2, "cut": cut}
         yield "stage_time", {**own, "part": "update"}
@@ -199,7 +199,7 @@ def _pipeline(spec: Settings) -> Iterator[Kind]:
 def _hybrid(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"image_size": spec["image_size"], "batch_size": spec["batch_size"]}
     for strategy, ranks in (("model parallel", 1), ("hybrid", 2)):
-        yield "time", {"model": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
+        yield "time", {"workload": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
 
 
 def _strategies(spec: Settings) -> Iterator[Kind]:
@@ -248,7 +248,7 @@ def _tuning(spec: Settings) -> Iterator[Kind]:
 def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     whole = spec["batch_size"]
     for model in spec["models"]:
-        shared: Case = {"model": model, "pairing": "1 core and 1 core, slowed 3x", "batch_size": whole, "slowed": 3}
+        shared: Case = {"workload": model, "pairing": "1 core and 1 core, slowed 3x", "batch_size": whole, "slowed": 3}
         for place, share in product(("1 core", "1 core, slowed 3x"), (1, *spec["shares"], whole)):
             yield "time", {**shared, "part": "alone", "place": place, "share": share}
         for metric in ("predicted_share", "predicted_time"):
@@ -259,10 +259,10 @@ def _heterogeneous(spec: Settings) -> Iterator[Kind]:
 
 def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
     for model in spec["models"]:
-        shared: Case = {"model": model, "batch_size": spec["batch_size"]}
+        shared: Case = {"workload": model, "batch_size": spec["batch_size"]}
         for partition, devices in (("none", 1), ("column", 2), ("row", 2), ("pairs", 2)):
-            yield "time", {"partition": partition, "devices": devices, **shared}
-        yield "peak_memory", {"model": model}
+            yield "time", {"strategy": partition, "devices": devices, **shared}
+        yield "peak_memory", {"workload": model}
 
 
 def _health(gpus: int, spec: Settings) -> Iterator[Kind]:

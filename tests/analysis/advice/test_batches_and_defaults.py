@@ -97,7 +97,7 @@ def test_fsdp_that_keeps_its_parameters_is_a_setting_on_the_most_devices(make_re
 
 def split(size: int, seconds: float, implementation: str = "gpipe", **case: object) -> Record:
     own: Case = {
-        "implementation": implementation,
+        "strategy": implementation,
         "split_size": size,
         "devices": 2,
         "cut": "after layer2",

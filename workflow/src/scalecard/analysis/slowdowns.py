@@ -51,10 +51,10 @@ def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Recor
         yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
     if ranks := results.get("ddp"):
         for model in ranks.spec["models"]:
-            yield f"{model}: DDP", ranks.select("step_time", model=model, scaling="strong", nodes=None)
+            yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)
     if divided := results.get("tensor_parallel"):
         for model in divided.spec["models"]:
-            yield from _fastest_partition(model, divided.select("time", model=model))
+            yield from _fastest_partition(model, divided.select("time", workload=model))
 
 
 def _fastest_partition(model: str, records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
@@ -62,6 +62,6 @@ def _fastest_partition(model: str, records: list[Record]) -> Iterator[tuple[str,
     divided = [record for record in records if record.case["devices"] != 1]
     best = min(ratio_text.largest(divided, "devices"), key=lambda record: record.median, default=None)
     if best:
-        own = [record for record in divided if record.case["partition"] == best.case["partition"]]
+        own = [record for record in divided if record.case["strategy"] == best.case["strategy"]]
         ones = [record for record in records if record.case["devices"] == 1]
-        yield f"{model}: tensor parallelism by {best.case['partition']}", [*ones, *own]
+        yield f"{model}: tensor parallelism by {best.case['strategy']}", [*ones, *own]

@@ -31,7 +31,7 @@ def operations_each(alone: Record | None) -> float:
 
 def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
     """A step with each option of DDP, by its name, and what takes the step apart."""
-    records = result.select("step_time", model=model, nodes=nodes)
+    records = result.select("step_time", workload=model, nodes=nodes)
     return {record.text("option"): record for record in records if "option" in record.case}
 
 

@@ -53,7 +53,7 @@ def divisions(result: Result) -> list[Division]:
 
 
 def _division(result: Result, predicted: Record) -> Division | None:
-    case: Case = {key: predicted.case[key] for key in ("model", "pairing", "batch_size", "slowed")}
+    case: Case = {key: predicted.case[key] for key in ("workload", "pairing", "batch_size", "slowed")}
     alone = result.select("time", part="alone", **case)
     names = list(dict.fromkeys(record.text("place") for record in alone))
     whole = predicted.integer("batch_size")

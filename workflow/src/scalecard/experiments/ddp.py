@@ -120,14 +120,14 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
-        cases: list[Case] = [{"model": model, **layout.case} for model in spec.models]
+        cases: list[Case] = [{"workload": model, **layout.case} for model in spec.models]
         yield from launch_and_record(
             *(_rank, spec, machine, dataset, proven),
             layout=layout,
             machine=machine,
             cases=cases,
             metric="step_time",
-            then=[({"model": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
+            then=[({"workload": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
@@ -147,13 +147,13 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
     for model in spec.models:
-        case: Case = {"model": model, **ctx.layout.case}
+        case: Case = {"workload": model, **ctx.layout.case}
         plainly = Plainly(ctx, spec, model, dataset.train)
         yield from guarded(_scaling(ctx, spec, model, plainly, proven), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
             yield from guarded(_options(ctx, spec, model, plainly, proven), case, metric="step_time")
     for model in spec.accuracy_models:
-        case = {"model": model, **ctx.layout.case}
+        case = {"workload": model, **ctx.layout.case}
         yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
 
 
@@ -163,7 +163,7 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
     variants = []
     for name, size in sizes.items():
-        case: Case = {"model": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
+        case: Case = {"workload": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
         option = Option("default") if name != "plain" else Option("plain", wrapped=False)
         variants.append(_variant(plainly, option, case, size, name=name))
     progress.doing(f"{model}: scaling on {ctx.layout}")
@@ -174,7 +174,7 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
 def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
-    case: Case = {"model": model, **ctx.layout.case}
+    case: Case = {"workload": model, **ctx.layout.case}
     whole = {"batch_size": share * ctx.world_size}
     variants = []
     for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
@@ -246,7 +246,7 @@ def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Datase
 def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:
     ranks = ctx.world_size
     whole = max(1, spec.accuracy_batch_size // ranks) * ranks  # ranks leave out a batch that they cannot share equally
-    case: Case = {"model": model, **ctx.layout.case, "data": dataset.name, "batch_size": whole, "lr": spec.lr}
+    case: Case = {"workload": model, **ctx.layout.case, "data": dataset.name, "batch_size": whole, "lr": spec.lr}
     batch = CHECK_BATCH * ranks
     small = [Setting(batch, batch * spec.check_steps - ranks, exact=True), Setting(batch, batch)]
     build = partial(_epoch, ctx, spec, model, dataset)

@@ -85,7 +85,8 @@ class Divided:
     def __init__(self, spec: Spec, model: str, pair: Pair, others: Sequence[Device]) -> None:
         self.spec, self.model, self.pair = spec, model, pair
         self.devices, self.times = [*pair.devices, *others], (1, pair.slowed, *[1] * len(others))
-        self.case: Case = {"model": model, "pairing": str(pair), "batch_size": spec.batch_size, "slowed": pair.slowed}
+        whole: Case = {"workload": model, "batch_size": spec.batch_size}
+        self.case: Case = {**whole, "pairing": str(pair), "slowed": pair.slowed}
         self.expected = functools.cache(self._expected)
         self.build = partial(self._subject)  # one object: what one builder makes of a setting is proven once
 

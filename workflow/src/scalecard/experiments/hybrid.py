@@ -60,7 +60,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     ranks_per_node = machine.num_devices // DEVICES_EACH
     if ranks_per_node * spec.nodes < 2:
         needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
-        case: Case = {"model": "resnet50", "strategy": HYBRID.name, "ranks": 2}
+        case: Case = {"workload": "resnet50", "strategy": HYBRID.name, "ranks": 2}
         yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}")
     if ranks_per_node == 0:
         return
@@ -85,7 +85,7 @@ def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
 
 def _case(spec: Spec, layout: Layout) -> Case:
     """What the strategies of a layout have in common."""
-    case: Case = {"model": "resnet50", **layout.case, "ranks": layout.ranks, "devices": layout.ranks * DEVICES_EACH}
+    case: Case = {"workload": "resnet50", **layout.case, "ranks": layout.ranks, "devices": layout.ranks * DEVICES_EACH}
     return {**case, "image_size": spec.image_size, "batch_size": spec.batch_size * layout.ranks}
 
 

@@ -57,18 +57,18 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The toy, then ResNet-50: time, stages and blocks alone, peak memory."""
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
-            case: Case = {"model": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
+            case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
             yield Record.skipped(case, "needs 2 devices, this machine has 1")
     with open_devices(machine) as devices:
         yield from _toy(spec, devices[:2])
-        yield from guarded(_resnet50(spec, devices), {"model": "resnet50"})
+        yield from guarded(_resnet50(spec, devices), {"workload": "resnet50"})
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
     plainly, variants = Plainly(devices[0].torch, spec.check_steps), []
     for strategy, (form, cuts) in _strategies(devices, (1,)).items():
-        case: Case = {"model": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
+        case: Case = {"workload": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
         exact, timed = (Setting(load, len(cuts) + 1, cuts=cuts) for load in (replace(toy, exact=True), toy))
         build = partial(subject, form, devices, plainly)
         variants.append(Variant(name=strategy, case=case, build=build, proven_at=[exact], timed_at=timed))
@@ -84,7 +84,7 @@ def _strategies(devices: list[Device], cuts: Cuts) -> dict[str, tuple[InProcess,
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     load = resnet50(spec)
-    case: Case = {"model": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
+    case: Case = {"workload": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
     counts = device_counts(len(devices))[1:]
     blocks = time_blocks(load, devices[0], spec.measure, case) if counts else []
     for timing in blocks:
@@ -101,7 +101,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(timing.record(), cuts) if cuts else timing.record()
     yield from not_cut(blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
-    yield from peak_memory(timings, model="resnet50")
+    yield from peak_memory(timings, workload="resnet50")
 
 
 def _variant(spec: Spec, form: InProcess, used: list[Device], plainly: Plainly, cuts: Cuts, case: Case) -> Variant:

@@ -81,11 +81,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if machine.num_devices < 2:
         ours = ["textbook", *SCHEDULES]
         for name in (*ours, *(f"torch {schedule}" for schedule in SCHEDULES)):
-            case: Case = {"implementation": name, "split_size": spec.split_sizes[0]}
+            case: Case = {"strategy": name, "split_size": spec.split_sizes[0]}
             yield Record.skipped(case, "needs 2 devices, this machine has 1")
         return
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        yield from guarded(_in_process(spec, machine, devices), {"implementation": "in one process"})
+        yield from guarded(_in_process(spec, machine, devices), {"strategy": "in one process"})
     empty_cache()
     yield from beside_the_library(spec, machine)
 
@@ -107,7 +107,7 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
     for count in counts:
         same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
         yield from _on_devices(spec, devices, count, same, plainly)
-    yield from not_cut(blocks, counts, {**case, "implementation": "gpipe"})
+    yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})
 
 
 def _on_devices(
@@ -124,7 +124,7 @@ def _on_devices(
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
     for record in records:
         yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
-    yield from peak_memory(timings, model="resnet50")
+    yield from peak_memory(timings, workload="resnet50")
 
 
 def _variants(spec: Spec, devices: list[Device], cuts: Cuts, plainly: Plainly, case: Case) -> Iterator[Variant]:

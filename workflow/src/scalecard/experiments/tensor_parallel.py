@@ -62,7 +62,8 @@ class Setting(Precision):
 
     @property
     def case(self) -> Case:
-        return {name: getattr(self, name) for name in ("model", "partition", "devices", "batch_size")}
+        of: Case = {"workload": self.model, "strategy": self.partition}
+        return {**of, "devices": self.devices, "batch_size": self.batch_size}
 
     def __str__(self) -> str:
         return f"{self.model}, {self.partition}, on {progress.counted(self.devices, 'device')}"
@@ -77,7 +78,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         wanted = functools.cache(partial(_expected, spec, devices[0]))
         for model in spec.models:
             progress.doing(f"{model}, its layers divided")
-            yield from guarded(_model(spec, machine, devices, wanted, model), {"model": model})
+            yield from guarded(_model(spec, machine, devices, wanted, model), {"workload": model})
             empty_cache()
 
 
@@ -103,7 +104,7 @@ def _model(spec: Spec, machine: Machine, devices: Sequence[Device], wanted: Want
     timings = time_rounds(variants, devices=devices[: machine.num_devices], rule=spec.measure, energy=True)
     for timing in timings:
         yield timing.record()
-    yield from peak_memory(timings, model=model)
+    yield from peak_memory(timings, workload=model)
     if machine.num_devices == 1:
         for partition in PARTITIONS:
             case = Setting(model, partition, 2, spec.batch_size).case

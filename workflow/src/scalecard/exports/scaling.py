@@ -55,14 +55,14 @@ def _of_ddp(result: Result) -> Iterator[Place]:
     """DDP's scaling of the textbooks' models, over one device without DDP."""
     for record in result.records:
         if record.metric == "step_time" and "option" not in record.case:
-            alone = result.find("step_time", model=record.case.get("model"), scaling="plain")
+            alone = result.find("step_time", workload=record.case.get("workload"), scaling="plain")
             yield Place(_as_workload(record), alone and _as_workload(alone))
 
 
 def _as_workload(record: Record) -> Record:
     """With the axes that `strategies` has; a model of that name may be another one there."""
     case, strategy = record.case, SINGLE if record.case.get("scaling") == "plain" else DDP
-    named: Case = {"workload": f"{case.get('model', 'every model')} (ddp)", "strategy": strategy.name}
+    named: Case = {"workload": f"{case.get('workload', 'every model')} (ddp)", "strategy": strategy.name}
     return replace(record, case={**case, **named, "unit": "samples", "units": case.get("batch_size")})
 
 

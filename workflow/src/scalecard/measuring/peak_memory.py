@@ -10,7 +10,7 @@ from scalecard.measuring.timing import Timing
 from scalecard.records.record import Record
 
 
-def peak_memory(timings: Iterable[Timing], *, model: str) -> Iterator[Record]:
+def peak_memory(timings: Iterable[Timing], *, workload: str) -> Iterator[Record]:
     """One record per variant and device: the most bytes one call needs there beyond what was allocated before it.
 
     Parameters and inputs are allocated before; activations, gradients and buffers are not. Variants without devices are
@@ -22,7 +22,7 @@ def peak_memory(timings: Iterable[Timing], *, model: str) -> Iterator[Record]:
             continue
         if variant.devices[0].torch.type == "cpu":
             note = "CPU workers share the host's memory: there is no peak per device"
-            yield Record.skipped({"model": model}, note, metric="peak_memory", unit="B")
+            yield Record.skipped({"workload": workload}, note, metric="peak_memory", unit="B")
             return
         yield from guarded(_peaks(variant, timing.prepared.subject.work), variant.case, metric="peak_memory", unit="B")
 

@@ -146,7 +146,7 @@ def on_data_parallel(measured: PlatformResults) -> list[str]:
         return []
     textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
     slow = _gain(threads.select("epoch_time", **textbook))
-    fast = _gain(ranks.select("step_time", model="resnet18", scaling="strong", nodes=None))
+    fast = _gain(ranks.select("step_time", workload="resnet18", scaling="strong", nodes=None))
     if not (slow and fast) or slow[0] != fast[0]:
         return []
     devices, a, b = slow[0], slow[1], fast[1]

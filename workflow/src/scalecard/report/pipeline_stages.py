@@ -63,7 +63,7 @@ def points_of(result: Result) -> list[Point]:
     """Measured and played."""
     found = list[Point]()
     for measured, played in fastest_pairs(result):
-        label = f"{measured.case['implementation']} {measured.case['split_size']}, {cut_name(measured)}"
+        label = f"{measured.case['strategy']} {measured.case['split_size']}, {cut_name(measured)}"
         for what, record in (("measured", measured), ("played", played)):
             found.append(points.timed(result, record, series=what, x=label))
     return found
@@ -80,7 +80,7 @@ def idle(result: Result, measured: Record) -> float | None:
 def rest(result: Result, measured: Record, played: Record) -> str:
     """A step beside its schedule, played: how long devices idle in either, and what the step takes longer."""
     ratio = measured.over(played)
-    label = f"{measured.case['implementation']} at split size {measured.case['split_size']}, {cut_name(measured)}"
+    label = f"{measured.case['strategy']} at split size {measured.case['split_size']}, {cut_name(measured)}"
     bubble, own = result.find("played_bubble", **played.case), idle(result, measured)
     text = f"{label}: {ratio_text.time(measured)} measured, {formatting.seconds(played.median)} played"
     text += " with its stages' own times"

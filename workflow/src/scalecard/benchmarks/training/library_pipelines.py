@@ -47,7 +47,7 @@ def ours(
 
 def library_case(spec: Any, schedule: str, split_size: int) -> Case:
     """Of one of the library's schedules at a split size."""
-    case: Case = {"implementation": f"torch {schedule}", "library": True, "split_size": split_size}
+    case: Case = {"strategy": f"torch {schedule}", "library": True, "split_size": split_size}
     return {**case, "batch_size": spec.batch_size, "image_size": spec.image_size}
 
 

@@ -52,7 +52,7 @@ def variants(
         proven_cuts = BETWEEN_LAYERS[proven_stages] if proven_stages and size < load.batch_size else cuts
         yield Variant(
             name=", ".join([name, f"split size {size}", *map(str, case.values())]),
-            case={"implementation": name, "split_size": size, "batch_size": load.batch_size, **case},
+            case={"strategy": name, "split_size": size, "batch_size": load.batch_size, **case},
             build=build,
             proven_at=[setting(small, proven_cuts, alike)],
             timed_at=setting(load, cuts, size),

@@ -69,7 +69,7 @@ def records(found: Sequence[Record], load: CutWorkload, sizes: Sequence[int], ca
         own: Case = {"split_size": size, "batch_size": load.load.batch_size, **case}
         parts = of_stages(found, load.num_stages, own)
         for name, schedule in SCHEDULES.items():
-            yield from play(schedule, parts, load.load.batch_size // size, {"implementation": name, **own})
+            yield from play(schedule, parts, load.load.batch_size // size, {"strategy": name, **own})
 
 
 def of_stages(found: Iterable[Record], num_stages: int, case: Case) -> Parts:

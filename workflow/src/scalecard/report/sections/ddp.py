@@ -36,10 +36,10 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     """The share of a rank's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
-    single = result.find("step_time", model=model, scaling="strong", devices=1)
+    single = result.find("step_time", workload=model, scaling="strong", devices=1)
     found = list[Point]()
     for nodes, kind in product(_spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
-        for record in result.select("step_time", model=model, scaling=kind, nodes=nodes):
+        for record in result.select("step_time", workload=model, scaling=kind, nodes=nodes):
             if single:
                 ratio, count = ratio_text.speedup(record, single), record.integer("devices")
                 share = ratio_text.scaled(ratio, 1 / count) if kind == "strong" else ratio
@@ -79,10 +79,10 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
-    single = result.find("step_time", model=model, scaling="strong", devices=1)
+    single = result.find("step_time", workload=model, scaling="strong", devices=1)
     found = []
     for scaling in ("strong", "weak"):
-        most = ratio_text.largest(result.select("step_time", model=model, scaling=scaling, nodes=nodes), "devices")
+        most = ratio_text.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
@@ -137,7 +137,7 @@ def nightly(result: Result) -> Iterator[Number]:
     """A step of each model at the shared batch, on most ranks, within a node and over nodes."""
     for model in result.spec["models"]:
         for nodes in _spans(result):
-            records = result.select("step_time", model=model, scaling="strong", nodes=nodes)
+            records = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
             for record in ratio_text.largest(records, "devices"):
                 label = f"step of {model} on {record.case['devices']} ranks{ratio_text.over_nodes(nodes)}"
                 yield Number(label=label, record=record)

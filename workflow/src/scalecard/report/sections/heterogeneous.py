@@ -27,7 +27,7 @@ def plot(results: Sequence[Result]) -> Figure:
         _draw(results[0], division, left)
         _draw(results[0], division, right, named=False)
         _zoom(division, right)
-        left.set(title=f"{division.alone.case['model']}: all shares", ylim=(0, None))
+        left.set(title=f"{division.alone.case['workload']}: all shares", ylim=(0, None))
         right.set(title="near the prediction")
     if not found:
         charts.nothing(panels[0])
@@ -72,7 +72,7 @@ def _gain(division: Division) -> Finding:
     alone, slower = f"{division.names[division.faster]} alone", division.names[1 - division.faster]
     best, count = min(division.together, key=lambda record: record.median), len(division.together)
     ratio = over_in_rounds(best, division.alone)
-    model = f"{division.alone.case['model']}, {division.batch_size} samples"
+    model = f"{division.alone.case['workload']}, {division.batch_size} samples"
     text = ratio_text.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
     if division.nearest not in (best, division.alone):
         own = over_in_rounds(division.nearest, division.alone)
@@ -128,7 +128,7 @@ def nightly(result: Result) -> Iterator[Number]:
     """Each device alone, and the even split: the predicted share may be another every night."""
     for division in divisions(result)[:2]:
         first, second = division.names
-        what = f"{division.alone.case['model']}, {division.batch_size} samples"
+        what = f"{division.alone.case['workload']}, {division.batch_size} samples"
         for name, curve in zip(division.names, division.curves, strict=True):
             yield Number(label=f"{what}, {name} alone", record=curve[-1])
         for record in division.together:

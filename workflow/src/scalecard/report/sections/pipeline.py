@@ -45,16 +45,16 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _speedups(result: Result) -> list[Point]:
     """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
-    single = result.find("time", implementation=LINES[0])
-    runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES and not _balanced(r)]
+    single = result.find("time", strategy=LINES[0])
+    runs = [r for r in result.select("time", beside=None) if r.case["strategy"] not in LINES and not _balanced(r)]
     library = [record for record in runs if record.case.get("library")]
-    fastest = {record.case["implementation"] for record in sorted(library, key=lambda record: record.median)[:1]}
+    fastest = {record.case["strategy"] for record in sorted(library, key=lambda record: record.median)[:1]}
     found = list[Point]()
     for r in runs:
-        if single and (r not in library or r.case["implementation"] in fastest):
+        if single and (r not in library or r.case["strategy"] in fastest):
             count = -(-r.integer("batch_size") // r.integer("split_size"))
             gain = ratio_text.speedup(r, single)
-            found.append(points.compared(result, r, gain, series=r.text("implementation"), x=count))
+            found.append(points.compared(result, r, gain, series=r.text("strategy"), x=count))
     return found
 
 
@@ -82,7 +82,7 @@ class Fit:
 
 def fitted(result: Result) -> Fit | None:
     """Least squares of relative errors on every second split size, with the largest relative error on the others."""
-    found = [record for record in result.select("time", implementation=FITTED, beside=None) if not _balanced(record)]
+    found = [record for record in result.select("time", strategy=FITTED, beside=None) if not _balanced(record)]
     records = sorted(found, key=lambda r: r.integer("split_size"))
     if len(records) < 4:
         return None
@@ -99,12 +99,12 @@ def fitted(result: Result) -> Fit | None:
 
 def findings(result: Result) -> list[Finding]:
     """The best split size of the best implementation, against the single device and plain model parallelism."""
-    single, plain = (result.find("time", implementation=name) for name in LINES)
-    runs = [r for r in result.select("time", beside=None) if r.case["implementation"] not in LINES]
+    single, plain = (result.find("time", strategy=name) for name in LINES)
+    runs = [r for r in result.select("time", beside=None) if r.case["strategy"] not in LINES]
     if not (single and plain and runs):
         return [not_measured(result, "time", "Not measured", "not measured")]
     best = min(_split(runs) or runs, key=lambda r: r.median)
-    name, size = best.case["implementation"], best.case["split_size"]
+    name, size = best.case["strategy"], best.case["split_size"]
     where = f", cut {pipeline_stages.cut_name(best)}," if _balanced(best) else ""
     gain, over_plain = ratio_text.speedup(best, single), ratio_text.speedup(best, plain)
     text = (
@@ -126,9 +126,9 @@ def _balanced(record: Record) -> bool:
 
 def _balance(result: Result) -> Iterator[Finding]:
     """What the balanced cut brings our schedules on as many devices, at its best split size."""
-    for cut in pipeline_stages.fastest(result.select("time", cut="balanced", devices=STAGES), "implementation"):
-        name, size = cut.case["implementation"], cut.case["split_size"]
-        textbook = result.find("time", implementation=name, split_size=size, cut="after layer2", beside=None)
+    for cut in pipeline_stages.fastest(result.select("time", cut="balanced", devices=STAGES), "strategy"):
+        name, size = cut.case["strategy"], cut.case["split_size"]
+        textbook = result.find("time", strategy=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
             what = f"{name} at split size {size}, balanced{pipeline_stages.blocks(cut)},"
             text = ratio_text.versus(what, cut.over(textbook), "cut after layer2") + "."
@@ -138,12 +138,12 @@ def _balance(result: Result) -> Iterator[Finding]:
 def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
     both = [record for record in result.select("time") if record.case.get("beside")]
-    for ours in pipeline_stages.fastest(both, "implementation"):
+    for ours in pipeline_stages.fastest(both, "strategy"):
         size = ours.case["split_size"]
-        theirs = result.find("time", implementation=ours.case["beside"], split_size=size)
+        theirs = result.find("time", strategy=ours.case["beside"], split_size=size)
         if theirs:
             text = (
-                f"Our {ours.case['implementation']} at split size {size} is {ratio_text.factor(theirs.over(ours))} as"
+                f"Our {ours.case['strategy']} at split size {size} is {ratio_text.factor(theirs.over(ours))} as"
                 " fast as torch.distributed.pipelining's on two ranks, in the same rounds."
             )
             yield Finding(text=text, topic=Topic.LIBRARY_PIPELINE)
@@ -161,7 +161,7 @@ def _split(runs: list[Record]) -> list[Record]:
 
 
 def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Finding]:
-    own = [r for r in runs if r.case["implementation"] == "textbook"]
+    own = [r for r in runs if r.case["strategy"] == "textbook"]
     for best in sorted(own, key=lambda r: r.median)[:1]:
         what = f"The textbook's pipeline, at its best split size {best.case['split_size']},"
         text = ratio_text.versus(what, best.over(single), "one device")
@@ -187,12 +187,12 @@ def published(result: Result) -> dict[str, float]:
     """Our values for the tutorial's workload, 3 batches of 120 images of 128 x 128: three times one batch."""
     if [result.spec[key] for key in ("batch_size", "image_size")] != [120, 128]:
         return {}
-    best = {f"time_pipelined_split{s}": result.find("time", implementation="textbook", split_size=s) for s in (12, 20)}
+    best = {f"time_pipelined_split{s}": result.find("time", strategy="textbook", split_size=s) for s in (12, 20)}
     return {metric: 3 * record.median for metric, record in best.items() if record}
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """GPipe at the split size in the middle of the list: the best one may be another every night."""
     sizes = sorted(result.spec["split_sizes"])
-    if record := result.find("time", implementation=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
+    if record := result.find("time", strategy=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
         yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)

@@ -30,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
     for model, own, axes in zip(models, shown, panels, strict=True):
         charts.bars(own, axes, unit="s")
-        if len(results) == 1 and (single := results[0].find("time", model=model, partition=NONE)):
+        if len(results) == 1 and (single := results[0].find("time", workload=model, strategy=NONE)):
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
     return figure
@@ -38,9 +38,9 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _times(result: Result, model: str) -> list[Point]:
     return [
-        points.timed(result, r, series="", x=f"{r.case['partition']}, {r.case['devices']} devices")
-        for r in result.select("time", model=model)
-        if r.case["partition"] != NONE
+        points.timed(result, r, series="", x=f"{r.case['strategy']}, {r.case['devices']} devices")
+        for r in result.select("time", workload=model)
+        if r.case["strategy"] != NONE
     ]
 
 
@@ -51,7 +51,7 @@ def findings(result: Result) -> list[Finding]:
     """
     found = list[Finding]()
     for model in reversed(result.spec["models"]):
-        single, divided = result.find("time", model=model, partition=NONE), _divided(result, model)
+        single, divided = result.find("time", workload=model, strategy=NONE), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
             found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
@@ -60,7 +60,7 @@ def findings(result: Result) -> list[Finding]:
 
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
-    measured = [record for record in result.select("time", model=model) if record.case.get("partition", NONE) != NONE]
+    measured = [record for record in result.select("time", workload=model) if record.case.get("strategy", NONE) != NONE]
     return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
 
 
@@ -85,18 +85,19 @@ def _exchanged(single: Record, divided: Sequence[Record]) -> Iterator[Finding]:
     parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
     instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
     text = (
-        f"A step of {MODELS[single.text('model')]} at batch {single.case['batch_size']} on {devices} devices exchanges"
+        f"A step of {MODELS[single.text('workload')]} at batch {single.case['batch_size']} on {devices} devices"
+        f" exchanges"
         f" {parts}; data parallelism would exchange {instead} of gradients, at any batch."
     )
     yield Finding(text=text, topic=Topic.EXCHANGED_BYTES)
 
 
 def _name(record: Record) -> str:
-    return f"{MODELS[record.text('model')]} divided {_how(record)}"
+    return f"{MODELS[record.text('workload')]} divided {_how(record)}"
 
 
 def _how(record: Record) -> str:
-    return HOW[record.text("partition")]
+    return HOW[record.text("strategy")]
 
 
 def nightly(result: Result) -> Iterator[Number]:
