@@ -34,7 +34,7 @@ def made(
 
     def samples(seconds: float, rounds_id: str, **axes: Any) -> Record:
         spread = [seconds * (1 + noise * (n % 5 - 2)) for n in range(20)]
-        return timed(spread, rounds_id=rounds_id, **case(slowed, names, **axes))
+        return timed(spread, metric="step_time", rounds_id=rounds_id, **case(slowed, names, **axes))
 
     records = []
     for name, whole in zip(names, (before, 40.0), strict=True):
@@ -109,10 +109,15 @@ def test_a_machine_that_changed_in_between_is_told(told: Callable[..., list[str]
 
 def test_processes_that_predict_differently_are_compared_in_the_rounds_they_share() -> None:
     """The second process is a slower one, and the only one that timed this share: 8 against 10, not against 7.5."""
-    alone = merged([[timed([5.0] * 8, rounds_id="a", share=64)], [timed([10.0] * 8, rounds_id="b", share=64)]])[0]
-    (new,) = merged([[timed([8.0] * 8, rounds_id="b", share=48)]])
+    alone = merged(
+        [
+            [timed([5.0] * 8, metric="step_time", rounds_id="a", share=64)],
+            [timed([10.0] * 8, metric="step_time", rounds_id="b", share=64)],
+        ]
+    )[0]
+    (new,) = merged([[timed([8.0] * 8, metric="step_time", rounds_id="b", share=48)]])
     assert over_in_rounds(new, alone).value == pytest.approx(0.8)
-    apart = timed([8.0] * 8, rounds_id="c", share=48)
+    apart = timed([8.0] * 8, metric="step_time", rounds_id="c", share=48)
     assert over_in_rounds(apart, alone).value == pytest.approx(8 / 7.5)
 
 

@@ -57,12 +57,12 @@ def test_pipelines_are_measured_and_played_over_2_to_n_devices(machine: Machine)
     records = run("pipeline", machine, 4)
     assert {record.status for record in records if record.metric != "peak_memory"} == {"ok"}
     every = {(2, "after layer2"), (2, "balanced"), (4, "balanced")}
-    for metric in ("time", "stage_time", "played_time", "played_bubble"):
+    for metric in ("step_time", "stage_time", "played_time", "played_bubble"):
         assert places(record for record in records if record.metric == metric) == every, metric
     for bubble in (record for record in records if record.metric == "played_bubble"):
         assert all(0 <= value < 1 for value in bubble.samples[0])
     for one in (record for record in records if record.metric == "played_time"):
-        (measured,) = [r for r in records if r.metric == "time" and r.case == one.case]
+        (measured,) = [r for r in records if r.metric == "step_time" and r.case == one.case]
         assert measured.over(one).value > 0
         assert measured.telemetry[0].rounds_id == one.telemetry[0].rounds_id, "played round by round"
 

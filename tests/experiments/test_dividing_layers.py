@@ -16,7 +16,7 @@ from torch import Tensor
 
 @pytest.fixture(scope="module")
 def times() -> list[Record]:
-    return [record for record in run(probe()) if record.metric == "time"]
+    return [record for record in run(probe()) if record.metric == "step_time"]
 
 
 def run(machine: Machine) -> list[Record]:

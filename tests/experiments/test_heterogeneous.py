@@ -45,7 +45,7 @@ def test_every_division_is_proven_and_timed_beside_the_fastest_alone(
     assert len({record.telemetry[0].rounds_id for record in together}) == 1
     assert {record.case["slowed"] for record in records} == {3}
     for record in records:
-        if record.metric == "time":
+        if record.metric == "step_time":
             assert len({check.dtype for check in record.checks}) == 2, "in float64 and as it is timed"
 
 
@@ -62,7 +62,9 @@ def test_the_sweep_lies_around_the_prediction(
 ) -> None:
     """By hand: n at 1 s against 100 - n at 3 s is 75. Neighbours are counted on the slower device."""
     monkeypatch.setattr(heterogeneous, "time_rounds", pretended(seconds))
-    monkeypatch.setattr(Timing, "record", lambda timing: Record(case=timing.variant.case, metric="time", unit="s"))
+    monkeypatch.setattr(
+        Timing, "record", lambda timing, metric: Record(case=timing.variant.case, metric=metric, unit="s")
+    )
     records = run(machine, batch_size=100, shares=[50])
     (predicted,) = [record for record in records if record.metric == "predicted_share"]
     (after,) = [record for record in records if record.metric == "predicted_time"]

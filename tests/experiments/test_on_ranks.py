@@ -52,7 +52,7 @@ def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine)
 
 
 def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
-    records = [record for record in run("pipeline", machine, 2, **SPLIT) if record.metric == "time"]
+    records = [record for record in run("pipeline", machine, 2, **SPLIT) if record.metric == "step_time"]
     measured = [record for record in records if record.status == "ok"]
     ours = {"single device", "model parallel", "textbook", "gpipe", "1f1b"}
     assert {record.case["strategy"] for record in measured} == {*ours, "torch gpipe", "torch 1f1b"}
@@ -72,7 +72,7 @@ def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
 
 def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(machine: Machine) -> None:
     skipped = [record for record in run("pipeline", machine, 2, **SPLIT) if record.status == "skipped"]
-    cases = {(r.case["strategy"], r.case["split_size"]) for r in skipped if r.metric == "time"}
+    cases = {(r.case["strategy"], r.case["split_size"]) for r in skipped if r.metric == "step_time"}
     assert cases == {("torch 1f1b", 4)}, "one micro-batch for two stages"
 
 

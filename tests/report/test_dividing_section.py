@@ -14,7 +14,7 @@ SPEC = {"models": ["lenet", "resnet18"]}
 
 def step(seconds: float, partition: str, devices: int, received: float, model: str = "resnet18") -> Record:
     case = {"workload": model, "strategy": partition, "devices": devices, "batch_size": 8}
-    record = timed([seconds] * 8, **case)
+    record = timed([seconds] * 8, metric="step_time", **case)
     work = [("received bytes", received), ("parameter bytes", 10 * MIB)]
     return replace(record, work=[Count(name=name, counted=value, expected=value) for name, value in work])
 

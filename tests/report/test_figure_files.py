@@ -97,7 +97,9 @@ def test_no_panel_has_more_than_four_lines(tmp_path: Path) -> None:
 
 
 def test_a_single_point_has_no_figure_on_the_page(make_result: Make, tmp_path: Path) -> None:
-    one = timed([0.1] * 7, workload="resnet50", strategy="model parallel", ranks=1, devices=2, batch_size=8)
+    one = timed(
+        [0.1] * 7, metric="step_time", workload="resnet50", strategy="model parallel", ranks=1, devices=2, batch_size=8
+    )
     figure_files.save(hybrid.plot([make_result([one], experiment="hybrid")]), tmp_path / "hybrid.html")
     assert (tmp_path / "hybrid.html").read_text() == ""
 
@@ -120,10 +122,10 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
     resnet = {"workload": "resnet50", "batches": 1}
     cut = {**resnet, "devices": 2, "cut": "after layer2"}
     records = [
-        timed([1.0] * 7, **resnet, strategy="single device"),
-        timed([1.0] * 7, **cut, strategy="model parallel"),
-        timed([0.3] * 7, **cut, strategy="stage alone", stage=0),
-        timed([0.6] * 7, **cut, strategy="stage alone", stage=1),
+        timed([1.0] * 7, metric="step_time", **resnet, strategy="single device"),
+        timed([1.0] * 7, metric="step_time", **cut, strategy="model parallel"),
+        timed([0.3] * 7, metric="step_time", **cut, strategy="stage alone", stage=0),
+        timed([0.6] * 7, metric="step_time", **cut, strategy="stage alone", stage=1),
     ]
     figure = model_parallel.plot([make_result(records, experiment="model_parallel")])
     (lanes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "who computes when"]
@@ -139,9 +141,19 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
 
 def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: Make) -> None:
     shared = {"batch_size": 8, "image_size": 8}
-    records = [timed([1.0] * 7, strategy="single device", **shared)]
+    records = [timed([1.0] * 7, metric="step_time", strategy="single device", **shared)]
     for size, seconds in ((8, 1.0), (4, 0.8), (1, 0.7)):
-        records.append(timed([seconds] * 7, strategy="gpipe", split_size=size, **shared, devices=2, cut="after layer2"))
+        records.append(
+            timed(
+                [seconds] * 7,
+                metric="step_time",
+                strategy="gpipe",
+                split_size=size,
+                **shared,
+                devices=2,
+                cut="after layer2",
+            )
+        )
     spec = {"split_sizes": [1, 4, 8], "batch_size": 8}
     figure = pipeline.plot([make_result(records, experiment="pipeline", spec=spec)])
     assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({1: 1.0, 2: 1.25, 8: 1 / 0.7})

@@ -13,7 +13,7 @@ TEXTBOOK, BALANCED = ({"devices": 2, "cut": name} for name in pipeline_stages.CU
 SPEC = {"split_sizes": [1, 2], "batch_size": 4, "image_size": 64}
 
 
-def steady(seconds: float, *, metric: str = "time", blocks: Sequence[int] = (), **case: object) -> Record:
+def steady(seconds: float, *, metric: str = "step_time", blocks: Sequence[int] = (), **case: object) -> Record:
     """Eight samples about a time, which differ by a thousandth."""
     samples = [seconds * (1 + 0.0002 * number) for number in range(-4, 4)]
     return replace(timed(samples, metric=metric, **case), blocks=[*blocks])

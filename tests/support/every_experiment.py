@@ -164,29 +164,29 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
     resnet: Case = {"workload": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
     shared: Case = {**resnet, "batches": spec["batches"]}
     for strategy in ("single device", "model parallel"):
-        yield "time", {"workload": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
+        yield "step_time", {"workload": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
     for number in range(18):
         yield "block_time", {**resnet, "block": number}
-    yield "time", {**shared, "strategy": "single device"}
+    yield "step_time", {**shared, "strategy": "single device"}
     for cut in CUTS:
         own: Case = {**shared, "devices": 2, "cut": cut}
-        yield "time", {**own, "strategy": "model parallel"}
+        yield "step_time", {**own, "strategy": "model parallel"}
         for stage in (0, 1):
-            yield "time", {**own, "strategy": "stage alone", "stage": stage}
+            yield "step_time", {**own, "strategy": "stage alone", "stage": stage}
     yield "peak_memory", {"workload": "resnet50"}
 
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
-    yield "time", {"strategy": "single device", **shared}
-    yield "time", {"strategy": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
+    yield "step_time", {"strategy": "single device", **shared}
+    yield "step_time", {"strategy": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
-        yield "time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
+        yield "step_time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):
-        yield "time", {"strategy": name, "library": True, "split_size": size, **shared}
+        yield "step_time", {"strategy": name, "library": True, "split_size": size, **shared}
     for name, size in product(("gpipe", "1f1b"), spec["balanced_sizes"]):
-        yield "time", {"strategy": name, "split_size": size, **shared, "beside": f"torch {name}"}
-        yield "time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
+        yield "step_time", {"strategy": name, "split_size": size, **shared, "beside": f"torch {name}"}
+        yield "step_time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[1]}
         for metric, cut in product(("played_time", "played_bubble"), CUTS):
             yield metric, {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": cut}
     for cut, stage in product(CUTS, (0, 1)):
@@ -199,7 +199,10 @@ def _pipeline(spec: Settings) -> Iterator[Kind]:
 def _hybrid(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"image_size": spec["image_size"], "batch_size": spec["batch_size"]}
     for strategy, ranks in (("model parallel", 1), ("hybrid", 2)):
-        yield "time", {"workload": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared}
+        yield (
+            "step_time",
+            {"workload": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared},
+        )
 
 
 def _strategies(spec: Settings) -> Iterator[Kind]:
@@ -250,18 +253,18 @@ def _heterogeneous(spec: Settings) -> Iterator[Kind]:
     for model in spec["models"]:
         shared: Case = {"workload": model, "pairing": "1 core and 1 core, slowed 3x", "batch_size": whole, "slowed": 3}
         for place, share in product(("1 core", "1 core, slowed 3x"), (1, *spec["shares"], whole)):
-            yield "time", {**shared, "part": "alone", "place": place, "share": share}
+            yield "step_time", {**shared, "part": "alone", "place": place, "share": share}
         for metric in ("predicted_share", "predicted_time"):
             yield metric, {**shared, "part": "predicted"}
         for share in (whole, whole * 3 // 4, whole // 2):
-            yield "time", {**shared, "part": "together", "share": share}
+            yield "step_time", {**shared, "part": "together", "share": share}
 
 
 def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
     for model in spec["models"]:
         shared: Case = {"workload": model, "batch_size": spec["batch_size"]}
         for partition, devices in (("none", 1), ("column", 2), ("row", 2), ("pairs", 2)):
-            yield "time", {"strategy": partition, "devices": devices, **shared}
+            yield "step_time", {"strategy": partition, "devices": devices, **shared}
         yield "peak_memory", {"workload": model}
 
 

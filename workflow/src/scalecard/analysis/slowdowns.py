@@ -54,7 +54,7 @@ def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Recor
             yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)
     if divided := results.get("tensor_parallel"):
         for model in divided.spec["models"]:
-            yield from _fastest_partition(model, divided.select("time", workload=model))
+            yield from _fastest_partition(model, divided.select("step_time", workload=model))
 
 
 def _fastest_partition(model: str, records: list[Record]) -> Iterator[tuple[str, list[Record]]]:

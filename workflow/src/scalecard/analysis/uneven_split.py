@@ -54,10 +54,10 @@ def divisions(result: Result) -> list[Division]:
 
 def _division(result: Result, predicted: Record) -> Division | None:
     case: Case = {key: predicted.case[key] for key in ("workload", "pairing", "batch_size", "slowed")}
-    alone = result.select("time", part="alone", **case)
+    alone = result.select("step_time", part="alone", **case)
     names = list(dict.fromkeys(record.text("place") for record in alone))
     whole = predicted.integer("batch_size")
-    timed = result.select("time", part="together", **case)
+    timed = result.select("step_time", part="together", **case)
     seconds = result.find("predicted_time", **predicted.case)
     base = next((record for record in timed if record.case["share"] in (0, whole)), None)
     together = sorted((record for record in timed if record is not base), key=share_of)

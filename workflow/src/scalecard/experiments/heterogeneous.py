@@ -73,10 +73,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every pair of unequal devices with every model; two further workers take part in proofs only."""
     with open_pairs(machine) as pairs, host_device(1) as third, host_device(1) as fourth:
         if not pairs:
-            yield Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1")
+            yield Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1", metric="step_time")
         for pair, model in product(pairs, spec.models):
             divided = Divided(spec, model, pair, [third, fourth])
-            yield from guarded(divided.records(), divided.case)
+            yield from guarded(divided.records(), divided.case, metric="step_time")
 
 
 class Divided:
@@ -96,11 +96,11 @@ class Divided:
         sizes = sorted({1, *self.spec.shares, self.spec.batch_size})
         places = list(product(enumerate(self.pair.names), sizes))
         alone = self._timed([self._alone(device, name, share) for (device, name), share in places])
-        yield from (timing.record() for timing in alone)
+        yield from (timing.record("step_time") for timing in alone)
         missing = next((timing for timing in alone if not timing.completion), None)
         if missing:
             reason = missing.left_out or f"nothing to predict from: {missing.variant.name}: {missing.record().why}"
-            yield Record.skipped({**self.case, "part": "together"}, reason)
+            yield Record.skipped({**self.case, "part": "together"}, reason, metric="step_time")
             return
         curves: tuple[dict[int, float], dict[int, float]] = ({}, {})
         for ((device, _), share), timing in zip(places, alone, strict=True):
@@ -120,7 +120,7 @@ class Divided:
         firsts = [whole - n for n in shares] if first_is_faster else shares
         progress.doing(f"{self.model}: {self.pair}, {share} of {whole} samples predicted for {self.pair.names[0]}")
         variants = [self._variant(f"{n} and {whole - n}", (n, whole - n), part="together", share=n) for n in firsts]
-        yield from (timing.record() for timing in self._timed(variants))
+        yield from (timing.record("step_time") for timing in self._timed(variants))
 
     def _timed(self, variants: Sequence[Variant]) -> list[Timing]:
         return time_rounds(variants, devices=self.pair.devices, rule=self.spec.measure, energy=True)

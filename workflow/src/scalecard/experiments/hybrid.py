@@ -61,7 +61,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if ranks_per_node * spec.nodes < 2:
         needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
         case: Case = {"workload": "resnet50", "strategy": HYBRID.name, "ranks": 2}
-        yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}")
+        yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}", metric="step_time")
     if ranks_per_node == 0:
         return
     wanted = layouts(ranks_per_node, spec.nodes)
@@ -72,7 +72,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             layout=layout,
             machine=machine,
             cases=[{**_case(spec, layout), "strategy": name} for name in _strategies(layout)],
-            metric="time",
+            metric="step_time",
             devices_each=DEVICES_EACH,
         )
 
@@ -98,7 +98,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
     case = _case(spec, ctx.layout)
     with open_devices(machine, DEVICES_EACH, first=ctx.device.index or 0) as devices:
         variants = with_proofs(_variants(ctx, spec, devices, case), proven)
-        yield from guarded(_steps(ctx, spec, variants, devices), case)
+        yield from guarded(_steps(ctx, spec, variants, devices), case, metric="step_time")
 
 
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
@@ -117,7 +117,7 @@ def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -
 def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: list[Device]) -> Iterator[Record]:
     progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record()
+        yield timing.record("step_time")
 
 
 def _of_all(ctx: RankContext, each: Workload) -> Workload:

@@ -58,10 +58,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if machine.num_devices < 2:
         for part in ("toy", "resnet50"):
             case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
-            yield Record.skipped(case, "needs 2 devices, this machine has 1")
+            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
     with open_devices(machine) as devices:
         yield from _toy(spec, devices[:2])
-        yield from guarded(_resnet50(spec, devices), {"workload": "resnet50"})
+        yield from guarded(_resnet50(spec, devices), {"workload": "resnet50"}, metric="step_time")
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -74,7 +74,7 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         variants.append(Variant(name=strategy, case=case, build=build, proven_at=[exact], timed_at=timed))
     progress.doing("the toy model")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure):
-        yield timing.record()
+        yield timing.record("step_time")
 
 
 def _strategies(devices: list[Device], cuts: Cuts) -> dict[str, tuple[InProcess, Cuts]]:
@@ -99,7 +99,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         cuts = timing.variant.timed_at.cuts
-        yield with_blocks(timing.record(), cuts) if cuts else timing.record()
+        yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
     yield from not_cut(blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, workload="resnet50")
 

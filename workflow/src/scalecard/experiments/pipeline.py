@@ -82,10 +82,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         ours = ["textbook", *SCHEDULES]
         for name in (*ours, *(f"torch {schedule}" for schedule in SCHEDULES)):
             case: Case = {"strategy": name, "split_size": spec.split_sizes[0]}
-            yield Record.skipped(case, "needs 2 devices, this machine has 1")
+            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        yield from guarded(_in_process(spec, machine, devices), {"strategy": "in one process"})
+        yield from guarded(_in_process(spec, machine, devices), {"strategy": "in one process"}, metric="step_time")
     empty_cache()
     yield from beside_the_library(spec, machine)
 
@@ -118,7 +118,7 @@ def _on_devices(
     variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, plainly, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
-    records = [timing.record(STAGE if "part" in timing.variant.case else "time") for timing in timings]
+    records = [timing.record(STAGE if "part" in timing.variant.case else "step_time") for timing in timings]
     for name, cut in cuts.items():
         staged = CutWorkload(resnet50(spec), cut)
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
@@ -153,7 +153,7 @@ def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
     runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not unsuited(spec.batch_size, size, s)]
     cases = [library_case(spec, schedule, size) for schedule, size in runnable]
     layout = Layout(2)
-    return launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
+    return launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="step_time")
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -168,7 +168,7 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, devices: list[Device],
     notes = {size: unsuited(spec.batch_size, size, schedule) for size in spec.split_sizes}
     for size, note in notes.items():
         if note:
-            yield Record.skipped(library_case(spec, schedule, size), note)
+            yield Record.skipped(library_case(spec, schedule, size), note, metric="step_time")
     sizes = [size for size, note in notes.items() if not note]
     both = [size for size in sizes if size in spec.balanced_sizes]
     variants = [
@@ -177,4 +177,4 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, devices: list[Device],
     ]
     progress.doing(f"torch {schedule}: {len(sizes)} split sizes, and ours")
     for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record()
+        yield timing.record("step_time")

@@ -78,7 +78,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         wanted = functools.cache(partial(_expected, spec, devices[0]))
         for model in spec.models:
             progress.doing(f"{model}, its layers divided")
-            yield from guarded(_model(spec, machine, devices, wanted, model), {"workload": model})
+            yield from guarded(_model(spec, machine, devices, wanted, model), {"workload": model}, metric="step_time")
             empty_cache()
 
 
@@ -103,12 +103,12 @@ def _model(spec: Spec, machine: Machine, devices: Sequence[Device], wanted: Want
     ]
     timings = time_rounds(variants, devices=devices[: machine.num_devices], rule=spec.measure, energy=True)
     for timing in timings:
-        yield timing.record()
+        yield timing.record("step_time")
     yield from peak_memory(timings, workload=model)
     if machine.num_devices == 1:
         for partition in PARTITIONS:
             case = Setting(model, partition, 2, spec.batch_size).case
-            yield Record.skipped(case, "needs 2 devices, this machine has 1")
+            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
 
 
 def _proven_at(spec: Spec, at: Setting, available: int) -> list[Setting]:

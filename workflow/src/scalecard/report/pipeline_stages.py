@@ -54,7 +54,7 @@ def fastest(records: Iterable[Record], *axes: str) -> list[Record]:
 
 def fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
     """The fastest step of each cut as it was measured, and the same step played."""
-    every = [(result.find("time", **played.case), played) for played in result.select("played_time")]
+    every = [(result.find("step_time", **played.case), played) for played in result.select("played_time")]
     pairs = {id(step): (step, played) for step, played in every if step}
     return [pairs[id(step)] for step in fastest([step for step, _ in pairs.values()], "devices", "cut")]
 

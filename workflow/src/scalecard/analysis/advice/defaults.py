@@ -88,7 +88,7 @@ def _of_strategies(result: Result) -> Iterator[Change]:
 
 def _of_pipeline(result: Result) -> Iterator[Change]:
     """Micro-batches of every size instead of the tutorial's, of the fastest pipeline."""
-    every = result.select("time", beside=None)
+    every = result.select("step_time", beside=None)
     runs = [r for r in every if r.case.get("split_size") not in (None, r.case["batch_size"])]
     fastest = min(runs, key=lambda record: record.median, default=None)
     default = fastest and _with_split(runs, fastest, TUTORIALS_SPLIT)

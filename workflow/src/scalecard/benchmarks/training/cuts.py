@@ -85,13 +85,13 @@ def chosen_cuts(blocks: Callable[[], Sequence[Timing]], counts: Sequence[int]) -
 
 def not_cut(blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iterator[Record]:
     """What could not be balanced, and why: a block without a time, or fewer blocks than devices."""
-    missing = next((timing.record() for timing in blocks if not timing.completion), None)
+    missing = next((timing.record("step_time") for timing in blocks if not timing.completion), None)
     for count in counts:
         own: Case = {**case, "devices": count, "cut": BALANCED}
         if missing:
             yield replace(missing, case=own, note=f"a block has no time: {missing.note}")
         elif count > NUM_BLOCKS:
-            yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages")
+            yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages", metric="step_time")
 
 
 def with_blocks(record: Record, cuts: Cuts) -> Record:

@@ -64,7 +64,7 @@ def _zoom(division: Division, axes: Axes) -> None:
 def findings(result: Result) -> list[Finding]:
     """What the slower device brings, and how good the prediction is."""
     found = [finding for division in divisions(result) for finding in (_gain(division), _prediction(division))]
-    return found or [not_measured(result, "time", "Not divided", "not divided")]
+    return found or [not_measured(result, "step_time", "Not divided", "not divided")]
 
 
 def _gain(division: Division) -> Finding:

@@ -34,8 +34,8 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _rates(result: Result) -> list[Point]:
     """One rank without averaging, then hybrid parallelism within a node and over nodes."""
-    alone = result.select("time", strategy=MODEL_PARALLEL.name, ranks=1)
-    records = [*alone, *result.select("time", strategy=HYBRID.name)]
+    alone = result.select("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
+    records = [*alone, *result.select("step_time", strategy=HYBRID.name)]
     return [
         points.rated(result, r, r.integer("batch_size"), series=series, x=r.integer("devices"))
         for nodes in ratio_text.spans(records)
@@ -47,12 +47,12 @@ def _rates(result: Result) -> list[Point]:
 
 def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
-    single = result.find("time", strategy=MODEL_PARALLEL.name, ranks=1)
+    single = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
     found = []
-    for nodes in ratio_text.spans(result.select("time", strategy=HYBRID.name)):
-        (most, *_) = ratio_text.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks")
+    for nodes in ratio_text.spans(result.select("step_time", strategy=HYBRID.name)):
+        (most, *_) = ratio_text.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
         found += [*_efficiency(most, single, ratio_text.over_nodes(nodes)), *_averaging(result, most, nodes)]
-    return found or [not_measured(result, "time", "Not compared", "one rank")]
+    return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
 def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Find
 
 
 def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Finding]:
-    without = result.find("time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
+    without = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
     if without:
         step = f"A step with averaging{ratio_text.over_nodes(nodes)}"
         text = ratio_text.versus(step, most.over(without), "one without") + "."
@@ -77,7 +77,7 @@ def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Find
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step on most ranks, within a node and over nodes."""
-    for nodes in ratio_text.spans(result.select("time", strategy=HYBRID.name)):
-        for record in ratio_text.largest(result.select("time", strategy=HYBRID.name, nodes=nodes), "ranks"):
+    for nodes in ratio_text.spans(result.select("step_time", strategy=HYBRID.name)):
+        for record in ratio_text.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks"):
             label = f"step on {record.case['ranks']} ranks of two devices{ratio_text.over_nodes(nodes)}"
             yield Number(label=label, record=record)

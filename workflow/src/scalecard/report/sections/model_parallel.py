@@ -22,7 +22,9 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
-    cuts = [cut for cut in here.select("time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)]
+    cuts = [
+        cut for cut in here.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)
+    ]
     lanes = ratio_text.largest(cuts, "devices")[:1]
     bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
@@ -36,7 +38,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _times(result: Result, model: str) -> list[Point]:
     """One device, and every cut; each stage alone is in the other panel."""
-    records = result.select("time", workload=model, stage=None)
+    records = result.select("step_time", workload=model, stage=None)
     return [points.timed(result, record, series="", x=_label(record)) for record in records]
 
 
@@ -76,10 +78,10 @@ def _idle(stage: Record, cut: Record) -> str:
 
 def findings(result: Result) -> list[Finding]:
     """One device against several, and the idle share of each."""
-    single = result.find("time", workload="resnet50", strategy=SINGLE.name)
-    cuts = result.select("time", workload="resnet50", strategy=MODEL_PARALLEL.name)
+    single = result.find("step_time", workload="resnet50", strategy=SINGLE.name)
+    cuts = result.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name)
     if not (single and cuts):
-        return [not_measured(result, "time", "Not compared", "one device")]
+        return [not_measured(result, "step_time", "Not compared", "one device")]
     found = list[Finding]()
     for cut in cuts:
         ratio, alone = cut.over(single), _stages(result, cut)
@@ -98,7 +100,9 @@ def _stages(result: Result, cut: Record) -> list[Record]:
     """Each stage alone; none if one of them is missing."""
     where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
     stages = range(cut.integer("devices", 2))
-    found = [result.find("time", workload="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages]
+    found = [
+        result.find("step_time", workload="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages
+    ]
     return [record for record in found if record] if all(found) else []
 
 
@@ -117,14 +121,16 @@ def published(result: Result) -> dict[str, float]:
     if [result.spec[key] for key in ("batch_size", "image_size", "batches")] != [120, 128, 3]:
         return {}
     ours = {"time_single_gpu": SINGLE.name, "time_model_parallel": MODEL_PARALLEL.name}
-    found = {metric: result.find("time", workload="resnet50", strategy=name) for metric, name in ours.items()}
+    found = {metric: result.find("step_time", workload="resnet50", strategy=name) for metric, name in ours.items()}
     return {metric: record.median for metric, record in found.items() if record}
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """ResNet-50 on one device, and cut over two."""
     for name in (SINGLE.name, MODEL_PARALLEL.name):
-        if record := result.find("time", workload="resnet50", strategy=name):
+        if record := result.find("step_time", workload="resnet50", strategy=name):
             yield Number(label=f"ResNet-50, {name}", record=record)
-    for record in result.select("time", workload="resnet50", strategy=MODEL_PARALLEL.name, cut="balanced", devices=2):
+    for record in result.select(
+        "step_time", workload="resnet50", strategy=MODEL_PARALLEL.name, cut="balanced", devices=2
+    ):
         yield Number(label="ResNet-50, model parallel, balanced", record=record)

@@ -45,8 +45,8 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _speedups(result: Result) -> list[Point]:
     """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
-    single = result.find("time", strategy=LINES[0])
-    runs = [r for r in result.select("time", beside=None) if r.case["strategy"] not in LINES and not _balanced(r)]
+    single = result.find("step_time", strategy=LINES[0])
+    runs = [r for r in result.select("step_time", beside=None) if r.case["strategy"] not in LINES and not _balanced(r)]
     library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["strategy"] for record in sorted(library, key=lambda record: record.median)[:1]}
     found = list[Point]()
@@ -82,7 +82,7 @@ class Fit:
 
 def fitted(result: Result) -> Fit | None:
     """Least squares of relative errors on every second split size, with the largest relative error on the others."""
-    found = [record for record in result.select("time", strategy=FITTED, beside=None) if not _balanced(record)]
+    found = [record for record in result.select("step_time", strategy=FITTED, beside=None) if not _balanced(record)]
     records = sorted(found, key=lambda r: r.integer("split_size"))
     if len(records) < 4:
         return None
@@ -99,10 +99,10 @@ def fitted(result: Result) -> Fit | None:
 
 def findings(result: Result) -> list[Finding]:
     """The best split size of the best implementation, against the single device and plain model parallelism."""
-    single, plain = (result.find("time", strategy=name) for name in LINES)
-    runs = [r for r in result.select("time", beside=None) if r.case["strategy"] not in LINES]
+    single, plain = (result.find("step_time", strategy=name) for name in LINES)
+    runs = [r for r in result.select("step_time", beside=None) if r.case["strategy"] not in LINES]
     if not (single and plain and runs):
-        return [not_measured(result, "time", "Not measured", "not measured")]
+        return [not_measured(result, "step_time", "Not measured", "not measured")]
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["strategy"], best.case["split_size"]
     where = f", cut {pipeline_stages.cut_name(best)}," if _balanced(best) else ""
@@ -126,9 +126,9 @@ def _balanced(record: Record) -> bool:
 
 def _balance(result: Result) -> Iterator[Finding]:
     """What the balanced cut brings our schedules on as many devices, at its best split size."""
-    for cut in pipeline_stages.fastest(result.select("time", cut="balanced", devices=STAGES), "strategy"):
+    for cut in pipeline_stages.fastest(result.select("step_time", cut="balanced", devices=STAGES), "strategy"):
         name, size = cut.case["strategy"], cut.case["split_size"]
-        textbook = result.find("time", strategy=name, split_size=size, cut="after layer2", beside=None)
+        textbook = result.find("step_time", strategy=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
             what = f"{name} at split size {size}, balanced{pipeline_stages.blocks(cut)},"
             text = ratio_text.versus(what, cut.over(textbook), "cut after layer2") + "."
@@ -137,10 +137,10 @@ def _balance(result: Result) -> Iterator[Finding]:
 
 def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
-    both = [record for record in result.select("time") if record.case.get("beside")]
+    both = [record for record in result.select("step_time") if record.case.get("beside")]
     for ours in pipeline_stages.fastest(both, "strategy"):
         size = ours.case["split_size"]
-        theirs = result.find("time", strategy=ours.case["beside"], split_size=size)
+        theirs = result.find("step_time", strategy=ours.case["beside"], split_size=size)
         if theirs:
             text = (
                 f"Our {ours.case['strategy']} at split size {size} is {ratio_text.factor(theirs.over(ours))} as"
@@ -187,12 +187,12 @@ def published(result: Result) -> dict[str, float]:
     """Our values for the tutorial's workload, 3 batches of 120 images of 128 x 128: three times one batch."""
     if [result.spec[key] for key in ("batch_size", "image_size")] != [120, 128]:
         return {}
-    best = {f"time_pipelined_split{s}": result.find("time", strategy="textbook", split_size=s) for s in (12, 20)}
+    best = {f"time_pipelined_split{s}": result.find("step_time", strategy="textbook", split_size=s) for s in (12, 20)}
     return {metric: 3 * record.median for metric, record in best.items() if record}
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """GPipe at the split size in the middle of the list: the best one may be another every night."""
     sizes = sorted(result.spec["split_sizes"])
-    if record := result.find("time", strategy=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
+    if record := result.find("step_time", strategy=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
         yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)

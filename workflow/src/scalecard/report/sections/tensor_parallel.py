@@ -30,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
     for model, own, axes in zip(models, shown, panels, strict=True):
         charts.bars(own, axes, unit="s")
-        if len(results) == 1 and (single := results[0].find("time", workload=model, strategy=NONE)):
+        if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=NONE)):
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
     return figure
@@ -39,7 +39,7 @@ def plot(results: Sequence[Result]) -> Figure:
 def _times(result: Result, model: str) -> list[Point]:
     return [
         points.timed(result, r, series="", x=f"{r.case['strategy']}, {r.case['devices']} devices")
-        for r in result.select("time", workload=model)
+        for r in result.select("step_time", workload=model)
         if r.case["strategy"] != NONE
     ]
 
@@ -51,16 +51,18 @@ def findings(result: Result) -> list[Finding]:
     """
     found = list[Finding]()
     for model in reversed(result.spec["models"]):
-        single, divided = result.find("time", workload=model, strategy=NONE), _divided(result, model)
+        single, divided = result.find("step_time", workload=model, strategy=NONE), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
             found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
-    return found or [not_measured(result, "time", "Not compared", "one device")]
+    return found or [not_measured(result, "step_time", "Not compared", "one device")]
 
 
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
-    measured = [record for record in result.select("time", workload=model) if record.case.get("strategy", NONE) != NONE]
+    measured = [
+        record for record in result.select("step_time", workload=model) if record.case.get("strategy", NONE) != NONE
+    ]
     return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
 
 
