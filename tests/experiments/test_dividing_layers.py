@@ -27,7 +27,7 @@ def run(machine: Machine) -> list[Record]:
 def test_every_partition_is_proven_on_two_to_four_devices_and_timed_in_the_same_rounds(times: list[Record]) -> None:
     assert {record.status for record in times} == {"ok"}
     assert [(r.case["strategy"], r.case["devices"]) for r in times] == [
-        ("none", 1),
+        ("single device", 1),
         ("column", 2),
         ("row", 2),
         ("pairs", 2),
@@ -36,17 +36,19 @@ def test_every_partition_is_proven_on_two_to_four_devices_and_timed_in_the_same_
     for record in times:
         assert {check.dtype for check in record.checks} == {"float64", "float32"}
         proven = {int(n) for check in record.checks for n in re.findall(r"on (\d) device", check.name)}
-        assert proven == ({1} if record.case["strategy"] == "none" else {2, 3, 4})
+        assert proven == ({1} if record.case["strategy"] == "single device" else {2, 3, 4})
 
 
 def test_what_is_counted_of_a_single_device_and_of_pairs(times: list[Record]) -> None:
     """LeNet has 129,068 parameters; pairs replicate two biases, 50 and 10."""
     counts = {str(r.case["strategy"]): {c.name: c.counted for c in r.work} for r in times}
-    assert counts["none"]["parameter bytes"] == 4 * 129_068
+    assert counts["single device"]["parameter bytes"] == 4 * 129_068
     assert counts["pairs"]["parameter bytes"] == 4 * (129_068 + 60)
-    assert counts["none"]["received bytes"] == 0
-    assert counts["pairs"]["FLOPs"] == counts["none"]["FLOPs"] == counts["column"]["FLOPs"]
-    assert counts["row"]["FLOPs"] - counts["none"]["FLOPs"] == 4 * 2 * 2 * 26 * 26 * 20 * 9, "the first layer, 4 images"
+    assert counts["single device"]["received bytes"] == 0
+    assert counts["pairs"]["FLOPs"] == counts["single device"]["FLOPs"] == counts["column"]["FLOPs"]
+    assert counts["row"]["FLOPs"] - counts["single device"]["FLOPs"] == 4 * 2 * 2 * 26 * 26 * 20 * 9, (
+        "the first layer, 4 images"
+    )
 
 
 def test_an_all_reduce_that_forgets_a_device_is_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

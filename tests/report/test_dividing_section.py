@@ -23,7 +23,7 @@ def step(seconds: float, partition: str, devices: int, received: float, model: s
 def result(make_result: Callable[..., Result]) -> Result:
     """On four devices pairs take half of one device's time, and column 60 % of it."""
     records = [
-        step(1.0, "none", 1, 0),
+        step(1.0, "single device", 1, 0),
         step(0.3, "pairs", 2, 1 * MIB),
         step(0.6, "column", 4, 4 * MIB),
         step(0.9, "row", 4, 5 * MIB),
@@ -44,7 +44,7 @@ def test_the_last_model_leads(make_result: Callable[..., Result]) -> None:
     records = [
         step(seconds, partition, devices, 0, model)
         for model, times in (("lenet", (1.0, 2.0)), ("resnet18", (1.0, 0.5)))
-        for seconds, partition, devices in ((times[0], "none", 1), (times[1], "row", 2))
+        for seconds, partition, devices in ((times[0], "single device", 1), (times[1], "row", 2))
     ]
     found = section.findings(make_result(records, experiment="tensor_parallel", spec=SPEC))
     leads = sorted(found, key=lambda finding: finding.topic)
@@ -53,7 +53,7 @@ def test_the_last_model_leads(make_result: Callable[..., Result]) -> None:
 
 def test_a_single_device_compares_nothing_and_says_why(make_result: Callable[..., Result]) -> None:
     skipped = Record.skipped({"workload": "resnet18", "strategy": "row", "devices": 2}, "needs 2 devices")
-    result = make_result([step(1.0, "none", 1, 0), skipped], experiment="tensor_parallel", spec=SPEC)
+    result = make_result([step(1.0, "single device", 1, 0), skipped], experiment="tensor_parallel", spec=SPEC)
     (finding,) = section.findings(result)
     assert finding.text == "Not compared: needs 2 devices."
 

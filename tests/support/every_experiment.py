@@ -263,7 +263,7 @@ def _heterogeneous(spec: Settings) -> Iterator[Kind]:
 def _tensor_parallel(spec: Settings) -> Iterator[Kind]:
     for model in spec["models"]:
         shared: Case = {"workload": model, "batch_size": spec["batch_size"]}
-        for partition, devices in (("none", 1), ("column", 2), ("row", 2), ("pairs", 2)):
+        for partition, devices in (("single device", 1), ("column", 2), ("row", 2), ("pairs", 2)):
             yield "step_time", {"strategy": partition, "devices": devices, **shared}
         yield "peak_memory", {"workload": model}
 

@@ -35,10 +35,10 @@ from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
 from scalecard.records.record import Case, Check, Record
+from scalecard.records.strategies import SINGLE
 from scalecard.workloads import reference
 from scalecard.workloads.workload import HOST, built_in
 
-NONE = "none"  # the partition of the plain module
 RUNS, NUDGE = 5, 2**-20  # plain runs as timed that the tolerance is derived from, and how far their images are apart
 
 
@@ -84,7 +84,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _model(spec: Spec, machine: Machine, devices: Sequence[Device], wanted: Wanted, model: str) -> Iterator[Record]:
     build = partial(_subject, spec, devices, wanted)
-    timed = [Setting(model, NONE, 1, spec.batch_size)]
+    timed = [Setting(model, SINGLE.name, 1, spec.batch_size)]
     timed += [
         Setting(model, partition, count, spec.batch_size)
         for count in device_counts(machine.num_devices)[1:]
@@ -126,7 +126,7 @@ def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting)
     module = built_in(at.model, seed=spec.seed).network(HOST).to(at.dtype)
     batches = [_batch(spec, at.batch_size, device, at.dtype) for device in used]
     made: OneDevice | TensorParallel = OneDevice(used[0], module, lr=spec.lr)
-    if at.partition != NONE:
+    if at.partition != SINGLE.name:
         made = TensorParallel(used, module, plan(at.model, at.partition), lr=spec.lr)
     return training(
         str(at),
@@ -151,7 +151,7 @@ def _same_replicas(made: OneDevice | TensorParallel) -> list[Check]:
 def _counts(at: Setting, num_values: int) -> dict[str, float]:
     """What one step must do: divided layers add up to the whole ones, replicated ones are there as often as devices."""
     _, whole = built_in(at.model, seed=0).without_data()
-    if at.partition == NONE:
+    if at.partition == SINGLE.name:
         flops_each, replicated, exchanged = 0, 0, 0
     else:
         counts = plan_counts.of(at.model, at.partition)

@@ -15,11 +15,11 @@ from scalecard.analysis.step_records import counted
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
 HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
-NONE = "none"  # the partition of one device
 ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by n devices together
 
 
@@ -30,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
     for model, own, axes in zip(models, shown, panels, strict=True):
         charts.bars(own, axes, unit="s")
-        if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=NONE)):
+        if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=SINGLE.name)):
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
     return figure
@@ -40,7 +40,7 @@ def _times(result: Result, model: str) -> list[Point]:
     return [
         points.timed(result, r, series="", x=f"{r.case['strategy']}, {r.case['devices']} devices")
         for r in result.select("step_time", workload=model)
-        if r.case["strategy"] != NONE
+        if r.case["strategy"] != SINGLE.name
     ]
 
 
@@ -51,7 +51,7 @@ def findings(result: Result) -> list[Finding]:
     """
     found = list[Finding]()
     for model in reversed(result.spec["models"]):
-        single, divided = result.find("step_time", workload=model, strategy=NONE), _divided(result, model)
+        single, divided = result.find("step_time", workload=model, strategy=SINGLE.name), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
             found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
@@ -61,7 +61,9 @@ def findings(result: Result) -> list[Finding]:
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
     measured = [
-        record for record in result.select("step_time", workload=model) if record.case.get("strategy", NONE) != NONE
+        record
+        for record in result.select("step_time", workload=model)
+        if record.case.get("strategy", SINGLE.name) != SINGLE.name
     ]
     return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
 
