@@ -61,9 +61,7 @@ def findings(result: Result) -> list[Finding]:
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
     measured = [
-        record
-        for record in result.select("step_time", workload=model)
-        if record.case.get("strategy", SINGLE.name) != SINGLE.name
+        r for r in result.select("step_time", workload=model) if r.case.get("strategy") not in (None, SINGLE.name)
     ]
     return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
 
