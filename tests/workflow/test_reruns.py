@@ -14,7 +14,7 @@ pytestmark = pytest.mark.workflow
 PACKAGE = Path("workflow", "src", "scalecard")
 # An edited module, the experiments that import it, and the figures that are drawn by it besides.
 REACHED = {
-    "parallel/pipeline.py": (["pipeline", "strategies"], []),
+    "parallel/pipeline.py": (["model_parallel", "pipeline", "strategies"], []),
     "parallel/ddp.py": (["ddp", "strategies", "tuning"], []),
     "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
