@@ -61,8 +61,13 @@ def test_the_ideal_is_that_of_this_platform_alone(make_result: Callable[..., Res
 
     def steps(seconds: float) -> list[Record]:
         case = {"workload": "resnet50", "batch_size": 64}
-        one = timed([seconds] * 7, **case, strategy="model parallel", ranks=1, devices=2)
-        return [one, timed([seconds] * 7, **{**case, "batch_size": 256}, strategy="hybrid", ranks=4, devices=8)]
+        one = timed([seconds] * 7, metric="step_time", **case, strategy="model parallel", ranks=1, devices=2)
+        return [
+            one,
+            timed(
+                [seconds] * 7, metric="step_time", **{**case, "batch_size": 256}, strategy="hybrid", ranks=4, devices=8
+            ),
+        ]
 
     results = [
         make_result(steps(seconds), experiment="hybrid", platform=name)

@@ -122,7 +122,7 @@ def test_processes_that_predict_differently_are_compared_in_the_rounds_they_shar
 
 
 def test_a_pair_without_a_prediction_is_no_division(make_result: Callable[..., Result]) -> None:
-    skipped = Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1")
+    skipped = Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1", metric="step_time")
     result = make_result([skipped])
     assert divisions(result) == []
     (finding,) = heterogeneous.findings(result)

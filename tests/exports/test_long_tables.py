@@ -68,7 +68,7 @@ def test_the_parquet_file_has_every_sample_as_it_was_measured() -> None:
 
 def test_samples_of_the_same_round_can_be_paired() -> None:
     """Two processes of seven rounds, which all cases of an experiment share."""
-    found = samples().query("experiment == 'tensor_parallel' and metric == 'time'")
+    found = samples().query("experiment == 'tensor_parallel' and metric == 'step_time'")
     assert set(found.rounds_id) == {"process 0", "process 1"}
     assert (found.rounds_id == "process " + found.process.astype(str)).all()
     assert sorted(set(found["sample"])) == list(range(7))

@@ -76,7 +76,7 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
     ]
     assert failed_cases.closing(results) == (
         "Failed: 2 cases: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
-        " ddp model lenet, step_time (out of memory: 2 GiB). The next run measures async_timing once more."
+        " ddp workload lenet, step_time (out of memory: 2 GiB). The next run measures async_timing once more."
     )
     assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""
     failed_cases.announce(failed_cases.to_repeat([save_result("box", LOST)], {}))

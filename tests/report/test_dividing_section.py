@@ -52,7 +52,9 @@ def test_the_last_model_leads(make_result: Callable[..., Result]) -> None:
 
 
 def test_a_single_device_compares_nothing_and_says_why(make_result: Callable[..., Result]) -> None:
-    skipped = Record.skipped({"workload": "resnet18", "strategy": "row", "devices": 2}, "needs 2 devices")
+    skipped = Record.skipped(
+        {"workload": "resnet18", "strategy": "row", "devices": 2}, "needs 2 devices", metric="step_time"
+    )
     result = make_result([step(1.0, "single device", 1, 0), skipped], experiment="tensor_parallel", spec=SPEC)
     (finding,) = section.findings(result)
     assert finding.text == "Not compared: needs 2 devices."
