@@ -74,7 +74,7 @@ def test_epochs_are_proven_and_counted_and_their_accuracy_is_taken(make_result: 
 
 
 def test_the_model_of_the_epochs_is_no_second_workload_of_its_name() -> None:
-    assert [load.name for load in spec(**IMAGES).of_epochs] == ["lenet"]
+    assert [workload.name for workload in spec(**IMAGES).of_epochs] == ["lenet"]
     assert spec(**IMAGES, workloads={"lenet": {"batch_size": 4}}).of_epochs == []
     assert spec(epochs_of=None).of_epochs == []
 

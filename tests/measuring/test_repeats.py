@@ -86,7 +86,7 @@ def test_every_rank_does_as_the_leading_one_says(laptop: Board) -> None:
     rounds()
     for leading_one, worthwhile in ((1.0, False), (0.0, True)):
         follower: Any = SimpleNamespace(leads=False, maximum=lambda values, answer=leading_one: [answer])
-        assert interleaved_timing.is_worthwhile("a GPU was slowed down", Bench([], follower)) == worthwhile
+        assert interleaved_timing.worth_repeating("a GPU was slowed down", Bench([], follower)) == worthwhile
 
 
 def test_another_run_tries_again(laptop: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

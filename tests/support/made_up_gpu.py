@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import dry_run
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Record
 
@@ -52,10 +52,10 @@ class Gpu:
         """What was built is given back with its last reference."""
         return 100 * MIB * sum(ref() is not None for ref in self.built)
 
-    def build(self, plainly: Plainly, at: Setting) -> Subject:
-        batch = at.load.batch_size
-        needed = self.in_float64 if at.load.exact else 100.0 + batch
-        if not at.load.exact:
+    def build(self, references: References, at: Setting) -> Subject:
+        batch = at.workload.batch_size
+        needed = self.in_float64 if at.workload.exact else 100.0 + batch
+        if not at.workload.exact:
             self.tried.append(batch)
         if needed > 1000:
             raise torch.OutOfMemoryError("CUDA out of memory.")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training.cut_model import CutWorkload, crossing, cut
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, NUM_BLOCKS
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.measuring.counting import flops
 from scalecard.parallel.step import state_of
 from scalecard.workloads.stage_cuts import Cuts
@@ -69,7 +69,7 @@ def test_a_step_is_its_stages_together(cuts: Cuts) -> None:
     staged = CutWorkload(LOAD, cuts)
     steps = [staged.plain_step(stage, HOST) for stage in range(staged.num_stages)]
     alone = [flops(step) for step in steps if step]
-    assert Plainly(HOST, 1).counts(LOAD, [2]) == {"FLOPs": sum(alone)}
+    assert References(HOST, 1).counts(LOAD, [2]) == {"FLOPs": sum(alone)}
     assert len(alone) == staged.num_stages
     assert min(alone) > 0
 

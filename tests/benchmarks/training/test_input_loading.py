@@ -9,7 +9,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import input_loading as feds
 from scalecard.benchmarks.training.input_loading import Feeding, FromDataset, Pass, samples_of
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.hardware.devices import host_device
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.prepare import prepared
@@ -30,7 +30,7 @@ WORKER = Loading(workers=1, prefetch=2)
 @pytest.fixture
 def feeding() -> Iterator[Feeding]:
     with host_device(1) as device, host_device(1) as copier:
-        made = Feeding(device, Plainly(device.torch, 2), copier)
+        made = Feeding(device, References(device.torch, 2), copier)
         yield made
         made.close()
 

@@ -10,7 +10,7 @@ from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training import tuning as ladders
 from scalecard.benchmarks.training.memory_trials import AS_TIMED
 from scalecard.benchmarks.training.reference_cache import Setting
-from scalecard.benchmarks.training.tuning import Combination, Ladder, PlainlyRounded, plain_loops, subject
+from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, plain_loops, subject
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.stopping_rule import Rule
@@ -36,14 +36,14 @@ class Tried:
         patch.setattr(memory_trials, "time_rounds", self._timed)
 
     def _subject(
-        self, combination: Combination, ctx: Any, plainly: Any, at: Setting, *, compared: bool = True
+        self, combination: Combination, ctx: Any, references: Any, at: Setting, *, compared: bool = True
     ) -> Subject:
         self.compared.append(compared)
-        return self.gpu.build(plainly, at)
+        return self.gpu.build(references, at)
 
-    def _plain_loops(self, combination: Combination, plainly: Any, at: Setting) -> Subject:
-        assert at.load.device_only, "not the host"
-        if at.load.batch_size > self.plain:
+    def _plain_loops(self, combination: Combination, references: Any, at: Setting) -> Subject:
+        assert at.workload.device_only, "not the host"
+        if at.workload.batch_size > self.plain:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return Subject(work=lambda: None, prove=list)
 
@@ -54,7 +54,7 @@ class Tried:
     def with_factors(self, *factors: int, wanted: tuple[str, ...] = ()) -> dict[str, Record]:
         """The step times without rungs, by what makes their batch larger."""
         rank: Any = Rank()
-        made = Ladder(rank, PlainlyRounded(GPU, 2), LOAD, {"workload": "toy"}, self.rule, wanted, (), factors)
+        made = Ladder(rank, RoundedReferences(GPU, 2), LOAD, {"workload": "toy"}, self.rule, wanted, (), factors)
         records = [record for record in made.records() if record.metric == "step_time"]
         return {combination(record.case): record for record in records if not rungs_of(record.case)}
 
@@ -87,7 +87,7 @@ def test_a_batch_whose_plain_loop_the_gpu_cannot_hold_is_proven_on_few_samples(
     of = {variant.name: variant for variant in tried.variants}
     for name, compared in (("batch x2", True), ("batch x4", False)):
         (small,) = of[name].proven_at
-        assert (small.load.exact, small.load.batch_size) == (True, 2)
+        assert (small.workload.exact, small.workload.batch_size) == (True, 2)
         of[name].build(of[name].timed_at)
         assert tried.compared[-1] is compared
 
@@ -102,7 +102,7 @@ def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch:
 def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     where = list[str]()
 
-    def trained(load: Workload, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
+    def trained(workload: Workload, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
         where.append(device.type)
         if device == GPU:
             raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -170,20 +170,20 @@ def at() -> Setting:
 def test_what_the_plain_loops_leave_is_kept_for_the_proof(
     rungs: tuple[str, ...], at: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    combination, plainly, calls = Combination(rungs), PlainlyRounded(CPU, 2), list[int]()
+    combination, references, calls = Combination(rungs), RoundedReferences(CPU, 2), list[int]()
     plain: Callable[..., reference.Plain] = Workload.plain
     monkeypatch.setattr(Workload, "plain", lambda *args, **options: (calls.append(1), plain(*args, **options))[1])
-    plain_loops(combination, plainly, at).work()
+    plain_loops(combination, references, at).work()
     looped = len(calls)
     rank: Any = LoneRank()
-    assert all(check.passed for check in subject(combination, rank, plainly, at).prove())
+    assert all(check.passed for check in subject(combination, rank, references, at).prove())
     assert len(calls) == looped > 0
 
 
 @pytest.mark.parametrize("rungs", [(), ("bf16",)], ids=["plain", "rounding"])
 def test_a_step_that_is_not_compared_runs_once_all_the_same(rungs: tuple[str, ...], at: Setting) -> None:
     rank: Any = LoneRank()
-    made = partial(subject, Combination(rungs), rank, PlainlyRounded(CPU, 2), compared=False)
+    made = partial(subject, Combination(rungs), rank, RoundedReferences(CPU, 2), compared=False)
     timed = made(at)
     before = timed.versions()
     assert [*timed.prove()] == []

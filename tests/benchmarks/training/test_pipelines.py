@@ -23,12 +23,12 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_resnet50(monkeypatch.setattr)
-    load = small_resnet50(experiments.build("pipeline", smoke_block("pipeline")))
-    whole, staged = pipelines.WHOLE_BATCHES["single device"].model(devices, load, ())
+    workload = small_resnet50(experiments.build("pipeline", smoke_block("pipeline")))
+    whole, staged = pipelines.WHOLE_BATCHES["single device"].model(devices, workload, ())
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]
     for name, form in {**pipelines.WHOLE_BATCHES, **pipelines.PIPELINES}.items():
-        assert form.model(devices, load, (4, 14))[1].devices == devices, name
+        assert form.model(devices, workload, (4, 14))[1].devices == devices, name
 
 
 @pytest.mark.parametrize(("split_size", "sizes"), [(50, (50, 50, 20)), (60, (60, 60)), (120, (120,))])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials, run_group
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.stopping_rule import Rule
@@ -21,8 +21,8 @@ LOAD = Workload("toy", "", "{}", 4, seed=0)
 
 def group(rule: Rule, *, most_micro: int = 2) -> run_group.Group:
     rank: Any = Rank()
-    plainly = Plainly(torch.device("cpu"), 1, counting=False)
-    return run_group.Group(rank, [rank], plainly, LOAD, {"workload": "toy"}, ("strong",), rule, most_micro)
+    references = References(torch.device("cpu"), 1, counting=False)
+    return run_group.Group(rank, [rank], references, LOAD, {"workload": "toy"}, ("strong",), rule, most_micro)
 
 
 def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
@@ -51,7 +51,7 @@ def test_a_pipelines_largest_batch_has_whole_micro_batches(rule: Rule, monkeypat
 def test_a_strategy_that_cannot_have_one_devices_batch_has_no_largest_one(
     rule: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def build(plainly: Plainly, at: Setting) -> Subject:
+    def build(references: References, at: Setting) -> Subject:
         raise CannotBe("it has no plan")
 
     Gpu(monkeypatch)
@@ -82,7 +82,7 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
 ) -> None:
     """Whatever strategies share an update, it is the same."""
 
-    def refused(plainly: Plainly, at: Setting) -> Subject:
+    def refused(references: References, at: Setting) -> Subject:
         raise CannotBe("it has one block")
 
     monkeypatch.setattr(memory_trials, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])

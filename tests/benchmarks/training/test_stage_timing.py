@@ -10,7 +10,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import stage_timing
 from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.measuring.case_variant import Subject
@@ -91,11 +91,11 @@ class Built:
         return {count.name: count.counted for count in found}
 
 
-def built(load: Workload, devices: list[Device], *, num_micro: int) -> list[Built]:
+def built(workload: Workload, devices: list[Device], *, num_micro: int) -> list[Built]:
     """Every part of every stage, of micro-batches or, with one of them, of the whole batch."""
-    plainly, at = Plainly(HOST, 1), Setting(load, 2, num_micro)
+    references, at = References(HOST, 1), Setting(workload, 2, num_micro)
     return [
-        Built(strategy, strategy.build(plainly, at), devices)
+        Built(strategy, strategy.build(references, at), devices)
         for strategy in stage_timing.parts(devices)
         if strategy.pipelined == (num_micro > 1)
     ]
@@ -108,10 +108,10 @@ def built(load: Workload, devices: list[Device], *, num_micro: int) -> list[Buil
 def test_each_stage_is_proven_and_together_they_are_the_step(
     text: str, num_micro: int, devices: list[Device], tmp_path: Path
 ) -> None:
-    load = written(tmp_path, text) if text else Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
-    load = replace(load, frozen="Dropout" in text, inexact="Halves" in text)
-    whole, passes = Plainly(HOST, 1).counts(load, Setting(load, 2, num_micro).micro_sizes()), 0.0
-    for one in built(load, devices, num_micro=num_micro):
+    workload = written(tmp_path, text) if text else Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    workload = replace(workload, frozen="Dropout" in text, inexact="Halves" in text)
+    whole, passes = References(HOST, 1).counts(workload, Setting(workload, 2, num_micro).micro_sizes()), 0.0
+    for one in built(workload, devices, num_micro=num_micro):
         assert one.proven(), one.name
         counts = one.counts()
         passes += counts.get("FLOPs", 0.0)
@@ -123,9 +123,9 @@ def test_each_stage_is_proven_and_together_they_are_the_step(
 
 
 def test_a_model_with_dropout_is_proven_without_and_timed_with_it(devices: list[Device], tmp_path: Path) -> None:
-    load = replace(written(tmp_path, DROPS), frozen=True)
+    workload = replace(written(tmp_path, DROPS), frozen=True)
     dropping = set()
-    for one in built(load, devices, num_micro=3):
+    for one in built(workload, devices, num_micro=3):
         layers = one.subject.module.modules() if one.subject.module else []
         dropouts = [layer for layer in layers if isinstance(layer, torch.nn.Dropout)]
         assert not any(layer.training for layer in dropouts)
@@ -136,23 +136,23 @@ def test_a_model_with_dropout_is_proven_without_and_timed_with_it(devices: list[
 
 
 def test_a_batch_that_is_not_cut_needs_no_forwards_alone(devices: list[Device], tmp_path: Path) -> None:
-    load = written(tmp_path, NORMS)
-    names = [one.name for one in built(load, devices, num_micro=1)]
+    workload = written(tmp_path, NORMS)
+    names = [one.name for one in built(workload, devices, num_micro=1)]
     assert names == [(stage, part) for stage in range(2) for part in ("update", "forward and backward")]
-    names = [one.name for one in built(load, devices, num_micro=3)]
+    names = [one.name for one in built(workload, devices, num_micro=3)]
     assert sorted(map(str, names)) == sorted(str((stage, part)) for stage in range(2) for part in PART)
 
 
 def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
     """With many tokens in the vocabulary it takes as long as a layer."""
-    load = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
-    stages = CutWorkload(load, balanced_cuts(load, 2))
+    workload = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    stages = CutWorkload(workload, balanced_cuts(workload, 2))
     first, last = stages.given(HOST)
     assert first.loss is None
-    assert last.loss is load.loss
+    assert last.loss is workload.loss
     assert last.inputs.shape == (6, 4, 8)
-    inputs, targets = load.batch(6, HOST)
-    expected = load.loss(load.network(HOST)(inputs), targets)
+    inputs, targets = workload.batch(6, HOST)
+    expected = workload.loss(workload.network(HOST)(inputs), targets)
     torch.testing.assert_close(last.through(stages.stage(1)), expected)
 
 
@@ -167,18 +167,18 @@ def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
 def test_a_stage_that_computes_something_else_is_noticed(
     name: str, wrong: Callable[..., Any], devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
+    workload = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
     monkeypatch.setattr(StageAlone, name, wrong(getattr(StageAlone, name)))
-    found = {one.name: one.proven() for one in built(load, devices, num_micro=3) if one.name[1] == PART[1]}
+    found = {one.name: one.proven() for one in built(workload, devices, num_micro=3) if one.name[1] == PART[1]}
     assert found == {(0, PART[1]): False, (1, PART[1]): False}
 
 
 def test_what_is_handed_over_may_have_other_rows_than_samples(devices: list[Device], tmp_path: Path) -> None:
-    load = replace(written(tmp_path, FLAT), inexact=True)
-    stages = CutWorkload(load, balanced_cuts(load, 2))
+    workload = replace(written(tmp_path, FLAT), inexact=True)
+    stages = CutWorkload(workload, balanced_cuts(workload, 2))
     assert stages.given(HOST)[1].inputs.shape == (12, 40)
     assert stages.crossing(0) == 12 * 40 * 4
-    assert all(one.proven() for one in built(load, devices, num_micro=1))
+    assert all(one.proven() for one in built(workload, devices, num_micro=1))
 
 
 def test_what_comes_back_to_a_stage_does_not_vanish_in_a_normalisation() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import dry_run
 from scalecard.benchmarks.training.dry_run import USABLE, Trial, Trials
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
@@ -48,7 +48,7 @@ class Allocator:
         patch.setattr(dry_run, "empty_cache", lambda: setattr(self, "cached", 0.0))
         patch.setattr(torch.accelerator, "get_memory_info", lambda index: (50 * GIB, 80 * GIB))
 
-    def build(self, plainly: Plainly, at: Setting) -> Subject:
+    def build(self, references: References, at: Setting) -> Subject:
         self.now += 3 * GIB
         return Subject(work=self.step, prove=list)
 
@@ -64,7 +64,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
 
 
 def trials(rank: Rank) -> Trials:
-    return Trials(rank, [rank], Plainly(torch.device("cpu"), 1, counting=False))  # type: ignore[arg-type]
+    return Trials(rank, [rank], References(torch.device("cpu"), 1, counting=False))  # type: ignore[arg-type]
 
 
 def test_what_stays_and_what_the_second_step_takes_is_measured_over_what_was_there(allocator: Allocator) -> None:
@@ -78,8 +78,8 @@ def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allo
         allocator.pool = 6 * GIB
         allocator.most = max(allocator.most, allocator.now)
 
-    def build(plainly: Plainly, at: Setting) -> Subject:
-        return replace(allocator.build(plainly, at), work=step)
+    def build(references: References, at: Setting) -> Subject:
+        return replace(allocator.build(references, at), work=step)
 
     assert trials(Rank()).of(StrategyBuilder(SINGLE, build), AT) == Trial(resident=9 * GIB, peak=9 * GIB)
 
@@ -100,8 +100,8 @@ def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_
     assert trials(Rank(torch.device("cpu"))).free() == float("inf")
 
 
-def raising(error: Exception) -> Callable[[Plainly, Setting], Subject]:
-    def build(plainly: Plainly, at: Setting) -> Subject:
+def raising(error: Exception) -> Callable[[References, Setting], Subject]:
+    def build(references: References, at: Setting) -> Subject:
         raise error
 
     return build

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import tuning as ladders
-from scalecard.benchmarks.training.tuning import Ladder, PlainlyRounded
+from scalecard.benchmarks.training.tuning import Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring import interleaved_timing
 from scalecard.measuring.stopping_rule import Rule
@@ -21,9 +21,11 @@ CPU = torch.device("cpu")
 
 def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
     rank: Any = LoneRank()
-    load = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
+    workload = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
     options: dict[str, Any] = {"counts": (), "factors": (), **more}
-    made = Ladder(rank, PlainlyRounded(CPU, 2), load, {"workload": workload, "devices": 1}, rule, wanted, **options)
+    made = Ladder(
+        rank, RoundedReferences(CPU, 2), workload, {"workload": workload, "devices": 1}, rule, wanted, **options
+    )
     return list(made.records())
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from scalecard.benchmarks.training.dry_run import Trial
-from scalecard.benchmarks.training.memory_trials import Fitting, largest, side_by_side
+from scalecard.benchmarks.training.memory_trials import Fitting, largest_batch, side_by_side
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.gpu_memory import or_on_host
 from scalecard.measuring.case_variant import Subject, Variant
@@ -30,7 +30,7 @@ class Memory:
         """`excess` is what does not grow of what is taken to grow, as gradients are."""
         known = self.needed(start)
         slope = (self.each * -(-start // self.step) * self.step + excess) / start
-        return largest(self.peak, start, known, slope=slope, memory=self.size, most=most, multiple=multiple)
+        return largest_batch(self.peak, start, known, slope=slope, memory=self.size, most=most, multiple=multiple)
 
 
 @pytest.mark.parametrize("fixed", [0, 10, 900, 989])
@@ -66,7 +66,7 @@ def test_a_batch_that_fails_for_another_reason_is_halved_away() -> None:
     def peak(batch: int) -> float | None:
         return None if batch > 37 else 1.0
 
-    assert 36 <= largest(peak, 4, 1.0, slope=0, memory=1000, most=1000) <= 37
+    assert 36 <= largest_batch(peak, 4, 1.0, slope=0, memory=1000, most=1000) <= 37
 
 
 def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fitting:
@@ -75,7 +75,7 @@ def fitting(name: str, resident: float, peak: float, proof: float = 0) -> Fittin
 
     variant = Variant(name=name, case={}, build=build)
     return Fitting(
-        StrategyBuilder(SINGLE, lambda plainly, at: build(at)), variant, Trial(resident, peak), Trial(peak=proof)
+        StrategyBuilder(SINGLE, lambda references, at: build(at)), variant, Trial(resident, peak), Trial(peak=proof)
     )
 
 

@@ -76,11 +76,11 @@ def changed(old: str, new: str) -> str:
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line_with_its_key(text: str, said: str, tmp_path: Path) -> None:
-    load = written(tmp_path, text)
+    workload = written(tmp_path, text)
     with pytest.raises(NotAWorkload) as caught:
-        check(load)
+        check(workload)
     (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"workloads.mine.file = {load.file}: ")
+    assert line.startswith(f"workloads.mine.file = {workload.file}: ")
     assert said in line
 
 
@@ -110,9 +110,9 @@ def dataset(): return Items()
 )
 def test_what_is_wrong_with_a_data_set_is_one_line_too(old: str, new: str, said: str, tmp_path: Path) -> None:
     check(written(tmp_path, GOOD + ITEMS))
-    load = written(tmp_path, GOOD + ITEMS.replace(old, new))
+    workload = written(tmp_path, GOOD + ITEMS.replace(old, new))
     with pytest.raises(NotAWorkload) as caught:
-        check(load)
+        check(workload)
     (line,) = str(caught.value).splitlines()
     assert said in line
 
@@ -141,13 +141,13 @@ def test_a_package_that_is_missing_is_named_unless_the_image_may_have_it(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SCALECARD_PACKAGES_IN_IMAGE", raising=False)
-    load = written(tmp_path, text)
+    workload = written(tmp_path, text)
     with pytest.raises(
         NotAWorkload, match=r"line \d: ModuleNotFoundError: No module named 'not_installed'; .*packages"
     ):
-        check(load)
+        check(workload)
     monkeypatch.setenv("SCALECARD_PACKAGES_IN_IMAGE", "1")
-    check(load)
+    check(workload)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_what_no_image_can_have_is_refused_all_the_same(
 
 
 def test_a_file_is_looked_at_once_for_all_experiments(tmp_path: Path) -> None:
-    load = written(tmp_path, changed("return nn.", "made.append(1); return nn.") + "made = []\n")
-    blocks = {name: block(name, workloads={"mine": {"file": load.file, "batch_size": 4}}) for name in TRAINING}
+    workload = written(tmp_path, changed("return nn.", "made.append(1); return nn.") + "made = []\n")
+    blocks = {name: block(name, workloads={"mine": {"file": workload.file, "batch_size": 4}}) for name in TRAINING}
     assert experiments.problems({"full": blocks}) == []
-    assert load.module.made == [1]
+    assert workload.module.made == [1]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -184,28 +184,30 @@ def test_the_built_in_workloads_are_ones(name: str) -> None:
 def test_a_file_imports_from_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "aside_of_mine.py").write_text("WIDTH = 4\n")
     text = changed("width=4", "width=WIDTH")
-    load = written(tmp_path, "from aside_of_mine import WIDTH\n" + text)
-    check(load)
-    assert load.module.WIDTH == 4
+    workload = written(tmp_path, "from aside_of_mine import WIDTH\n" + text)
+    check(workload)
+    assert workload.module.WIDTH == 4
 
 
 def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others_random_numbers_alone() -> None:
-    load = Workload("resnet18", "", "{}", 2, seed=3)
+    workload = Workload("resnet18", "", "{}", 2, seed=3)
     torch.manual_seed(1)
-    first, expected = load.network(HOST), torch.initial_seed()
+    first, expected = workload.network(HOST), torch.initial_seed()
     torch.rand(1)
-    for a, b in zip(first.parameters(), load.network(HOST).parameters(), strict=True):
+    for a, b in zip(first.parameters(), workload.network(HOST).parameters(), strict=True):
         assert torch.equal(a, b)
     assert torch.initial_seed() == expected
-    assert all(torch.equal(a, b) for a, b in zip(leaves(load.batch(2, HOST)), leaves(load.batch(2, HOST)), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(leaves(workload.batch(2, HOST)), leaves(workload.batch(2, HOST)), strict=True)
+    )
 
 
 def test_the_shares_of_ranks_are_the_batch() -> None:
-    load = Workload("resnet18", "", "{}", 4, seed=3)
-    own = [load.of_rank(rank, 2) for rank in range(2)]
+    workload = Workload("resnet18", "", "{}", 4, seed=3)
+    own = [workload.of_rank(rank, 2) for rank in range(2)]
     assert [each.batch_size for each in own] == [2, 2]
     shares = [list(leaves(each.batch(each.batch_size, HOST))) for each in own]
-    for whole, *parts in zip(leaves(load.batch(4, HOST)), *shares, strict=True):
+    for whole, *parts in zip(leaves(workload.batch(4, HOST)), *shares, strict=True):
         assert torch.equal(whole, torch.cat(parts))
 
 
@@ -252,8 +254,8 @@ def test_what_is_wrong_with_one_is_said_once_however_many_experiments_train_it(t
 def test_the_files_of_the_readme_are_workloads(tmp_path: Path) -> None:
     """At a smaller size: what it draws, though it ignores the seed, is the same each time."""
     (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    load = written(tmp_path, text)
-    check_functions(load)
-    first, second = (load.batch(2, HOST) for _ in range(2))
+    workload = written(tmp_path, text)
+    check_functions(workload)
+    first, second = (workload.batch(2, HOST) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(leaves(first), leaves(second), strict=True))
     assert [tuple(leaf.shape) for leaf in leaves(first)] == [(2, 3, 224, 224), (2,)]

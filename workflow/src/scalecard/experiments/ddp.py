@@ -75,7 +75,7 @@ class Setting(Precision):
     num_images: int | None = None
 
 
-class Plainly:
+class DdpReferences:
     """What the plain loop does for one model, computed once for all options."""
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
@@ -135,10 +135,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     """What is proven on more ranks than are timed: every option and an epoch, with the smaller model."""
-    plainly = Plainly(ctx, spec, "lenet", dataset.train)
+    references = DdpReferences(ctx, spec, "lenet", dataset.train)
     options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
-    steps = [_variant(plainly, option, {}, CHECK_BATCH) for option in options]
-    steps += [_variant(plainly, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
+    steps = [_variant(references, option, {}, CHECK_BATCH) for option in options]
+    steps += [_variant(references, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
     steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
     alone = replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None])
     return proofs([*steps, alone, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
@@ -148,16 +148,16 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Datas
     dataset = shared.to(ctx.device)
     for model in spec.models:
         case: Case = {"workload": model, **ctx.layout.case}
-        plainly = Plainly(ctx, spec, model, dataset.train)
-        yield from guarded(_scaling(ctx, spec, model, plainly, proven), case, metric="step_time")
+        references = DdpReferences(ctx, spec, model, dataset.train)
+        yield from guarded(_scaling(ctx, spec, model, references, proven), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            yield from guarded(_options(ctx, spec, model, plainly, proven), case, metric="step_time")
+            yield from guarded(_options(ctx, spec, model, references, proven), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"workload": model, **ctx.layout.case}
         yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:
+def _scaling(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
     """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
@@ -165,13 +165,13 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     for name, size in sizes.items():
         case: Case = {"workload": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
         option = Option("default") if name != "plain" else Option("plain", wrapped=False)
-        variants.append(_variant(plainly, option, case, size, name=name))
+        variants.append(_variant(references, option, case, size, name=name))
     progress.doing(f"{model}: scaling on {ctx.layout}")
     for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven: Proofs) -> Iterator[Record]:
+def _options(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
     case: Case = {"workload": model, **ctx.layout.case}
@@ -179,7 +179,7 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
     variants = []
     for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
         own: Case = {**case, "option": option.name, **whole, "steps": option.count}
-        variants.append(_variant(plainly, option, own, share))
+        variants.append(_variant(references, option, own, share))
     own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
     variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
     progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
@@ -187,28 +187,28 @@ def _options(ctx: RankContext, spec: Spec, model: str, plainly: Plainly, proven:
         yield timing.record("step_time")
 
 
-def _variant(plainly: Plainly, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
+def _variant(references: DdpReferences, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
     small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
-    build, at = plainly.builder(option), Setting(batch_size)
+    build, at = references.builder(option), Setting(batch_size)
     return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
 
 
-def _step(ctx: RankContext, spec: Spec, plainly: Plainly, option: Option, at: Setting) -> Subject:
+def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
-    model, train = plainly.model, plainly.train
+    model, train = references.model, references.train
     module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
     stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())
-    _, flop = plainly.flops
+    _, flop = references.flops
     return training(
         f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
         stepper.step,
         lambda: [*module.parameters(), *module.buffers()],
-        partial(plainly.compressed, at, ranks, option.hook)
+        partial(references.compressed, at, ranks, option.hook)
         if option.hook
-        else partial(plainly.expected, at, ranks, option.count, times),
+        else partial(references.expected, at, ranks, option.count, times),
         times=times,
         steps=times,
         devices=[ctx],

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
@@ -104,13 +104,13 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
-    load, small = (_of_all(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
-    plainly, variants = Plainly(devices[0].torch, spec.check_steps), []
+    workload, small = (_of_all(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
+    references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
         averaged = groups if name == HYBRID.name else []
-        build = partial(_subject, ctx, devices, averaged, plainly)
+        build = partial(_subject, ctx, devices, averaged, references)
         own: Case = {**case, "strategy": name}
-        variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=load))
+        variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=workload))
     return variants
 
 
@@ -126,7 +126,11 @@ def _of_all(ctx: RankContext, each: Workload) -> Workload:
 
 
 def _subject(
-    ctx: RankContext, devices: list[Device], groups: Sequence[dist.ProcessGroup], plainly: Plainly, everyone: Workload
+    ctx: RankContext,
+    devices: list[Device],
+    groups: Sequence[dist.ProcessGroup],
+    references: References,
+    everyone: Workload,
 ) -> Subject:
     """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
     mine = everyone.of_rank(ctx.rank, ctx.world_size)
@@ -141,16 +145,16 @@ def _subject(
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
     counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
     trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)
-    times = plainly.times(mine)
+    times = references.times(mine)
     return training(
         f"batches of {progress.counted(ranks, 'rank')}",
         partial(staged.step, inputs, targets),
         partial(state_of, model),
-        plainly.at(trained_on, (mine.batch_size,) * ranks),
+        references.at(trained_on, (mine.batch_size,) * ranks),
         times=times,
         steps=times,
         devices=devices,
-        counts={} if mine.exact else {**counts, **plainly.counts(mine, (mine.batch_size,))},
+        counts={} if mine.exact else {**counts, **references.counts(mine, (mine.batch_size,))},
         module=staged.stages[0],
         agreeing=model.parameters if groups else tuple,
     )

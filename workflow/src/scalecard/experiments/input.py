@@ -20,7 +20,7 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training.input_loading import COPIES, Feeding, FromDataset, Pass, samples_of
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.hardware import host
 from scalecard.hardware.devices import copy_engine, open_devices
@@ -57,9 +57,9 @@ class Spec(OfWorkloads, Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload that has a data set, on one device; one that fails, fails alone."""
-    for load in progress.cases(spec.loads, label=lambda load: load.name):
-        case: Case = {"workload": load.name, "devices": 1}
-        records = guarded(_of_workload(spec, machine, load, case), case, metric="load_time")
+    for workload in progress.cases(spec.loads, label=lambda workload: workload.name):
+        case: Case = {"workload": workload.name, "devices": 1}
+        records = guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")
         try:
             yield from records
         except Exception as error:  # of a file of the user's, or of a worker that was killed
@@ -67,21 +67,21 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.failed(case, in_one_line(error), reason=reason, metric="load_time")
 
 
-def _of_workload(spec: Spec, machine: Machine, load: Workload, case: Case) -> Iterator[Record]:
-    dataset = samples_of(load.name, load.file, load.values, load.seed)
+def _of_workload(spec: Spec, machine: Machine, workload: Workload, case: Case) -> Iterator[Record]:
+    dataset = samples_of(workload.name, workload.file, workload.values, workload.seed)
     if dataset is None:
         yield Record.skipped(case, NO_DATASET, metric="load_time")
         return
-    places = min(len(dataset), max(spec.samples, load.batch_size, *spec.batch_sizes))
-    if places < load.batch_size:
-        few = f"its data set has {places} samples, fewer than a batch of {load.batch_size}"
+    places = min(len(dataset), max(spec.samples, workload.batch_size, *spec.batch_sizes))
+    if places < workload.batch_size:
+        few = f"its data set has {places} samples, fewer than a batch of {workload.batch_size}"
         yield Record.skipped(case, few, metric="load_time")
         return
-    own = FromDataset(load.name, load.file, load.values, load.batch_size, load.seed, places=places)
+    own = FromDataset(workload.name, workload.file, workload.values, workload.batch_size, workload.seed, places=places)
     with open_devices(machine, 1) as (device,):
         own = examined(own, device.torch, spec.check_steps, 1)
         copier = copy_engine([device])
-        feeding = Feeding(device, Plainly(device.torch, spec.check_steps), copier)
+        feeding = Feeding(device, References(device.torch, spec.check_steps), copier)
         try:
             yield from _Workload(spec, feeding, own, case).records()
         finally:
@@ -115,7 +115,7 @@ class _Workload:
 
     spec: Spec
     feeding: Feeding
-    load: FromDataset
+    workload: FromDataset
     case: Case
 
     def records(self) -> Iterator[Record]:
@@ -126,8 +126,8 @@ class _Workload:
         alone = {r.integer("workers"): r.median for r in loaders if r.samples}
         if not (resident.samples and alone):
             return
-        needed = shared_decisions.decided(f"input-{self.load.name}", partial(workers_for, alone, resident.median))
-        progress.doing(f"{self.load.name}: settings, with {progress.counted(needed, 'worker')}")
+        needed = shared_decisions.decided(f"input-{self.workload.name}", partial(workers_for, alone, resident.median))
+        progress.doing(f"{self.workload.name}: settings, with {progress.counted(needed, 'worker')}")
         yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed)])
         if not self._on_gpu:
             for axes in ({"memory": "pinned"}, {"copy": "overlapped"}):
@@ -168,7 +168,7 @@ class _Workload:
         others += [replace(usual, persistent=False), *([replace(usual, pinned=False)] if self._on_gpu else [])]
         yield from (self._alone("settings", loading) for loading in (usual, *others))
         for size in self.spec.batch_sizes:
-            if size != self.load.batch_size and size <= self.load.places:
+            if size != self.workload.batch_size and size <= self.workload.places:
                 yield self._alone("settings", usual, size)
 
     @property
@@ -179,16 +179,16 @@ class _Workload:
         return Loading(workers=workers, prefetch=self.spec.prefetch[0], pinned=self._on_gpu)
 
     def _alone(self, part: str, loading: Loading, batch_size: int = 0) -> _Timed:
-        load = replace(self.load, batch_size=batch_size or self.load.batch_size)
+        workload = replace(self.workload, batch_size=batch_size or self.workload.batch_size)
         num_batches = self.spec.batches * max(1, loading.workers)
         axes: Case = {"workers": loading.workers, "memory": "pinned" if loading.pinned else "pageable"}
         if loading.workers:
             axes |= {"prefetch": loading.prefetch, "persistent": loading.persistent}
         variant = Variant(
-            name=f"{loading}, batches of {load.batch_size}",
-            case=self._case(part, load, num_batches, axes),
+            name=f"{loading}, batches of {workload.batch_size}",
+            case=self._case(part, workload, num_batches, axes),
             build=partial(self.feeding.alone, loading),
-            timed_at=Pass(load, num_batches),
+            timed_at=Pass(workload, num_batches),
         )
         return _Timed(variant, "load_time", num_batches)
 
@@ -197,19 +197,24 @@ class _Workload:
 
     def _step(self, part: str, name: str, build: Callable[[Pass], Subject], ahead: int, **axes: str | int) -> _Timed:
         num_batches = max(self.spec.batches, ahead)
-        small = replace(self.load, batch_size=CHECKED_EACH, exact=True)
+        small = replace(self.workload, batch_size=CHECKED_EACH, exact=True)
         variant = Variant(
             name=name,
-            case=self._case(part, self.load, num_batches, axes),
+            case=self._case(part, self.workload, num_batches, axes),
             build=build,
-            proven_at=[] if self.load.inexact else [Pass(small, self.spec.check_steps)],
-            timed_at=Pass(replace(self.load, each=self.load.batch_size), num_batches),
+            proven_at=[] if self.workload.inexact else [Pass(small, self.spec.check_steps)],
+            timed_at=Pass(replace(self.workload, each=self.workload.batch_size), num_batches),
         )
         return _Timed(variant, "step_time", num_batches)
 
-    def _case(self, part: str, load: Workload, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
-        size = load.batch_size
-        amount: Case = {"batch_size": size, "unit": load.unit, "units": load.units(size), "batches": num_batches}
+    def _case(self, part: str, workload: Workload, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
+        size = workload.batch_size
+        amount: Case = {
+            "batch_size": size,
+            "unit": workload.unit,
+            "units": workload.units(size),
+            "batches": num_batches,
+        }
         return {**self.case, "part": part, **axes, **amount}
 
 

@@ -24,7 +24,7 @@ from scalecard.benchmarks.training.cuts import (
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.stages import gradients
 from scalecard.hardware.devices import Device, open_devices
@@ -66,11 +66,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
-    plainly, variants = Plainly(devices[0].torch, spec.check_steps), []
+    references, variants = References(devices[0].torch, spec.check_steps), []
     for strategy, (form, cuts) in _strategies(devices, (1,)).items():
         case: Case = {"workload": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
-        exact, timed = (Setting(load, len(cuts) + 1, cuts=cuts) for load in (replace(toy, exact=True), toy))
-        build = partial(subject, form, devices, plainly)
+        exact, timed = (Setting(workload, len(cuts) + 1, cuts=cuts) for workload in (replace(toy, exact=True), toy))
+        build = partial(subject, form, devices, references)
         variants.append(Variant(name=strategy, case=case, build=build, proven_at=[exact], timed_at=timed))
     progress.doing("the toy model")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure):
@@ -83,18 +83,18 @@ def _strategies(devices: list[Device], cuts: Cuts) -> dict[str, tuple[InProcess,
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
-    load = resnet50(spec)
+    workload = resnet50(spec)
     case: Case = {"workload": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
     counts = device_counts(len(devices))[1:]
-    blocks = time_blocks(load, devices[0], spec.measure, case) if counts else []
+    blocks = time_blocks(workload, devices[0], spec.measure, case) if counts else []
     for timing in blocks:
         yield timing.record("block_time")
     case["batches"] = spec.batches
-    plainly = Plainly(devices[0].torch, spec.check_steps, timed_steps=spec.batches)
-    variants = [_variant(spec, WHOLE, devices[:1], plainly, (), {**case, "strategy": SINGLE.name})]
+    references = References(devices[0].torch, spec.check_steps, timed_steps=spec.batches)
+    variants = [_variant(spec, WHOLE, devices[:1], references, (), {**case, "strategy": SINGLE.name})]
     for name, cuts in chosen_cuts(lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
-        variants += _cut(spec, used, plainly, cuts, {**case, "devices": len(used), "cut": name})
+        variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
     progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
@@ -104,20 +104,22 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     yield from peak_memory(timings, workload="resnet50")
 
 
-def _variant(spec: Spec, form: InProcess, used: list[Device], plainly: Plainly, cuts: Cuts, case: Case) -> Variant:
+def _variant(
+    spec: Spec, form: InProcess, used: list[Device], references: References, cuts: Cuts, case: Case
+) -> Variant:
     """`batches` steps per call; equality is proven after `check_steps` steps, one per call."""
 
     def build(at: Setting) -> Subject:
-        return subject(form, used, plainly, at, repeats=1 if at.load.exact else spec.batches)
+        return subject(form, used, references, at, repeats=1 if at.workload.exact else spec.batches)
 
-    small, timed = (Setting(load, len(used), cuts=cuts) for load in (small_resnet50(spec), resnet50(spec)))
+    small, timed = (Setting(workload, len(used), cuts=cuts) for workload in (small_resnet50(spec), resnet50(spec)))
     name = ", ".join(str(case[axis]) for axis in ("strategy", "devices", "cut") if axis in case)
     return Variant(name=name, case=case, build=build, proven_at=[small], timed_at=timed, devices=used)
 
 
-def _cut(spec: Spec, used: list[Device], plainly: Plainly, cuts: Cuts, case: Case) -> Iterator[Variant]:
+def _cut(spec: Spec, used: list[Device], references: References, cuts: Cuts, case: Case) -> Iterator[Variant]:
     """Model parallelism over these devices, and each of its stages alone."""
-    yield _variant(spec, IN_STAGES, used, plainly, cuts, {**case, "strategy": MODEL_PARALLEL.name})
+    yield _variant(spec, IN_STAGES, used, references, cuts, {**case, "strategy": MODEL_PARALLEL.name})
     for stage, device in enumerate(used):
         yield Variant(
             name=f"stage {stage} alone, {case['devices']}, {case['cut']}",

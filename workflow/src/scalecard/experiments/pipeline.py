@@ -29,7 +29,7 @@ from scalecard.benchmarks.training.cuts import (
     with_blocks,
 )
 from scalecard.benchmarks.training.library_pipelines import library_case, unsuited
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.single_process import OURS, WHOLE
 from scalecard.distributed.context import RankContext
@@ -92,30 +92,30 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator[Record]:
     """By number of devices: on two, the textbook's cut with all that it is compared with, and the balanced one."""
-    counts, load = device_counts(machine.num_devices)[1:], resnet50(spec)
+    counts, workload = device_counts(machine.num_devices)[1:], resnet50(spec)
     case: Case = {"image_size": spec.image_size}
     blocks: list[Timing] = []
 
     def timed_blocks() -> list[Timing]:
         size = sorted(spec.balanced_sizes)[len(spec.balanced_sizes) // 2]
-        micro, num_micro = replace(load, batch_size=size), load.batch_size // size
+        micro, num_micro = replace(workload, batch_size=size), workload.batch_size // size
         blocks.extend(time_blocks(micro, devices[0], spec.measure, case, num_micro=num_micro))
         return blocks
 
     cuts = chosen_cuts(timed_blocks, counts)
-    plainly = Plainly(devices[0].torch, spec.check_steps)
+    references = References(devices[0].torch, spec.check_steps)
     for count in counts:
         same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
-        yield from _on_devices(spec, devices, count, same, plainly)
+        yield from _on_devices(spec, devices, count, same, references)
     yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})
 
 
 def _on_devices(
-    spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], plainly: Plainly
+    spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], references: References
 ) -> Iterator[Record]:
     """Everything on so many devices, in the same rounds."""
     cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name in cuts}
-    variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, plainly, cases[name])]
+    variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
     records = [timing.record(STAGE if "part" in timing.variant.case else "step_time") for timing in timings]
@@ -127,23 +127,27 @@ def _on_devices(
     yield from peak_memory(timings, workload="resnet50")
 
 
-def _variants(spec: Spec, devices: list[Device], cuts: Cuts, plainly: Plainly, case: Case) -> Iterator[Variant]:
+def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: References, case: Case) -> Iterator[Variant]:
     """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
-    proven, load = min(4, len(devices)), resnet50(spec)
+    proven, workload = min(4, len(devices)), resnet50(spec)
     if case["cut"] == TEXTBOOK:
         for name, form in pipelines.WHOLE_BATCHES.items():
             one_device: Case = {"image_size": spec.image_size}
             own, places = (one_device, ()) if form is WHOLE else (case, cuts)
-            yield from pipelines.variants(spec, devices, name, form, places, load, [spec.batch_size], plainly, own)
+            yield from pipelines.variants(
+                spec, devices, name, form, places, workload, [spec.batch_size], references, own
+            )
         for name, form in pipelines.PIPELINES.items():
             sizes = spec.split_sizes
             yield from pipelines.variants(
-                spec, devices, name, form, cuts, load, sizes, plainly, case, proven_stages=proven
+                spec, devices, name, form, cuts, workload, sizes, references, case, proven_stages=proven
             )
     else:
         for name, form in OURS.items():
-            yield from pipelines.variants(spec, devices, name, form, cuts, load, spec.balanced_sizes, plainly, case)
-    staged, check = (CutWorkload(one, cuts) for one in (load, small_resnet50(spec)))
+            yield from pipelines.variants(
+                spec, devices, name, form, cuts, workload, spec.balanced_sizes, references, case
+            )
+    staged, check = (CutWorkload(one, cuts) for one in (workload, small_resnet50(spec)))
     yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
 
 
@@ -157,13 +161,15 @@ def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
-    plainly = Plainly(ctx.device, spec.check_steps)
+    references = References(ctx.device, spec.check_steps)
     with open_devices(machine, 2) if ctx.leads else nullcontext(list[Device]()) as devices:
         for schedule in SCHEDULES:
-            yield from _library(ctx, spec, schedule, devices, plainly)
+            yield from _library(ctx, spec, schedule, devices, references)
 
 
-def _library(ctx: RankContext, spec: Spec, schedule: str, devices: list[Device], plainly: Plainly) -> Iterator[Record]:
+def _library(
+    ctx: RankContext, spec: Spec, schedule: str, devices: list[Device], references: References
+) -> Iterator[Record]:
     """One of the library's schedules at every split size that it can run, and ours at some of them."""
     notes = {size: unsuited(spec.batch_size, size, schedule) for size in spec.split_sizes}
     for size, note in notes.items():
@@ -172,8 +178,8 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, devices: list[Device],
     sizes = [size for size, note in notes.items() if not note]
     both = [size for size in sizes if size in spec.balanced_sizes]
     variants = [
-        *library_pipelines.library(ctx, spec, schedule, sizes, plainly),
-        *library_pipelines.ours(ctx, spec, schedule, both, devices, plainly),
+        *library_pipelines.library(ctx, spec, schedule, sizes, references),
+        *library_pipelines.ours(ctx, spec, schedule, both, devices, references),
     ]
     progress.doing(f"torch {schedule}: {len(sizes)} split sizes, and ours")
     for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training import multi_process, single_process
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.stage_timing import played
 from scalecard.benchmarks.training.strategy import StrategyBuilder
@@ -58,18 +58,20 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     ValueError if one of them turns out not to be trainable, before anything is measured.
     """
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
-    for load in _examined(spec, machine):
+    for workload in _examined(spec, machine):
         if machine.kind == "cpu":
-            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
-            yield Record.skipped({"workload": load.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-        for layout in progress.cases(layouts(machine.num_devices, spec.nodes), label=lambda at: f"{load.name}, {at}"):
+            yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
+            yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
+        for layout in progress.cases(
+            layouts(machine.num_devices, spec.nodes), label=lambda at: f"{workload.name}, {at}"
+        ):
             if layout.nodes == 1:
-                yield from _launched(_in_process, spec, machine, load, Layout(1), devices=layout.ranks)
+                yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
             if layout.ranks > 1:
-                yield from _launched(_on_ranks, spec, machine, load, layout, devices=layout.ranks)
+                yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
         if machine.num_devices == 1:
             yield Record.skipped(
-                {"workload": load.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
+                {"workload": workload.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
             )
 
 
@@ -85,20 +87,20 @@ def _examined(spec: Spec, machine: Machine) -> list[Workload]:
 
 def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Workload] | str:
     try:
-        return [examined(load, ctx.device, spec.check_steps, num_devices) for load in spec.loads]
+        return [examined(workload, ctx.device, spec.check_steps, num_devices) for workload in spec.loads]
     except NotAWorkload as error:
         return str(error)
 
 
 def _launched(
-    work: Any, spec: Spec, machine: Machine, load: Workload, layout: Layout, *, devices: int
+    work: Any, spec: Spec, machine: Machine, workload: Workload, layout: Layout, *, devices: int
 ) -> Iterator[Record]:
     """Times, then the largest batches, so that a rank that is lost then costs no times.
 
     Each in processes of their own, so that the devices' memory is free afterwards. Stages alone, which are many, and
     the largest batches are for the run's first process.
     """
-    case: Case = {"workload": load.name, **replace(layout, ranks=devices).case}
+    case: Case = {"workload": workload.name, **replace(layout, ranks=devices).case}
     launched = partial(
         launch_and_record,
         layout=layout,
@@ -107,18 +109,18 @@ def _launched(
         devices_each=1 if layout.ranks > 1 else devices,
     )
     first = shared_decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
-    yield from launched(work, spec, machine, load, case, first, Group.times, metric="step_time")
+    yield from launched(work, spec, machine, workload, case, first, Group.times, metric="step_time")
     if machine.kind != "cpu" and first:
         found = Group.largest_batches
-        yield from launched(work, spec, machine, load, case, first, found, metric="largest_batch", unit="samples")
+        yield from launched(work, spec, machine, workload, case, first, found, metric="largest_batch", unit="samples")
 
 
 def _in_process(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Workload, case: Case, first: bool, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, first: bool, measure: Measure
 ) -> Iterator[Record]:
     """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
-        group = _group(ctx, devices, devices[0].torch, spec, load, case)
+        group = _group(ctx, devices, devices[0].torch, spec, workload, case)
         found = list[Record]()
         for record in measure(group, single_process.strategies(devices, stages=first)):
             found.append(record)
@@ -128,18 +130,18 @@ def _in_process(
 
 
 def _on_ranks(
-    ctx: RankContext, spec: Spec, machine: Machine, load: Workload, case: Case, _first: bool, measure: Measure
+    ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, _first: bool, measure: Measure
 ) -> Iterator[Record]:
-    group = _group(ctx, [ctx], ctx.device, spec, load, case)
+    group = _group(ctx, [ctx], ctx.device, spec, workload, case)
     yield from measure(group, multi_process.strategies(ctx))
 
 
 def _group(
-    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, load: Workload, case: Case
+    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, workload: Workload, case: Case
 ) -> Group:
     """With the workload as the first node examined it, whose ranks need not come first."""
-    everywhere: list[Workload] = ctx.all_gather(load)
-    load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
+    everywhere: list[Workload] = ctx.all_gather(workload)
+    workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
     scalings = spec.scaling if case["devices"] != 1 else spec.scaling[:1]  # on one device both are the same
-    plainly = Plainly(device, spec.check_steps)
-    return Group(ctx, devices, plainly, load, case, scalings, spec.measure, spec.micro_batches, spec.trace)
+    references = References(device, spec.check_steps)
+    return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, spec.trace)

@@ -20,7 +20,7 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training.tuning import Combination, Ladder, PlainlyRounded
+from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -88,33 +88,33 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if spec.epochs_of:
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     if machine.kind == "cpu":
-        for load in spec.loads:
-            yield Record.skipped({"workload": load.name}, NO_PEAK, metric="peak_memory", unit="B")
+        for workload in spec.loads:
+            yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
     for count in dict.fromkeys((1, machine.num_devices)):
         progress.doing(f"tuning on {progress.counted(count, 'device')}")
-        for load in [*spec.loads, *(spec.of_epochs if count == 1 else [])]:
-            case: Case = {"workload": load.name, "devices": count}
+        for workload in [*spec.loads, *(spec.of_epochs if count == 1 else [])]:
+            case: Case = {"workload": workload.name, "devices": count}
             yield from launch_and_record(
                 _rank,
                 spec,
-                load,
-                dataset if count == 1 and load.name == spec.epochs_of else None,
+                workload,
+                dataset if count == 1 and workload.name == spec.epochs_of else None,
                 layout=Layout(count),
                 machine=machine,
                 cases=[case],
                 metric="step_time",
-                then=[(case, "epoch_time")] if count == 1 and load.name == spec.epochs_of else [],
+                then=[(case, "epoch_time")] if count == 1 and workload.name == spec.epochs_of else [],
             )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _rank(ctx: RankContext, spec: Spec, load: Workload, dataset: datasets.Dataset | None) -> Iterator[Record]:
+def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Dataset | None) -> Iterator[Record]:
     """A workload's ladder in processes of its own; with images, also epochs of this model with its fastest rungs."""
-    case: Case = {"workload": load.name, "devices": ctx.world_size}
+    case: Case = {"workload": workload.name, "devices": ctx.world_size}
     with empty_cache_of_code(ctx):
         records = list[Record]()
-        for record in guarded(_ladder(ctx, spec, load, case), case, metric="step_time"):
+        for record in guarded(_ladder(ctx, spec, workload, case), case, metric="step_time"):
             records.append(record)
             yield record
         if dataset:
@@ -123,16 +123,16 @@ def _rank(ctx: RankContext, spec: Spec, load: Workload, dataset: datasets.Datase
             yield from guarded(epochs, case, metric="epoch_time")
 
 
-def _ladder(ctx: RankContext, spec: Spec, load: Workload, case: Case) -> Iterator[Record]:
+def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
-    found = examined(load, ctx.device, spec.check_steps, ctx.world_size)
+    found = examined(workload, ctx.device, spec.check_steps, ctx.world_size)
     everywhere: list[Workload] = ctx.all_gather(found)
-    load = replace(max(everywhere, key=lambda one: one.lr), each=load.batch_size)
-    whole = load.name in spec.workloads
+    workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
+    whole = workload.name in spec.workloads
     yield from Ladder(
         ctx,
-        PlainlyRounded(ctx.device, spec.check_steps),
-        load,
+        RoundedReferences(ctx.device, spec.check_steps),
+        workload,
         case,
         spec.measure,
         wanted=spec.rungs,

@@ -14,6 +14,9 @@ from scalecard.records.record import Result
 from scalecard.report.render import leading
 from scalecard.report.section import Section
 
+NUM_FINDINGS = 3
+TAIL = 12  # lines of a failed job's log
+
 
 def text(
     results: Sequence[Path], report: Path, failed: Sequence[Path] | None, left_out: Path | None = None
@@ -35,10 +38,6 @@ def text(
     said += filter(None, [failed_cases.closing(measured)])
     faults = any(record.is_fault for result in measured for record in result.records)
     return "\n".join(said), bool(missing) or faults
-
-
-NUM_FINDINGS = 3
-TAIL = 12  # lines of a failed job's log
 
 
 def success(

@@ -20,6 +20,9 @@ from scalecard.records.atomic import write_atomically
 
 PLAN = Path(".snakemake/scalecard-plan.json")
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
+# Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
+STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
+SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +134,6 @@ def place(experiment: str) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-# Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
-STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
-SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
 
 def estimated(minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:

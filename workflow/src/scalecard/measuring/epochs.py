@@ -27,11 +27,11 @@ def time_epochs(
     """
     bench = Bench(devices, ranks)
     timings, slowed = _run_epochs(prepared(variants, bench), num_epochs, bench)
-    if interleaved_timing.is_worthwhile(slowed, bench):
+    if interleaved_timing.worth_repeating(slowed, bench):
         progress.say(f"timing as many epochs again: {slowed}")
         first = timings
         timings, again = _run_epochs(first, num_epochs, bench)
-        interleaved_timing.note(again, bench)
+        interleaved_timing.remember_slowdown(again, bench)
         for timing, before in zip(timings, first, strict=True):
             timing.measured_again, timing.accuracies = slowed, before.accuracies
     fail_wrong(timings, bench)

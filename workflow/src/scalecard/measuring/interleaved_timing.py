@@ -22,6 +22,8 @@ from scalecard.measuring.timer import ALONE, Bench, Clock, Ranks, Synchronised
 from scalecard.measuring.timing import Timing
 from scalecard.records.statistics import FEWEST, median_interval
 
+IN_VAIN = "slowed-down-once-more"  # decided once in a run
+
 
 def time_rounds(
     variants: Sequence[Variant],
@@ -47,10 +49,10 @@ def time_rounds(
     bench = Bench(devices, ranks, clock)
     ready = prepared(variants, bench)
     timings, slowed = _measure(ready, bench, rule, energy=energy, at_once=at_once)
-    if is_worthwhile(slowed, bench):
+    if worth_repeating(slowed, bench):
         progress.say(f"measuring once more: {slowed}")
         timings, again = _measure(ready, bench, rule, energy=energy, at_once=at_once)
-        note(again, bench)
+        remember_slowdown(again, bench)
         for timing in timings:
             timing.measured_again = slowed
     fail_wrong(timings, bench)
@@ -139,10 +141,7 @@ def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> 
     return f"interval within {100 * rule.precision:g} %"
 
 
-IN_VAIN = "slowed-down-once-more"
-
-
-def is_worthwhile(slowed: str, bench: Bench) -> bool:
+def worth_repeating(slowed: str, bench: Bench) -> bool:
     """Whether to measure a group once more that was `slowed` by this, or by nothing if it is ''."""
     if not slowed:
         return False
@@ -150,7 +149,7 @@ def is_worthwhile(slowed: str, bench: Bench) -> bool:
     return not in_vain
 
 
-def note(slowed: str, bench: Bench) -> None:
+def remember_slowdown(slowed: str, bench: Bench) -> None:
     """Remember, and say, if a repeated group was slowed down as well."""
     if slowed and bench.ranks.leads:
         shared_decisions.decided(IN_VAIN, lambda: slowed)

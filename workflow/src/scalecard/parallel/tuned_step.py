@@ -142,6 +142,7 @@ class TunedStep:
             self._backward(self.parts)
             self.optimizer.zero_grad(set_to_none=True)  # so that the graph's own backward allocates them
 
+        assert self._runtime.recorded, "or the rung is refused"
         replay = self._runtime.recorded(partial(self._backward, self.parts), warm_up, self.device)
         return replay, [parameter.grad for parameter in self.parameters]
 

@@ -89,9 +89,13 @@ def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Senten
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
         share = ratio_text.share(weak.best.efficiency)
-        parts.append(f"with {each:g} samples on each, {weak.best.where} is {share} efficient")
+        parts.append(f"with {_samples(each)} on each, {weak.best.where} is {share} efficient")
     if any(parts):
         yield Sentence(BATCH, "; ".join(filter(None, parts)))
+
+
+def _samples(number: float) -> str:
+    return f"{number:g} sample{'' if number == 1 else 's'}"
 
 
 def _collapse(found: Batches) -> str:
@@ -99,9 +103,9 @@ def _collapse(found: Batches) -> str:
     parts = []
     if down:
         share = f"{ratio_text.share(down.share)} of a device's full rate"
-        parts.append(f"scaling collapses at {down.batch:g} samples per device, where {down.what} does {share}")
+        parts.append(f"scaling collapses at {_samples(down.batch)} per device, where {down.what} does {share}")
     if least:
-        holds = f"{least.batch:g} samples per device ({least.what}: {ratio_text.share(least.share)} efficient)"
+        holds = f"{_samples(least.batch)} per device ({least.what}: {ratio_text.share(least.share)} efficient)"
         parts.append(f"it holds at {holds}" if down else f"scaling holds down to {holds}")
     return "; ".join(parts)
 

@@ -197,9 +197,7 @@ def _answer(answer: Answer, figures: Path, left_out: list[LeftOut]) -> dict[str,
         "name": answer.name,
         "title": answer.title,
         "how_to_read": answer.how_to_read,
-        "figure": _panels(figures, answer.name, left_out),
-        "alt": f"Figure: {answer.title} {answer.findings[0].text if answer.findings else ''}",
-        "files": _files(figures, answer.name),
+        **_figure(figures, answer.name, answer.title, answer.findings, left_out),
         "findings": answer.findings,
         "tables": answer.tables,
         "calculator": answer.calculator,
@@ -216,10 +214,8 @@ def _page(
         "name": name,
         "title": title,
         "how_to_read": plugin_loader.how_to_read(module),
-        "figure": _panels(figures, name, left_out),
-        "alt": f"Figure: {title} {own[0].findings[0].text if own[0].findings else ''}",
+        **_figure(figures, name, title, own[0].findings, left_out),
         "caption": style.caption(results),
-        "files": _files(figures, name),
         "tiles": own[0].tiles,
         "topology": own[0].topology,
         "overview": own[0].overview,
@@ -230,8 +226,6 @@ def _page(
             [s.platform for s in own[:1] if s.in_one_process],
         ),
         "judgements": own[0].judgements,
-        "trouble": [judgement for judgement in own[0].judgements if judgement.is_trouble],
-        "normal": [judgement for judgement in own[0].judgements if not judgement.is_trouble],
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
         "scale": own[0].scale_notes,
@@ -246,6 +240,17 @@ def _page(
         "traces": _traces(name, traces),
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
+    }
+
+
+def _figure(
+    figures: Path, name: str, title: str, findings: Sequence[Finding], left_out: list[LeftOut]
+) -> dict[str, Any]:
+    """A figure as the page shows it, what it says in words, and its files."""
+    return {
+        "figure": _panels(figures, name, left_out),
+        "alt": f"Figure: {title} {findings[0].text if findings else ''}",
+        "files": _files(figures, name),
     }
 
 

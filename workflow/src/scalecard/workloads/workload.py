@@ -1,4 +1,4 @@
-"""A workload as the strategies train it: its file, the values from config.yaml, a batch size, and the precision."""
+"""A workload as experiments train it: its file, the values from config.yaml, a batch size, and the precision."""
 
 import copy
 import functools
@@ -25,12 +25,6 @@ from scalecard.workloads.nested import Tree, leaves, mapped, share
 BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
-AS_DRAWN: dict[str, Any] = {
-    "batch_size": 1,
-    "lr": 0.0,
-    "exact": False,
-    "part": (0, 1),
-}  # what its parameters do not depend on
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
@@ -76,7 +70,7 @@ class Workload:
 
     def network(self, device: torch.device) -> nn.Module:
         """The model, with the same parameters each time."""
-        model = self._model() if self.file else copy.deepcopy(_built_in(replace(self, **AS_DRAWN)))
+        model = self._model() if self.file else copy.deepcopy(_built_in(self.name, self.values, self.seed))
         model = model.to(device)
         return model.double().eval() if self.exact else model.train(not self.frozen)
 
@@ -214,9 +208,9 @@ def built_in(
 
 
 @functools.lru_cache(maxsize=1)
-def _built_in(workload: Workload) -> nn.Module:
+def _built_in(name: str, values: str, seed: int) -> nn.Module:
     """Drawing millions of parameters takes longer than copying them. A user's model may not be one to copy."""
-    return workload._model()
+    return Workload(name, "", values, 1, seed)._model()
 
 
 def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Workload]:

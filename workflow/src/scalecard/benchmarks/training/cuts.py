@@ -40,7 +40,7 @@ def _resnet50(spec: Any, batch_size: int, image_size: int) -> Workload:
     return built_in("resnet50", seed=spec.seed, lr=spec.lr, batch_size=batch_size, **values)
 
 
-def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
+def time_blocks(workload: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:
     """Forward and backward of a batch of micro-batches in every block.
 
     In the fewest rounds that have an interval, and proven as timed only: where to cut asks for no more. The stages
@@ -52,7 +52,7 @@ def time_blocks(load: Workload, device: Device, rule: Rule, case: Case, *, num_m
             name=f"block {block}",
             case={**case, "block": block},
             build=partial(gradients, block, device, num_micro=num_micro),
-            timed_at=CutWorkload(load, every),
+            timed_at=CutWorkload(workload, every),
         )
         for block in range(NUM_BLOCKS)
     ]

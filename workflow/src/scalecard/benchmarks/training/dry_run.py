@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import STEP, CannotBe, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
@@ -47,7 +47,7 @@ class Trials:
 
     ctx: RankContext
     devices: Sequence[Synchronised]
-    plainly: Plainly
+    references: References
 
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
@@ -55,7 +55,7 @@ class Trials:
         try:
             strategy.refuse_uneven(at)
             strategy.suits(at)
-            needs = self._needs(lambda: strategy.build(self.plainly, at))
+            needs = self._needs(lambda: strategy.build(self.references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise

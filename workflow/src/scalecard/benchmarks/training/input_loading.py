@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.hardware.devices import Device, Task
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import count
@@ -74,7 +74,7 @@ def samples_of(name: str, file: str, values: str, seed: int) -> Any:
 class Pass:
     """Where a subject is built: the workload with its batch size, and how many batches a pass has."""
 
-    load: FromDataset
+    workload: FromDataset
     num_batches: int
 
 
@@ -86,7 +86,7 @@ class Compared:
 
     def __init__(self, at: Pass, known: dict[int, list[Tensor]]) -> None:
         self.at, self.known = at, known
-        self.places = list(at.load.walk(at.num_batches))
+        self.places = list(at.workload.walk(at.num_batches))
         self.wrong, self.looked, self.dtype = 0, 0, ""
 
     def look(self, batch: Tree) -> None:
@@ -101,18 +101,18 @@ class Compared:
 
     def _known(self, place: int) -> list[Tensor]:
         if place not in self.known:
-            self.known[place] = list(leaves(read(self.at.load.samples, [place])))
+            self.known[place] = list(leaves(read(self.at.workload.samples, [place])))
         return self.known[place]
 
     def check(self) -> Check:
         """How many samples are wrong, missing or repeated."""
-        each = self.at.load.places // self.at.load.batch_size
+        each = self.at.workload.places // self.at.workload.batch_size
         epochs = [self.places[start : start + each] for start in range(0, len(self.places), each)]
         repeated = sum(sum(map(len, epoch)) - len(set().union(*epoch)) for epoch in epochs)
         missing = sum(map(len, self.places[self.looked :]))
         wrong = float(self.wrong + repeated + missing)
         what = f"samples of a pass of {len(self.places)} batches, none twice in an epoch"
-        return Check(name=f"{self.at.load.name}: {what}", dtype=self.dtype, difference=wrong, tolerance=0.0)
+        return Check(name=f"{self.at.workload.name}: {what}", dtype=self.dtype, difference=wrong, tolerance=0.0)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Feeding:
     """
 
     device: Device
-    plainly: Plainly
+    references: References
     copier: Device | None = None
     feeds: list[Feed] = field(default_factory=list)
     known: dict[int, list[Tensor]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Feeding:
             self.feeds.pop().close()
 
     def _open(self, loading: Loading, at: Pass) -> Feed:
-        feed = Feed(at.load.samples, at.load.walk(at.num_batches), loading)
+        feed = Feed(at.workload.samples, at.workload.walk(at.num_batches), loading)
         self.feeds.append(feed)
         return feed
 
@@ -156,23 +156,23 @@ class Feeding:
             work()
             yield compared.pop().check()
 
-        return Subject(work=work, prove=prove, expected={"loaded samples": at.num_batches * at.load.batch_size})
+        return Subject(work=work, prove=prove, expected={"loaded samples": at.num_batches * at.workload.batch_size})
 
     def fed(self, loading: Loading, copy: str, at: Pass) -> Subject:
         """Steps on the batches of a loader, which get to the device as `copy` says: in one of COPIES."""
-        place = partial(self._place, at.load, non_blocking=copy != "blocking")
+        place = partial(self._place, at.workload, non_blocking=copy != "blocking")
         copier = self.copier if copy == "overlapped" else None
-        samples = {"loaded samples": at.num_batches * at.load.batch_size}
+        samples = {"loaded samples": at.num_batches * at.workload.batch_size}
         return self._trained(at, self._open(loading, at), place, copier, samples)
 
     def resident(self, at: Pass) -> Subject:
         """The same steps on batches that are on the device: on all of them to be proven, on the first to be timed."""
-        places = at.load.walk(at.num_batches if at.load.exact else 1)
-        batches = [self._place(at.load, read(at.load.samples, each)) for each in places]
+        places = at.workload.walk(at.num_batches if at.workload.exact else 1)
+        batches = [self._place(at.workload, read(at.workload.samples, each)) for each in places]
         return self._trained(at, Resident(batches, at.num_batches), _as_it_is, None, {})
 
-    def _place(self, load: Workload, batch: Tree, *, non_blocking: bool = False) -> Tree:
-        return mapped(partial(load.placed, self.device.torch, non_blocking=non_blocking), batch)
+    def _place(self, workload: Workload, batch: Tree, *, non_blocking: bool = False) -> Tree:
+        return mapped(partial(workload.placed, self.device.torch, non_blocking=non_blocking), batch)
 
     def _trained(
         self,
@@ -182,20 +182,20 @@ class Feeding:
         copier: Device | None,
         counts: Mapping[str, float],
     ) -> Subject:
-        load, first = at.load, at.load.batch(at.load.batch_size, self.device.torch)
-        model = load.network(self.device.torch)
-        step = Step(model, trainable(model), *first, loss=load.loss, lr=load.lr)
-        num_steps, sizes = self.plainly.times(load), (load.batch_size,)
+        workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
+        model = workload.network(self.device.torch)
+        step = Step(model, trainable(model), *first, loss=workload.loss, lr=workload.lr)
+        num_steps, sizes = self.references.times(workload), (workload.batch_size,)
         each = dict.fromkeys(("updates", "forwards"), at.num_batches)
         subject = training(
-            f"{load.name}, 1 device",
+            f"{workload.name}, 1 device",
             partial(self._pass, step, feed, place, copier),
             partial(state_of, model),
-            self.plainly.at(load, sizes),
+            self.references.at(workload, sizes),
             times=1,
             steps=num_steps,
             devices=[self.device],
-            counts={**each, **self.plainly.counts(load, sizes * at.num_batches), **counts},
+            counts={**each, **self.references.counts(workload, sizes * at.num_batches), **counts},
             module=model,
         )
 
@@ -203,7 +203,7 @@ class Feeding:
             """Of a pass as it is timed, the first step: a whole one would take as long in float64 as all the rest."""
             feed.resize(num_steps)
             yield from subject.prove()
-            if load.exact:
+            if workload.exact:
                 feed.close()
             else:
                 feed.resize(at.num_batches)

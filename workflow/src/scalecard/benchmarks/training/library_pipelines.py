@@ -12,7 +12,7 @@ from typing import Any
 from scalecard.benchmarks.training import pipelines
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
 from scalecard.benchmarks.training.library_strategies import pipeline
-from scalecard.benchmarks.training.reference_cache import Plainly
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.single_process import OURS
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
@@ -22,26 +22,28 @@ from scalecard.records.record import Case
 from scalecard.records.strategies import Schedule
 
 
-def library(ctx: RankContext, spec: Any, schedule: str, sizes: Sequence[int], plainly: Plainly) -> Iterator[Variant]:
+def library(
+    ctx: RankContext, spec: Any, schedule: str, sizes: Sequence[int], references: References
+) -> Iterator[Variant]:
     """One of the library's schedules at split sizes that it can run; it needs equal micro-batches."""
     small = replace(small_resnet50(spec), batch_size=4)
     for size in sizes:
         yield Variant(
             name=f"torch {schedule}, split size {size}",
             case=library_case(spec, schedule, size),
-            build=partial(pipeline, Schedule(schedule), ctx, plainly),
+            build=partial(pipeline, Schedule(schedule), ctx, references),
             proven_at=[pipelines.setting(small, AFTER_LAYER2, 1)],
             timed_at=pipelines.setting(resnet50(spec), AFTER_LAYER2, size),
         )
 
 
 def ours(
-    ctx: RankContext, spec: Any, schedule: str, sizes: Sequence[int], devices: list[Device], plainly: Plainly
+    ctx: RankContext, spec: Any, schedule: str, sizes: Sequence[int], devices: list[Device], references: References
 ) -> Iterator[Variant]:
     """Ours by the same schedule. Ranks without the devices wait."""
     case: Case = {"image_size": spec.image_size, "beside": f"torch {schedule}"}
-    form, load = OURS[schedule], resnet50(spec)
-    for variant in pipelines.variants(spec, devices, schedule, form, AFTER_LAYER2, load, sizes, plainly, case):
+    form, workload = OURS[schedule], resnet50(spec)
+    for variant in pipelines.variants(spec, devices, schedule, form, AFTER_LAYER2, workload, sizes, references, case):
         yield replace(variant, build=driven_by_the_first(ctx, variant.build), devices=())
 
 

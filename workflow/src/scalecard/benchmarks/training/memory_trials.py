@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard.benchmarks.training.dry_run import Trial, Trials
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.gpu_memory import empty_cache
 from scalecard.measuring.case_variant import Variant
@@ -14,6 +14,7 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Record
 
+GRAIN = 16  # the largest batch is right to one part in so many
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
 
 
@@ -42,20 +43,20 @@ def tried(
     small: Setting,
     *,
     trials: Trials,
-    plainly: Plainly,
+    references: References,
     name: str,
     case: Case,
 ) -> Fitting | Trial:
     """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
     trial = trials.of(strategy, at)
-    exact = not (at.load.inexact or strategy.is_part)
+    exact = not (at.workload.inexact or strategy.is_part)
     proof = trials.of(strategy, small) if exact and trials.gpus and not trial.refused else Trial()
     if trial.refused or (proof.refused and not proof.out_of_memory):
         return trial if trial.refused else proof
     variant = Variant(
         name=name,
         case=case,
-        build=partial(strategy.build, plainly),
+        build=partial(strategy.build, references),
         proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
         timed_at=at,
         metered=not strategy.is_part,
@@ -102,10 +103,7 @@ def _beside(one: Fitting) -> float:
     return one.trial.peak - one.trial.resident
 
 
-GRAIN = 16  # the answer is right to one part in so many
-
-
-def largest(
+def largest_batch(
     peak: Callable[[int], float | None],
     start: int,
     known: float,

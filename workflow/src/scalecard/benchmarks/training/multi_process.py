@@ -11,7 +11,7 @@ from scalecard.benchmarks.training import gradient_allreduce
 from scalecard.benchmarks.training.cut_model import blocks_of, calls_each_once
 from scalecard.benchmarks.training.device_mesh import mesh
 from scalecard.benchmarks.training.library_strategies import pipeline, suits
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
@@ -63,12 +63,12 @@ def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBu
     return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
 
 
-def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
-    model = at.load.network(ctx.device)
+def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
+    model = at.workload.network(ctx.device)
     values = trainable(model)
     return _data_parallel(
         ctx,
-        plainly,
+        references,
         at,
         model,
         wrap(model, ctx),
@@ -79,24 +79,24 @@ def _ddp(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
     )
 
 
-def _alone(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
+def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
-    mine = at.load.of_rank(ctx.rank, ctx.world_size)
-    model, sizes = mine.network(ctx.device), (at.load.batch_size // ctx.world_size,)
+    mine = at.workload.of_rank(ctx.rank, ctx.world_size)
+    model, sizes = mine.network(ctx.device), (at.workload.batch_size // ctx.world_size,)
     step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
-    counts = {"updates": 1, "forwards": 1, **plainly.counts(at.load, sizes)}
-    return _subject(ctx, plainly, replace(at, load=mine), sizes, model, model, step, counts)
+    counts = {"updates": 1, "forwards": 1, **references.counts(at.workload, sizes)}
+    return _subject(ctx, references, replace(at, workload=mine), sizes, model, model, step, counts)
 
 
-def _exchange(ctx: RankContext, plainly: Plainly, at: Setting) -> Subject:
-    return gradient_allreduce.alone(at.load.name, at.load.network(HOST), ctx)
+def _exchange(ctx: RankContext, references: References, at: Setting) -> Subject:
+    return gradient_allreduce.alone(at.workload.name, at.workload.network(HOST), ctx)
 
 
-def _fsdp(kind: Strategy, ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
-    model = at.load.network(HOST)
+    model = at.workload.network(HOST)
     try:
-        blocks, once = blocks_of(at.load, model), calls_each_once(replace(at.load, batch_size=1))
+        blocks, once = blocks_of(at.workload, model), calls_each_once(replace(at.workload, batch_size=1))
     except CannotBe:
         blocks, once = [], True
     own = set(model.modules())  # a block that was put together from several is called by nobody
@@ -107,12 +107,12 @@ def _fsdp(kind: Strategy, ctx: RankContext, plainly: Plainly, at: Setting, *, re
     times = kind.times(Collective.ALL_GATHER)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
-    return _data_parallel(ctx, plainly, at, model, module, counts)
+    return _data_parallel(ctx, references, at, model, module, counts)
 
 
 def _data_parallel(
     ctx: RankContext,
-    plainly: Plainly,
+    references: References,
     at: Setting,
     model: nn.Module,
     wrapped: nn.Module,
@@ -120,36 +120,38 @@ def _data_parallel(
     **more: Any,
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
-    load = at.load
-    inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
-    step = Step(wrapped, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
-    flops = {} if load.exact else {**plainly.counts(load, at.shares()[:1]), **counts}
-    return _subject(ctx, plainly, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more)
+    workload = at.workload
+    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    step = Step(wrapped, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
+    flops = {} if workload.exact else {**references.counts(workload, at.shares()[:1]), **counts}
+    return _subject(
+        ctx, references, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more
+    )
 
 
-def _tensor_parallel(ctx: RankContext, plainly: Plainly, at: Setting, *, replicas: int = 1) -> Subject:
+def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """All ranks of a replica compute on its whole share of the batch; replicas are averaged by FSDP2.
 
     Operations on what is divided are seen as those of the whole, others as this rank's, so they are not compared.
     """
-    load = at.load
-    if not hasattr(load.module, "tensor_plan"):
+    workload = at.workload
+    if not hasattr(workload.module, "tensor_plan"):
         raise CannotBe("the workload has no tensor_plan(model)")
-    model, ranks = load.network(HOST), mesh(ctx, replicas)
+    model, ranks = workload.network(HOST), mesh(ctx, replicas)
     inner = ranks["shard"] if replicas > 1 else ranks
-    module = sharded.divided(model, load.module.tensor_plan(model), inner).to(ctx.device)
+    module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
         module = sharded.sharded(module, [], ranks["replica"], parameters=True)
     mine = ctx.rank // (ctx.world_size // replicas)
-    inputs, targets = load.shared(ctx.device, mine, replicas)
-    step = Step(module, model.parameters(), inputs, targets, loss=load.loss, lr=load.lr)
-    sizes = (load.batch_size // replicas,) * replicas
-    return _subject(ctx, plainly, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
+    inputs, targets = workload.shared(ctx.device, mine, replicas)
+    step = Step(module, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
+    sizes = (workload.batch_size // replicas,) * replicas
+    return _subject(ctx, references, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
 
 
 def _subject(
     ctx: RankContext,
-    plainly: Plainly,
+    references: References,
     at: Setting,
     sizes: tuple[int, ...],
     model: nn.Module,
@@ -163,8 +165,8 @@ def _subject(
         at,
         step,
         state,
-        plainly.at(at.load, sizes),
-        plainly=plainly,
+        references.at(at.workload, sizes),
+        references=references,
         modules=[wrapped],
         devices=[ctx],
         counts=counts,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from scalecard.benchmarks.training.cuts import small_resnet50
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, TEXTBOOK, WHOLE, InProcess, subject
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Variant
@@ -21,9 +21,9 @@ WHOLE_BATCHES = {SINGLE.name: WHOLE, MODEL_PARALLEL.name: IN_STAGES}  # what pip
 PIPELINES = {"textbook": TEXTBOOK, **OURS}
 
 
-def setting(load: Workload, cuts: Cuts, split_size: int) -> Setting:
+def setting(workload: Workload, cuts: Cuts, split_size: int) -> Setting:
     """A batch in micro-batches of so many samples; the last one may have fewer."""
-    return Setting(load, len(cuts) + 1, len(sizes(load.batch_size, split_size)), cuts, split_size)
+    return Setting(workload, len(cuts) + 1, len(sizes(workload.batch_size, split_size)), cuts, split_size)
 
 
 def variants(
@@ -32,9 +32,9 @@ def variants(
     name: str,
     form: InProcess,
     cuts: Cuts,
-    load: Workload,
+    workload: Workload,
     split_sizes: Sequence[int],
-    plainly: Plainly,
+    references: References,
     case: Case,
     *,
     proven_stages: int = 0,
@@ -46,15 +46,15 @@ def variants(
     """
     small = small_resnet50(spec)
     shared = functools.cache(partial(form.model, devices))
-    build = partial(subject, form, devices, plainly, shared=shared)
+    build = partial(subject, form, devices, references, shared=shared)
     for size in split_sizes:
-        alike = max(1, round(size * small.batch_size / load.batch_size))
-        proven_cuts = BETWEEN_LAYERS[proven_stages] if proven_stages and size < load.batch_size else cuts
+        alike = max(1, round(size * small.batch_size / workload.batch_size))
+        proven_cuts = BETWEEN_LAYERS[proven_stages] if proven_stages and size < workload.batch_size else cuts
         yield Variant(
             name=", ".join([name, f"split size {size}", *map(str, case.values())]),
-            case={"strategy": name, "split_size": size, "batch_size": load.batch_size, **case},
+            case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},
             build=build,
             proven_at=[setting(small, proven_cuts, alike)],
-            timed_at=setting(load, cuts, size),
+            timed_at=setting(workload, cuts, size),
             devices=devices[: len(cuts) + 1],
         )

@@ -6,8 +6,8 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.dry_run import Trial, Trials
-from scalecard.benchmarks.training.memory_trials import Fitting, largest, timed, tried
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly, Setting
+from scalecard.benchmarks.training.memory_trials import Fitting, largest_batch, timed, tried
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
@@ -27,14 +27,14 @@ MORE = f"the largest that is tried: {MOST} times what is timed"
 class Group:
     """A workload on the ranks and devices that measure it together, and how.
 
-    `load` has the batch of one device; `case` names the workload and says how many devices there are. Pipelines take at
-    most `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace.
+    `workload` has the batch of one device; `case` names it and says how many devices there are. Pipelines take at most
+    `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace.
     """
 
     ctx: RankContext
     devices: Sequence[Synchronised]
-    plainly: Plainly
-    load: Workload
+    references: References
+    workload: Workload
     case: Case
     scalings: Sequence[str]
     rule: Rule
@@ -49,7 +49,7 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices, Plainly(self.plainly.device, self.plainly.steps, counting=False))
+        return Trials(self.ctx, self.devices, References(self.references.device, self.references.steps, counting=False))
 
     def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
@@ -61,7 +61,7 @@ class Group:
             else:
                 fitting.append(found)
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
-        progress.doing(f"{self.load.name}: {variants} on {where}")
+        progress.doing(f"{self.workload.name}: {variants} on {where}")
         yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
 
     def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:
@@ -81,21 +81,21 @@ class Group:
     def _settings(self, strategy: StrategyBuilder) -> Iterator[tuple[Case, Setting]]:
         """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
         if strategy.metric == LOCAL:
-            for size in halves(self.load.batch_size):
-                yield {**self.case, **self._counted(size)}, Setting(replace(self.load, batch_size=size), 1)
+            for size in halves(self.workload.batch_size):
+                yield {**self.case, **self._counted(size)}, Setting(replace(self.workload, batch_size=size), 1)
             return
         for scaling in self.scalings:
-            at = self._setting(self.load.batch_size, scaling, strategy)
+            at = self._setting(self.workload.batch_size, scaling, strategy)
             yield {**self.case, **self._axes(strategy, scaling, at)}, at
 
     def _axes(self, strategy: StrategyBuilder, scaling: str, at: Setting) -> Case:
-        batch: Case = {"scaling": scaling, "batch_size": at.load.batch_size}
+        batch: Case = {"scaling": scaling, "batch_size": at.workload.batch_size}
         if strategy.metric == STAGE:
             return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
-        return {"strategy": strategy.kind.name, **batch, **self._counted(at.load.batch_size)}
+        return {"strategy": strategy.kind.name, **batch, **self._counted(at.workload.batch_size)}
 
     def _counted(self, size: int) -> Case:
-        return {"batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
+        return {"batch_size": size, "unit": self.workload.unit, "units": self.workload.units(size)}
 
     def _fitting(self, strategy: StrategyBuilder, case: Case, at: Setting) -> Fitting | Record:
         progress.detail(f"trying {strategy.kind.name}")
@@ -104,7 +104,7 @@ class Group:
             at,
             self._small(at, strategy),
             trials=self.trials,
-            plainly=self.plainly,
+            references=self.references,
             name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
             case=case,
         )
@@ -119,12 +119,16 @@ class Group:
         whole = batch * (self.num_devices if scaling == "weak" else 1)
         shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
-        return Setting(replace(self.load, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1)
+        return Setting(
+            replace(self.workload, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1
+        )
 
     def _small(self, at: Setting, strategy: StrategyBuilder) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
-        load = replace(at.load, batch_size=CHECKED_EACH * at.devices, exact=True)
-        return Setting(load, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1)
+        workload = replace(at.workload, batch_size=CHECKED_EACH * at.devices, exact=True)
+        return Setting(
+            workload, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1
+        )
 
     def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
         """What each rank took by itself, and files beside the records."""
@@ -159,7 +163,7 @@ class Group:
                 late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
                 yield late(case, budget.LEFT_OUT)
                 continue
-            alone = self._trial_of_each(strategy, self.load.batch_size)
+            alone = self._trial_of_each(strategy, self.workload.batch_size)
             if not alone.refused:
                 yield self._largest(strategy, alone, case)
 
@@ -171,9 +175,9 @@ class Group:
             trial = self._trial_of_each(strategy, batch)
             return None if trial.refused else trial.peak
 
-        start = self.load.batch_size
+        start = self.workload.batch_size
         most = MOST * start
-        found = largest(
+        found = largest_batch(
             peak,
             start,
             alone.peak,

@@ -27,14 +27,14 @@ APART = "the devices' memory is too small to time all of its stages in the same 
 Parts = Sequence[Mapping[str, Record]]  # of each stage, by their names
 
 
-def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, load: CutWorkload) -> Subject:
+def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, staged: CutWorkload) -> Subject:
     """One part of a stage, of so many micro-batches like the load's batch; of a copy, of one."""
     if part == COPY:
-        return links.subject(Link(devices[stage], devices[stage + 1]), load.load.seed, load.crossing(stage))
+        return links.subject(Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage))
     if part == UPDATE:
-        return stages.update(stage, devices[stage], load)
+        return stages.update(stage, devices[stage], staged)
     work = stages.forwards if part == FORWARD else stages.gradients
-    return work(stage, devices[stage], load, num_micro=num_micro)
+    return work(stage, devices[stage], staged, num_micro=num_micro)
 
 
 def of_batches(stage: int, devices: Sequence[Device]) -> list[str]:
@@ -44,18 +44,18 @@ def of_batches(stage: int, devices: Sequence[Device]) -> list[str]:
 
 
 def alone(
-    load: CutWorkload, check: CutWorkload, devices: Sequence[Device], sizes: Sequence[int], case: Case
+    staged: CutWorkload, check: CutWorkload, devices: Sequence[Device], sizes: Sequence[int], case: Case
 ) -> Iterator[Variant]:
     """What is played, at each of these split sizes, which divide the batch; proven in float64 with `check`."""
-    used = devices[: load.num_stages]
-    for stage in range(load.num_stages):
-        own: Case = {"stage": stage, "batch_size": load.load.batch_size, **case}
-        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], load)
+    used = devices[: staged.num_stages]
+    for stage in range(staged.num_stages):
+        own: Case = {"stage": stage, "batch_size": staged.workload.batch_size, **case}
+        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], staged)
         for size in sizes:
             for part in of_batches(stage, used):
-                build = partial(subject, part, stage, used, load.load.batch_size // size)
+                build = partial(subject, part, stage, used, staged.workload.batch_size // size)
                 proven_at = [check] if part != COPY else []
-                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, load.of_size(size))
+                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, staged.of_size(size))
 
 
 def _variant(case: Case, build: Any, proven_at: Sequence[CutWorkload], timed_at: CutWorkload) -> Variant:
@@ -63,13 +63,13 @@ def _variant(case: Case, build: Any, proven_at: Sequence[CutWorkload], timed_at:
     return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
 
 
-def records(found: Sequence[Record], load: CutWorkload, sizes: Sequence[int], case: Case) -> Iterator[Record]:
+def records(found: Sequence[Record], staged: CutWorkload, sizes: Sequence[int], case: Case) -> Iterator[Record]:
     """`played_time` and `played_bubble` of every schedule at every split size."""
     for size in sizes:
-        own: Case = {"split_size": size, "batch_size": load.load.batch_size, **case}
-        parts = of_stages(found, load.num_stages, own)
+        own: Case = {"split_size": size, "batch_size": staged.workload.batch_size, **case}
+        parts = of_stages(found, staged.num_stages, own)
         for name, schedule in SCHEDULES.items():
-            yield from play(schedule, parts, load.load.batch_size // size, {"strategy": name, **own})
+            yield from play(schedule, parts, staged.workload.batch_size // size, {"strategy": name, **own})
 
 
 def of_stages(found: Iterable[Record], num_stages: int, case: Case) -> Parts:

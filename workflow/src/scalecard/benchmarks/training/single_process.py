@@ -6,8 +6,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.cut_model import crossing, cut, cuts_at
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.stage_timing import parts
 from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
@@ -36,14 +36,14 @@ class InProcess:
     step: Callable[[Setting], Callable[..., None]]
     crossings: int = 0
 
-    def model(self, devices: Sequence[Device], load: Workload, cuts: Cuts) -> tuple[nn.Module, ModelParallel]:
+    def model(self, devices: Sequence[Device], workload: Workload, cuts: Cuts) -> tuple[nn.Module, ModelParallel]:
         """The model, and its stages on the first of these devices; without `cuts` it is itself the only one."""
         if cuts:
-            whole, stages = cut(load, cuts)
+            whole, stages = cut(workload, cuts)
         else:
-            whole = load.network(devices[0].torch)
+            whole = workload.network(devices[0].torch)
             stages = [whole]
-        return whole, self.executor(stages, devices[: len(stages)], lr=load.lr, loss=load.loss)
+        return whole, self.executor(stages, devices[: len(stages)], lr=workload.lr, loss=workload.loss)
 
 
 def _scheduled(schedule: Schedule) -> InProcess:
@@ -74,37 +74,37 @@ def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[St
     yield from parts(devices) if stages else ()
 
 
-def _balanced(form: InProcess, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    return subject(form, devices, plainly, replace(at, cuts=balanced_cuts(at.load, at.devices)))
+def _balanced(form: InProcess, devices: Sequence[Device], references: References, at: Setting) -> Subject:
+    return subject(form, devices, references, replace(at, cuts=cuts_at(at, at.devices)))
 
 
 def subject(
     form: InProcess,
     devices: Sequence[Device],
-    plainly: Plainly,
+    references: References,
     at: Setting,
     *,
     shared: Callable[[Workload, Cuts], tuple[nn.Module, ModelParallel]] | None = None,
     repeats: int = 1,
 ) -> Subject:
     """`repeats` steps per call; subjects that are timed may have a `shared` model, whose state is put back."""
-    load = at.load
-    model, staged = (partial(form.model, devices) if load.exact or not shared else shared)(load, at.cuts)
-    inputs, targets = load.batch(load.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
+    workload = at.workload
+    model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
+    inputs, targets = workload.batch(workload.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
     counts: dict[str, float] = {"updates": 1, "forwards": len(at.micro_sizes())}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
-    if not load.exact:
-        crossing_bytes = crossing(load, at.cuts, at.micro_sizes()) if form.crossings else 0
-        counts |= plainly.counts(load, at.micro_sizes())
+    if not workload.exact:
+        crossing_bytes = crossing(workload, at.cuts, at.micro_sizes()) if form.crossings else 0
+        counts |= references.counts(workload, at.micro_sizes())
         counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
     step = partial(form.step(at), staged, inputs, targets)
     return trained(
         at,
         partial(_repeated, step, repeats) if repeats > 1 else step,
         partial(state_of, model),
-        plainly.at(load, at.micro_sizes()),
-        plainly=plainly,
+        references.at(workload, at.micro_sizes()),
+        references=references,
         modules=staged.stages,
         devices=staged.devices,
         counts={name: repeats * each for name, each in counts.items()},
@@ -117,20 +117,22 @@ def _repeated(step: Callable[[], None], times: int) -> None:
         step()
 
 
-def _data_parallel(devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
+def _data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:
     """DataParallel's threads are not seen, so their operations are not counted."""
-    load, first = at.load, devices[0]
+    workload, first = at.workload, devices[0]
     if first.torch.type == "cpu":
         raise CannotBe(ON_CPU)
-    model = load.network(first.torch)
+    model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
-    step = Step(wrapped, trainable(model), *load.batch(load.batch_size, first.torch), loss=load.loss, lr=load.lr)
+    step = Step(
+        wrapped, trainable(model), *workload.batch(workload.batch_size, first.torch), loss=workload.loss, lr=workload.lr
+    )
     return trained(
         at,
         partial(first.submit, step),
         partial(state_of, model),
-        plainly.at(load, at.shares()),
-        plainly=plainly,
+        references.at(workload, at.shares()),
+        references=references,
         modules=[wrapped],
         devices=devices,
         counts={"updates": 1, "forwards": 1},

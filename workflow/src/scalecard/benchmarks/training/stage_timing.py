@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.cut_model import CutWorkload, cuts_at
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import (
     BOTH,
     FORWARD,
@@ -50,11 +50,10 @@ def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
                     )
 
 
-def _subject(part: str, stage: int, devices: Sequence[Device], plainly: Plainly, at: Setting) -> Subject:
-    cuts = at.cuts or balanced_cuts(at.load, at.devices)
-    load = CutWorkload(at.load, cuts, plainly.counting).of_size(at.split_size)
-    made = subject(part, stage, devices, at.num_micro, load)
-    return in_train_mode(made, at.load, [made.module] if made.module else [])
+def _subject(part: str, stage: int, devices: Sequence[Device], references: References, at: Setting) -> Subject:
+    staged = CutWorkload(at.workload, cuts_at(at, at.devices), references.counting).of_size(at.split_size)
+    made = subject(part, stage, devices, at.num_micro, staged)
+    return in_train_mode(made, at.workload, [made.module] if made.module else [])
 
 
 def played(found: Sequence[Record]) -> Iterator[Record]:

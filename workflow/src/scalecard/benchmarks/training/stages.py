@@ -19,61 +19,61 @@ from scalecard.workloads.nested import doubled, flipped, rows
 from scalecard.workloads.reference import trainable
 
 
-def gradients(stage: int, device: Device, load: CutWorkload, *, batches: int = 1, num_micro: int = 1) -> Subject:
+def gradients(stage: int, device: Device, staged: CutWorkload, *, batches: int = 1, num_micro: int = 1) -> Subject:
     """Forward and backward of so many batches, each of micro-batches like the load's batch; gradients are dropped."""
-    alone = _alone(stage, device, load)
+    alone = _alone(stage, device, staged)
 
     def prove() -> Iterator[Check]:
         alone.run(1)
         device.synchronize()
-        plain, exact = _both(_Plain(stage, load, alone).slopes, device)
+        plain, exact = _both(_Plain(stage, staged, alone).slopes, device)
         yield same_gradients("gradients of the stage", alone.gradients(), plain, exact)
 
-    each = {} if load.load.exact else {"forwards": 1.0, **plain_flops(stage, device.torch, load)}
+    each = {} if staged.workload.exact else {"forwards": 1.0, **plain_flops(stage, device.torch, staged)}
     counts = {name: batches * num_micro * value for name, value in each.items()}
     work = partial(alone.run, batches, num_micro=num_micro)
     return Subject(work=work, prove=prove, expected=counts, module=alone.stage)
 
 
-def forwards(stage: int, device: Device, load: CutWorkload, *, num_micro: int) -> Subject:
+def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int) -> Subject:
     """The forwards of one batch of micro-batches like the load's batch, with all that their backwards would need."""
-    alone = _alone(stage, device, load)
+    alone = _alone(stage, device, staged)
 
     def prove() -> Iterator[Check]:
         ours = alone.forward(1).result()
         device.synchronize()
-        plain, exact = _both(_Plain(stage, load, alone).output, device)
+        plain, exact = _both(_Plain(stage, staged, alone).output, device)
         yield same_gradients("output of the stage", [ours], plain, exact)
 
     each = {"forwards": 1}
     if isinstance(alone.given.inputs, Tensor):  # the rows of a dict are not seen
         each["samples"] = rows(alone.given.inputs)
-    counts = {} if load.load.exact else {name: num_micro * value for name, value in each.items()}
+    counts = {} if staged.workload.exact else {name: num_micro * value for name, value in each.items()}
     return Subject(work=partial(alone.forward, num_micro), prove=prove, expected=counts, module=alone.stage)
 
 
-def update(stage: int, device: Device, load: CutWorkload) -> Subject:
+def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
     """The update of the stage's parameters."""
-    alone = UpdateAlone(load.stage(stage), device, lr=load.load.lr)
+    alone = UpdateAlone(staged.stage(stage), device, lr=staged.workload.lr)
 
     def prove() -> Iterator[Check]:
         before = [p.detach().clone() for p in alone.parameters]
         alone.run()
         device.synchronize()
-        plain, exact = [p - load.load.lr for p in before], [p.double() - load.load.lr for p in before]
+        plain, exact = [p - staged.workload.lr for p in before], [p.double() - staged.workload.lr for p in before]
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
 
     return Subject(work=alone.run, prove=prove, expected={"updates": 1}, state=lambda: alone.parameters)
 
 
-def _alone(stage: int, device: Device, load: CutWorkload) -> StageAlone:
-    return StageAlone(load.stage(stage), given(load, device.torch)[stage], device, needs_gradient=stage > 0)
+def _alone(stage: int, device: Device, staged: CutWorkload) -> StageAlone:
+    return StageAlone(staged.stage(stage), given(staged, device.torch)[stage], device, needs_gradient=stage > 0)
 
 
-def plain_flops(stage: int, device: torch.device, load: CutWorkload) -> dict[str, float]:
+def plain_flops(stage: int, device: torch.device, staged: CutWorkload) -> dict[str, float]:
     """The operations of a stage's forward and backward; nothing if they are not counted, or the device is too small."""
     try:
-        step = load.plain_step(stage, device)
+        step = staged.plain_step(stage, device)
         return {"FLOPs": flops(step)} if step else {}
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -87,8 +87,8 @@ class _Plain:
     A model that cannot be in float64 gets its samples in the opposite order, if what it makes has a row for each.
     """
 
-    def __init__(self, stage: int, load: CutWorkload, alone: StageAlone) -> None:
-        self.stage, self.load, self.given, self.gradient = stage, load, alone.given, alone.gradient
+    def __init__(self, stage: int, staged: CutWorkload, alone: StageAlone) -> None:
+        self.stage, self.workload, self.given, self.gradient = stage, staged, alone.given, alone.gradient
         made = self.given.targets if self.given.loss else self.gradient
         self.by_row = rows(self.given.inputs) == rows(made)
 
@@ -102,11 +102,11 @@ class _Plain:
         """The output, in the order in which the samples were given."""
         module, values, _ = self._on(place, exactly=exactly)
         found = values.through(module)
-        return [self._turned(found) if exactly and self.load.load.inexact else found]
+        return [self._turned(found) if exactly and self.workload.workload.inexact else found]
 
     def _on(self, place: torch.device, *, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
-        module, values, gradient = self.load.stage(self.stage), self.given, self.gradient
-        if exactly and self.load.load.inexact:
+        module, values, gradient = self.workload.stage(self.stage), self.given, self.gradient
+        if exactly and self.workload.workload.inexact:
             values, gradient = values.mapped(flipped) if self.by_row else values, self._turned(gradient)
         elif exactly:
             module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)

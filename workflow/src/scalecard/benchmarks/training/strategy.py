@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from scalecard import progress
-from scalecard.benchmarks.training.reference_cache import Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.measuring.case_variant import Subject, Work
 from scalecard.measuring.proof import Change, Trained
 from scalecard.measuring.timer import Synchronised
@@ -33,7 +33,7 @@ class StrategyBuilder:
     """
 
     kind: Strategy
-    build: Callable[[Plainly, Setting], Subject]
+    build: Callable[[References, Setting], Subject]
     replicas: int = 1
     suits: Callable[[Setting], object] = bool
     metric: str = STEP
@@ -54,8 +54,8 @@ class StrategyBuilder:
         """CannotBe if the batch cannot be shared equally."""
         each_has_a_share = self.kind.family is Family.DATA
         shares, of = (at.devices, "devices") if each_has_a_share else (self.replicas, "replicas")
-        if at.load.batch_size % shares:
-            raise CannotBe(f"{shares} {of} cannot share {at.load.batch_size} samples equally")
+        if at.workload.batch_size % shares:
+            raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
 
 
 def trained(
@@ -64,7 +64,7 @@ def trained(
     state: Callable[[], Sequence[Tensor]],
     expected: Callable[[], Trained | Change],
     *,
-    plainly: Plainly,
+    references: References,
     modules: Sequence[nn.Module],
     devices: Sequence[Synchronised],
     counts: Mapping[str, float],
@@ -75,9 +75,9 @@ def trained(
 
     A model that draws random numbers is proven in eval mode, and then counted and timed as it is trained.
     """
-    steps = plainly.times(at.load)
+    steps = references.times(at.workload)
     subject = training(
-        f"{at.load.name}, {progress.counted(at.devices, 'device')}",
+        f"{at.workload.name}, {progress.counted(at.devices, 'device')}",
         work,
         state,
         expected,
@@ -89,10 +89,10 @@ def trained(
         **more,
     )
 
-    return in_train_mode(subject, at.load, modules)
+    return in_train_mode(subject, at.workload, modules)
 
 
-def in_train_mode(subject: Subject, load: Workload, modules: Sequence[nn.Module]) -> Subject:
+def in_train_mode(subject: Subject, workload: Workload, modules: Sequence[nn.Module]) -> Subject:
     """A subject of these modules as it is trained: if the model draws random numbers, once it is proven without."""
 
     def prove() -> Iterator[Check]:
@@ -100,4 +100,4 @@ def in_train_mode(subject: Subject, load: Workload, modules: Sequence[nn.Module]
         for module in modules:
             module.train()
 
-    return replace(subject, prove=prove) if load.frozen and not load.exact else subject
+    return replace(subject, prove=prove) if workload.frozen and not workload.exact else subject

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from scalecard import progress
 from scalecard.benchmarks.training.dry_run import Trial, Trials
 from scalecard.benchmarks.training.memory_trials import Fitting, timed, tried
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Plainly, Setting
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import budget
@@ -30,6 +30,10 @@ from scalecard.workloads.nested import chunks, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload
 
+LEFT_OUT = "left out of `rungs` in config.yaml"
+MORE = "the largest batch that is tried: larger ones may fit as well"
+ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
+UNPROVEN = "every plain loop that it would be compared with"
 DRAWS = 5  # loops with random errors, the farthest of which says what is allowed
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}
 
@@ -68,63 +72,63 @@ class Combination:
         return "fused updates" if "fused" in self.rungs else "updates"
 
 
-class PlainlyRounded(Plainly):
-    """The plain loop, also with random errors as large as a format's roundings; each is computed once."""
+class RoundedReferences(References):
+    """Reference results, also with random errors as large as a format's roundings."""
 
     def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
         super().__init__(device, steps, counting=counting)
         self.losses = functools.cache(self._losses)
 
-    def _losses(self, load: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
+    def _losses(self, workload: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
         """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
         with Roundings(rung, seed) if rung else nullcontext():
-            return load.plain(self.device, sizes, self.steps, exactly=False).losses
+            return workload.plain(self.device, sizes, self.steps, exactly=False).losses
 
 
 def subject(
-    combination: Combination, ctx: RankContext, plainly: PlainlyRounded, at: Setting, *, compared: bool = True
+    combination: Combination, ctx: RankContext, references: RoundedReferences, at: Setting, *, compared: bool = True
 ) -> Subject:
     """Every rank trains on its equal share of the batch, in parts of which batch normalisation sees one at a time.
 
     If it is not `compared`, nothing but float64 is: the memory is too small for the plain loop as it is timed.
     """
-    load, rungs = at.load, combination.rungs
-    model = in_layout(load.network(ctx.device), rungs)
+    workload, rungs = at.workload, combination.rungs
+    model = in_layout(workload.network(ctx.device), rungs)
     module = wrap(model, ctx) if ctx.world_size > 1 else model
-    inputs, targets = load.shared(ctx.device, ctx.rank, ctx.world_size)
+    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     each = rows(inputs) // combination.count
     parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
-    step = TunedStep(model, module, parts, rungs, loss=load.loss, lr=load.lr)
+    step = TunedStep(model, module, parts, rungs, loss=workload.loss, lr=workload.lr)
     sizes = (each,) * combination.count
     whole = sizes * ctx.world_size
     made = trained(
         at,
         step,
         partial(state_of, model),
-        plainly.at(load, whole),
-        plainly=plainly,
+        references.at(workload, whole),
+        references=references,
         modules=[module],
         devices=[ctx],
-        counts=_counts(combination, ctx, plainly, load, sizes, trainable(model)),
+        counts=_counts(combination, ctx, references, workload, sizes, trainable(model)),
         agreeing=lambda: trainable(model) if ctx.world_size > 1 else (),
     )
-    if not load.exact and (combination.rounding or not compared):
-        still = partial(_still_trains, combination, ctx, plainly, load, step, model, whole)
+    if not workload.exact and (combination.rounding or not compared):
+        still = partial(_still_trains, combination, ctx, references, workload, step, model, whole)
         prove = still if compared else partial(_only_run, ctx, step)
-        made = in_train_mode(replace(made, prove=prove), load, [module])
+        made = in_train_mode(replace(made, prove=prove), workload, [module])
     return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
 
 
-def plain_loops(combination: Combination, plainly: PlainlyRounded, at: Setting) -> Subject:
-    """All that such a step is compared with as it is timed, to see whether it fits; `plainly` keeps what it leaves."""
-    each = at.load.batch_size // (at.devices * combination.count)
+def plain_loops(combination: Combination, references: RoundedReferences, at: Setting) -> Subject:
+    """All that such a step is compared with as it is timed, to see whether it fits; `references` keeps the results."""
+    each = at.workload.batch_size // (at.devices * combination.count)
     sizes = (each,) * combination.count * at.devices
 
     def work() -> None:
         if combination.rounding:
-            _losses(combination, plainly, at.load, sizes)
+            _losses(combination, references, at.workload, sizes)
         else:
-            plainly.at(at.load, sizes)()
+            references.at(at.workload, sizes)()
 
     return Subject(work=work, prove=tuple)
 
@@ -132,16 +136,16 @@ def plain_loops(combination: Combination, plainly: PlainlyRounded, at: Setting) 
 def _counts(
     combination: Combination,
     ctx: RankContext,
-    plainly: Plainly,
-    load: Workload,
+    references: References,
+    workload: Workload,
     sizes: tuple[int, ...],
     parameters: Sequence[Tensor],
 ) -> dict[str, float]:
     """What compiled code and graphs compute is not seen."""
     counts: dict[str, float] = {combination.update: 1}
     if combination.seen:
-        counts |= {"forwards": len(sizes), **({} if load.exact else plainly.counts(load, sizes))}
-    if ctx.world_size > 1 and not load.exact:
+        counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
+    if ctx.world_size > 1 and not workload.exact:
         counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in parameters)
     return counts
 
@@ -149,30 +153,30 @@ def _counts(
 def _still_trains(
     combination: Combination,
     ctx: RankContext,
-    plainly: PlainlyRounded,
-    load: Workload,
+    references: RoundedReferences,
+    workload: Workload,
     step: TunedStep,
     model: nn.Module,
     sizes: tuple[int, ...],
 ) -> Iterator[Check]:
     """The loss of the whole batch after some steps, computed in float32, against that of plain loops."""
     rung = combination.rounding
-    for _ in range(plainly.steps):
+    for _ in range(references.steps):
         step()
         ctx.synchronize()
-    inputs, targets = load.batch(load.batch_size, ctx.device)
-    ours = reference.loss_of(model, reference.split(inputs, targets, sizes), load.loss)
-    plain, strayed = _losses(combination, plainly, load, sizes)
-    name = f"{load.name}, {DTYPES[rung]}, after {plainly.steps} steps"
+    inputs, targets = workload.batch(workload.batch_size, ctx.device)
+    ours = reference.loss_of(model, reference.split(inputs, targets, sizes), workload.loss)
+    plain, strayed = _losses(combination, references, workload, sizes)
+    name = f"{workload.name}, {DTYPES[rung]}, after {references.steps} steps"
     yield from same_losses(name, DTYPES[rung], ours, plain, strayed)
 
 
 def _losses(
-    combination: Combination, plainly: PlainlyRounded, load: Workload, sizes: tuple[int, ...]
+    combination: Combination, references: RoundedReferences, workload: Workload, sizes: tuple[int, ...]
 ) -> tuple[tuple[float, float], list[float]]:
     """Of the plain loop in float32 before and after the steps; after them, with random errors like the roundings."""
-    strayed = [plainly.losses(load, sizes, combination.rounding, seed)[1] for seed in range(DRAWS)]
-    return plainly.losses(load, sizes), strayed
+    strayed = [references.losses(workload, sizes, combination.rounding, seed)[1] for seed in range(DRAWS)]
+    return references.losses(workload, sizes), strayed
 
 
 def _only_run(ctx: RankContext, step: TunedStep) -> Iterator[Check]:
@@ -196,22 +200,16 @@ def _compiled(step: TunedStep, prove: Callable[[], Iterable[Check]]) -> Iterator
     )
 
 
-LEFT_OUT = "left out of `rungs` in config.yaml"
-MORE = "the largest batch that is tried: larger ones may fit as well"
-ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
-UNPROVEN = "every plain loop that it would be compared with"
-
-
 @dataclass(frozen=True)
 class Ladder:
     """A workload on the ranks that train it, one per device, and what is tried: rungs, batches per update, batches.
 
-    `load` has the batch of one device; `case` names the workload and says how many devices there are.
+    `workload` has the batch of one device; `case` names the workload and says how many devices there are.
     """
 
     ctx: RankContext
-    plainly: PlainlyRounded
-    load: Workload
+    references: RoundedReferences
+    workload: Workload
     case: Case
     rule: Rule
     wanted: Sequence[str]
@@ -221,7 +219,9 @@ class Ladder:
     @property
     def trials(self) -> Trials:
         """Of the same ranks."""
-        return Trials(self.ctx, [self.ctx], PlainlyRounded(self.plainly.device, self.plainly.steps, counting=False))
+        return Trials(
+            self.ctx, [self.ctx], RoundedReferences(self.references.device, self.references.steps, counting=False)
+        )
 
     @property
     def _kind(self) -> Strategy:
@@ -247,12 +247,12 @@ class Ladder:
         for rungs in dict.fromkeys([(), on]):
             yield from self._larger(rungs, fitting)
         what, where = progress.counted(len(fitting), "combination"), progress.counted(self.ctx.world_size, "device")
-        progress.doing(f"{self.load.name}: {what} on {where}")
+        progress.doing(f"{self.workload.name}: {what} on {where}")
         yield from timed([*fitting.values()], self.trials, self.rule)
 
     def _reasons(self) -> Mapping[str, str]:
         """Why each rung cannot be tried, or '': those that are wanted in their order, then the others."""
-        model = self.load.network(HOST)
+        model = self.workload.network(HOST)
         wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
         return {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
 
@@ -271,17 +271,17 @@ class Ladder:
                 yield record
 
     def _case(self, combination: Combination) -> Case:
-        size = self._setting(combination).load.batch_size
+        size = self._setting(combination).workload.batch_size
         own: Case = {"strategy": self._kind.name, **combination.case}
-        return {**self.case, **own, "batch_size": size, "unit": self.load.unit, "units": self.load.units(size)}
+        return {**self.case, **own, "batch_size": size, "unit": self.workload.unit, "units": self.workload.units(size)}
 
     def _setting(self, combination: Combination, *, exact: bool = False) -> Setting:
         """Each device has the workload's batch, that many times; for the proof a few samples, of whatever batch."""
-        each = CHECKED_EACH if exact else self.load.batch_size * combination.factor
+        each = CHECKED_EACH if exact else self.workload.batch_size * combination.factor
         whole = each * combination.count * self.ctx.world_size
         larger = combination.factor > 1 and not exact
-        load = replace(self.load, batch_size=whole, exact=exact, device_only=larger)
-        return Setting(load, self.ctx.world_size)
+        workload = replace(self.workload, batch_size=whole, exact=exact, device_only=larger)
+        return Setting(workload, self.ctx.world_size)
 
     def _tried(self, combination: Combination, fitting: dict[Combination, Fitting]) -> Iterator[Record]:
         """What can be timed is added; else the record says why not. Of compiled code, its first step is timed."""
@@ -306,7 +306,7 @@ class Ladder:
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
-            plainly=self.plainly,
+            references=self.references,
             name=str(combination),
             case=case,
         )
@@ -318,11 +318,11 @@ class Ladder:
 
     def _compares(self, combination: Combination) -> bool:
         """Whether the GPU holds what a larger batch is compared with; the host would take too long."""
-        plain = StrategyBuilder(SINGLE, lambda _, at: plain_loops(combination, self.plainly, at))
+        plain = StrategyBuilder(SINGLE, lambda _, at: plain_loops(combination, self.references, at))
         return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
 
     def _on_few(self, found: Fitting, combination: Combination) -> Fitting | Trial:
         if not found.variant.proven_at:
             return Trial(refused=UNPROVEN, out_of_memory=True)
-        build = partial(subject, combination, self.ctx, self.plainly, compared=False)
+        build = partial(subject, combination, self.ctx, self.references, compared=False)
         return replace(found, variant=replace(found.variant, build=build), notes=(*found.notes, ON_FEW))

@@ -32,8 +32,8 @@ RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 class NotAWorkload(ValueError):
     """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
 
-    def __init__(self, load: Workload, problem: str) -> None:
-        where = f"workloads.{load.name}" + (f".file = {load.file}" if load.file else "")
+    def __init__(self, workload: Workload, problem: str) -> None:
+        where = f"workloads.{workload.name}" + (f".file = {workload.file}" if workload.file else "")
         super().__init__(f"{where}: {problem}")
 
 
@@ -44,59 +44,59 @@ def _unless_the_image_knows(check: Callable[[Workload], None]) -> Callable[[Work
     """
 
     @functools.wraps(check)
-    def checked(load: Workload) -> None:
+    def checked(workload: Workload) -> None:
         try:
-            check(load)
+            check(workload)
         except NotAWorkload as error:
-            if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(load, error.__cause__)):
+            if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
                 raise
 
     return checked
 
 
-def _lacks_a_package(load: Workload, error: BaseException | None) -> bool:
+def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
     """Whether a module was not found, and is none of those in the file's own folder."""
-    if not isinstance(error, ModuleNotFoundError) or not error.name or not load.file:
+    if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
         return False
-    own = Path(load.file).resolve().parent / error.name.partition(".")[0]
+    own = Path(workload.file).resolve().parent / error.name.partition(".")[0]
     return not own.is_dir() and not own.with_suffix(".py").is_file()
 
 
 @functools.cache
-def check(load: Workload) -> None:
+def check(workload: Workload) -> None:
     """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested.
 
     Once for all experiments: its model may take long to make.
     """
-    check_functions(load)
-    of_values = check_values if load.file else check_model
-    of_values(load)
+    check_functions(workload)
+    of_values = check_values if workload.file else check_model
+    of_values(workload)
 
 
 @_unless_the_image_knows
-def check_functions(load: Workload) -> None:
+def check_functions(workload: Workload) -> None:
     """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
     try:
-        module = loaded(load.name, load.file)
+        module = loaded(workload.name, workload.file)
     except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(load, _where_it_raised(load, error)) from error
+        raise NotAWorkload(workload, _where_it_raised(workload, error)) from error
     for name, given in FUNCTIONS.items():
         function = getattr(module, name, None)
         if not callable(function):
-            raise NotAWorkload(load, f"has no function {name}; required: {REQUIRED}")
+            raise NotAWorkload(workload, f"has no function {name}; required: {REQUIRED}")
         if not _takes(function, given):
-            raise NotAWorkload(load, f"{name} does not take {given} arguments; required: {REQUIRED}")
-    if load.unit not in UNITS:
-        raise NotAWorkload(load, f"UNIT = {load.unit!r}: must be one of {', '.join(UNITS)}")
+            raise NotAWorkload(workload, f"{name} does not take {given} arguments; required: {REQUIRED}")
+    if workload.unit not in UNITS:
+        raise NotAWorkload(workload, f"UNIT = {workload.unit!r}: must be one of {', '.join(UNITS)}")
     functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
     if not callable(getattr(module, functions[-1])):
-        raise NotAWorkload(load, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
+        raise NotAWorkload(workload, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
     arguments = [accepted(getattr(module, name)) for name in functions]
-    for key in load.given:
+    for key in workload.given:
         if all(names is not None and key not in names for names in arguments):
             known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
             none = " nor ".join(f"{name}()" for name in functions)
-            raise NotAWorkload(load, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
+            raise NotAWorkload(workload, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -110,67 +110,72 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def check_model(load: Workload) -> None:
+def check_model(workload: Workload) -> None:
     """NotAWorkload if a built-in model cannot have these values; nothing is allocated."""
     with torch.device("meta"):
-        _called(load, "model")
+        _called(workload, "model")
 
 
-def _where_it_raised(load: Workload, error: Exception) -> str:
-    path = str(Path(load.file).resolve())
+def _where_it_raised(workload: Workload, error: Exception) -> str:
+    path = str(Path(workload.file).resolve())
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = [error.lineno] if isinstance(error, SyntaxError) else lines[-1:]
     text = str(error).splitlines()
     said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text[0] if text else ''}"
-    return f"{said}; {PACKAGES}" if _lacks_a_package(load, error) else said
+    return f"{said}; {PACKAGES}" if _lacks_a_package(workload, error) else said
 
 
 @_unless_the_image_knows
-def check_values(load: Workload) -> None:
+def check_values(workload: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
-    model = _called(load, "model")
+    model = _called(workload, "model")
     if not isinstance(model, nn.Module):
-        raise NotAWorkload(load, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
+        raise NotAWorkload(workload, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
     if not trainable(model):
-        raise NotAWorkload(load, "model() has no parameter that requires a gradient: there is nothing to train")
-    batch = _called(load, "batch", 2, load.seed)
+        raise NotAWorkload(workload, "model() has no parameter that requires a gradient: there is nothing to train")
+    batch = _called(workload, "batch", 2, workload.seed)
     if not (isinstance(batch, tuple) and len(batch) == 2):
-        raise NotAWorkload(load, f"batch(2, seed) returns a {type(batch).__name__}; it must return (inputs, targets)")
+        raise NotAWorkload(
+            workload, f"batch(2, seed) returns a {type(batch).__name__}; it must return (inputs, targets)"
+        )
     for part, tree in zip(("inputs", "targets"), batch, strict=True):
         found = list(leaves(tree))
         if not found:
-            raise NotAWorkload(load, f"batch(2, seed): no tensor in the {part}")
+            raise NotAWorkload(workload, f"batch(2, seed): no tensor in the {part}")
         for leaf in found:
             if leaf.dim() == 0 or len(leaf) != 2:
                 shape = tuple(leaf.shape)
                 raise NotAWorkload(
-                    load, f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples"
+                    workload,
+                    f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples",
                 )
-    _check_step(load, model.to(HOST), *batch)
-    check_dataset(load, batch)
+    _check_step(workload, model.to(HOST), *batch)
+    check_dataset(workload, batch)
 
 
-def check_dataset(load: Workload, batch: Tree) -> None:
+def check_dataset(workload: Workload, batch: Tree) -> None:
     """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
     try:
-        dataset = load.dataset()
+        dataset = workload.dataset()
     except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(load, f"dataset() raises {_where_it_raised(load, error)}") from error
+        raise NotAWorkload(workload, f"dataset() raises {_where_it_raised(workload, error)}") from error
     if dataset is None:
         return
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         what = f"dataset() returns a {type(dataset).__name__}"
-        raise NotAWorkload(load, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
+        raise NotAWorkload(workload, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
     try:
         made = default_collate([dataset[index] for index in range(2)])
     except Exception as error:  # of the user's code, or of PyTorch with what it returns
-        where = _where_it_raised(load, error)
-        raise NotAWorkload(load, f"putting together dataset()[0] and dataset()[1] raises {where}") from error
+        where = _where_it_raised(workload, error)
+        raise NotAWorkload(workload, f"putting together dataset()[0] and dataset()[1] raises {where}") from error
     if not (isinstance(made, list | tuple) and len(made) == 2):
-        raise NotAWorkload(load, f"an item of dataset() is a {type(dataset[0]).__name__}; it must be (inputs, targets)")
+        raise NotAWorkload(
+            workload, f"an item of dataset() is a {type(dataset[0]).__name__}; it must be (inputs, targets)"
+        )
     for part, ours, theirs in zip(("inputs", "targets"), map(_form, made), map(_form, batch), strict=True):
         if ours != theirs:
-            raise NotAWorkload(load, f"two items of dataset() have {part} {ours}, and batch(2, seed) has {theirs}")
+            raise NotAWorkload(workload, f"two items of dataset() have {part} {ours}, and batch(2, seed) has {theirs}")
 
 
 def _form(tree: Tree) -> str:
@@ -184,54 +189,57 @@ def _form(tree: Tree) -> str:
     return type(tree).__name__
 
 
-def _check_step(load: Workload, model: nn.Module, inputs: Any, targets: Any) -> None:
+def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any) -> None:
     try:
-        loss = load.module.loss(model(inputs), targets)
+        loss = workload.module.loss(model(inputs), targets)
     except Exception as error:  # of the user's code, or of PyTorch with its values
-        raise NotAWorkload(load, f"loss(model(inputs), targets) raises {_where_it_raised(load, error)}") from error
+        raise NotAWorkload(
+            workload, f"loss(model(inputs), targets) raises {_where_it_raised(workload, error)}"
+        ) from error
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dim():
         what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
-        raise NotAWorkload(load, f"loss(outputs, targets) returns {what}; it must return the mean, a scalar tensor")
+        raise NotAWorkload(workload, f"loss(outputs, targets) returns {what}; it must return the mean, a scalar tensor")
     if not math.isfinite(float(loss.detach())):
-        raise NotAWorkload(load, f"the loss of a new model is {float(loss.detach())}; it must be finite")
+        raise NotAWorkload(workload, f"the loss of a new model is {float(loss.detach())}; it must be finite")
     if not loss.requires_grad:
-        raise NotAWorkload(load, "the loss does not depend on any parameter")
+        raise NotAWorkload(workload, "the loss does not depend on any parameter")
     try:
         loss.backward()
     except Exception as error:  # of PyTorch, where a value was changed in place, say
-        raise NotAWorkload(load, f"the backward of the loss raises {_where_it_raised(load, error)}") from error
+        raise NotAWorkload(workload, f"the backward of the loss raises {_where_it_raised(workload, error)}") from error
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if without:
         shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
         raise NotAWorkload(
-            load, f"no gradient reaches {shown}; use them, remove them, or set requires_grad_(False), or DDP would wait"
+            workload,
+            f"no gradient reaches {shown}; use them, remove them, or set requires_grad_(False), or DDP would wait",
         )
 
 
-def _called(load: Workload, function: str, *args: Any) -> Any:
+def _called(workload: Workload, function: str, *args: Any) -> Any:
     try:
-        return load.call(function, *args)
+        return workload.call(function, *args)
     except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(load, f"{function}() raises {_where_it_raised(load, error)}") from error
+        raise NotAWorkload(workload, f"{function}() raises {_where_it_raised(workload, error)}") from error
 
 
-def examined(load: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
+def examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     """The load with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
     NotAWorkload if there is no such rate.
     """
-    progress.doing(f"{load.name}: looking for a learning rate")
-    load = replace(load, frozen=_draws(load))
-    small = replace(load, batch_size=CHECKED_EACH * num_devices, exact=True)
-    for tried in ([load, small], [load]):
+    progress.doing(f"{workload.name}: looking for a learning rate")
+    workload = replace(workload, frozen=_draws(workload))
+    small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
+    for tried in ([workload, small], [workload]):
         try:
-            return replace(load, lr=_rate(tried, device, num_steps), inexact=small not in tried)
+            return replace(workload, lr=_rate(tried, device, num_steps), inexact=small not in tried)
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
             raised = error
-    what = f"a step with {load.batch_size} samples"
-    raise NotAWorkload(load, f"{what} raises {_where_it_raised(load, raised)}") from raised
+    what = f"a step with {workload.batch_size} samples"
+    raise NotAWorkload(workload, f"{what} raises {_where_it_raised(workload, raised)}") from raised
 
 
 def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:
@@ -240,27 +248,27 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
     A third, because other batches are trained at it as well. The first of them is the cheapest.
     """
     for rate in RATES:
-        if all(_can_tell(replace(load, lr=rate), device, num_steps) for load in loads):
+        if all(_can_tell(replace(workload, lr=rate), device, num_steps) for workload in loads):
             return rate / 3
     raise NotAWorkload(loads[0], f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
 
 
-def _can_tell(load: Workload, device: torch.device, num_steps: int) -> bool:
+def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     """As timed, one step is compared."""
-    trained = load.plain(device, (load.batch_size,), num_steps if load.exact else 1, exactly=False)
+    trained = workload.plain(device, (workload.batch_size,), num_steps if workload.exact else 1, exactly=False)
     first, last = trained.losses
     moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
     return last < first and 30 * MOVED * TOLERANCE < moved < math.inf
 
 
-def _draws(load: Workload) -> bool:
+def _draws(workload: Workload) -> bool:
     """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
-    model, (inputs, targets) = load.network(HOST), load.batch(2, HOST)
+    model, (inputs, targets) = workload.network(HOST), workload.batch(2, HOST)
     losses = []
     for seed in range(3):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
-            losses.append(float(load.loss(model(inputs), targets)))
+            losses.append(float(workload.loss(model(inputs), targets)))
     return len(set(losses)) > 1
 
 
@@ -275,8 +283,8 @@ class OfWorkloads:
 
     def __post_init__(self) -> None:
         """A file of the user's is looked at before anything is measured; ours are tested."""
-        for load in self.loads:
-            check(load)
+        for workload in self.loads:
+            check(workload)
 
     @property
     def loads(self) -> list[Workload]:

@@ -15,6 +15,7 @@ from scalecard.hardware.vendors.cpu import runtime as cpu_runtime
 from scalecard.hardware.vendors.nvidia import runtime as nvidia_runtime
 
 Work = Callable[[], None]
+Recorder = Callable[[Work, Work, torch.device], Work]
 
 
 class Runtime(Protocol):
@@ -32,10 +33,12 @@ class Runtime(Protocol):
     def switched(self, *, tf32: bool, benchmark: bool) -> AbstractContextManager[None]:
         """Meanwhile compute float32 in TF32, and try kernels for each new shape; then all is as before."""
 
-    def recorded(
-        self, work: Callable[[], None], warm_up: Callable[[], None], device: torch.device
-    ) -> Callable[[], None]:
-        """What replays the work as one graph, recorded after a few runs of `warm_up` beside it."""
+    @property
+    def recorded(self) -> Recorder | None:
+        """recorded(work, warm_up, device): what replays the work as one graph, after runs of `warm_up` beside it.
+
+        None where `lacks` says that there are no graphs.
+        """
 
     def refuse_unusable(self, machine: Machine) -> None:
         """ValueError if PyTorch cannot compute on a GPU that the driver lists, or means another one."""

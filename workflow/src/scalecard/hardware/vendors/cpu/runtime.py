@@ -1,6 +1,5 @@
 """What the host's CPU has of all that GPUs offer beyond PyTorch's common names: bfloat16, on some."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -12,6 +11,7 @@ GPUS_ONLY = {
     "benchmark": "cuDNN exists on GPUs only",
     "graphs": "CUDA graphs exist on GPUs only",
 }
+recorded = None
 
 
 def lacks(what: str, device: torch.device) -> str:
@@ -32,11 +32,6 @@ def float32_is_float32() -> None:
 def switched(*, tf32: bool, benchmark: bool) -> AbstractContextManager[None]:
     """Nothing can be switched."""
     return nullcontext()
-
-
-def recorded(work: Callable[[], None], warm_up: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """NotImplementedError: `lacks` says so before."""
-    raise NotImplementedError(GPUS_ONLY["graphs"])
 
 
 def refuse_unusable(machine: Machine) -> None:
