@@ -28,7 +28,7 @@ Parts = Sequence[Mapping[str, Record]]  # of each stage, by their names
 
 
 def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, staged: CutWorkload) -> Subject:
-    """One part of a stage, of so many micro-batches like the load's batch; of a copy, of one."""
+    """One part of a stage, of so many micro-batches like the workload's batch; of a copy, of one."""
     if part == COPY:
         return links.subject(Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage))
     if part == UPDATE:

@@ -224,7 +224,7 @@ def _called(workload: Workload, function: str, *args: Any) -> Any:
 
 
 def examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
-    """The load with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
+    """The workload with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
     NotAWorkload if there is no such rate.
     """
