@@ -20,7 +20,7 @@ from scalecard.workloads.reference import trainable
 
 
 def gradients(stage: int, device: Device, staged: CutWorkload, *, batches: int = 1, num_micro: int = 1) -> Subject:
-    """Forward and backward of so many batches, each of micro-batches like the workload's batch; gradients are dropped."""
+    """Forward and backward of so many batches, each of micro-batches like this batch; gradients are dropped."""
     alone = _alone(stage, device, staged)
 
     def prove() -> Iterator[Check]:
@@ -36,7 +36,7 @@ def gradients(stage: int, device: Device, staged: CutWorkload, *, batches: int =
 
 
 def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int) -> Subject:
-    """The forwards of one batch of micro-batches like the workload's batch, with all that their backwards would need."""
+    """The forwards of one batch of micro-batches like this batch, with all that their backwards would need."""
     alone = _alone(stage, device, staged)
 
     def prove() -> Iterator[Check]:
