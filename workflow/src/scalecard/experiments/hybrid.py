@@ -104,7 +104,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
-    workload, small = (_of_all(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
+    workload, small = (_with_all_batches(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
     references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
         averaged = groups if name == HYBRID.name else []
@@ -120,7 +120,7 @@ def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: l
         yield timing.record("step_time")
 
 
-def _of_all(ctx: RankContext, each: Workload) -> Workload:
+def _with_all_batches(ctx: RankContext, each: Workload) -> Workload:
     """With a batch for each rank."""
     return replace(each, batch_size=each.batch_size * ctx.world_size)
 

@@ -129,25 +129,21 @@ def _on_devices(
 
 def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: References, case: Case) -> Iterator[Variant]:
     """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
-    proven, workload = min(4, len(devices)), resnet50(spec)
+    proven = min(4, len(devices))
     if case["cut"] == TEXTBOOK:
         for name, form in pipelines.WHOLE_BATCHES.items():
             one_device: Case = {"image_size": spec.image_size}
             own, places = (one_device, ()) if form is WHOLE else (case, cuts)
-            yield from pipelines.variants(
-                spec, devices, name, form, places, workload, [spec.batch_size], references, own
-            )
+            yield from pipelines.variants(spec, devices, name, form, places, [spec.batch_size], references, own)
         for name, form in pipelines.PIPELINES.items():
             sizes = spec.split_sizes
             yield from pipelines.variants(
-                spec, devices, name, form, cuts, workload, sizes, references, case, proven_stages=proven
+                spec, devices, name, form, cuts, sizes, references, case, proven_stages=proven
             )
     else:
         for name, form in OURS.items():
-            yield from pipelines.variants(
-                spec, devices, name, form, cuts, workload, spec.balanced_sizes, references, case
-            )
-    staged, check = (CutWorkload(one, cuts) for one in (workload, small_resnet50(spec)))
+            yield from pipelines.variants(spec, devices, name, form, cuts, spec.balanced_sizes, references, case)
+    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), small_resnet50(spec)))
     yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
 
 

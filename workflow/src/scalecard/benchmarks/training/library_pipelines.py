@@ -42,8 +42,7 @@ def ours(
 ) -> Iterator[Variant]:
     """Ours by the same schedule. Ranks without the devices wait."""
     case: Case = {"image_size": spec.image_size, "beside": f"torch {schedule}"}
-    form, workload = OURS[schedule], resnet50(spec)
-    for variant in pipelines.variants(spec, devices, schedule, form, AFTER_LAYER2, workload, sizes, references, case):
+    for variant in pipelines.variants(spec, devices, schedule, OURS[schedule], AFTER_LAYER2, sizes, references, case):
         yield replace(variant, build=driven_by_the_first(ctx, variant.build), devices=())
 
 

@@ -60,7 +60,7 @@ def pipeline(
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
         micro = CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
-        counts |= {name: at.num_micro * value for name, value in _of_one_micro_batch(ctx, micro).items()}
+        counts |= {name: at.num_micro * value for name, value in _counts_per_micro_batch(ctx, micro).items()}
     return trained(
         at,
         made.step,
@@ -73,7 +73,7 @@ def pipeline(
     )
 
 
-def _of_one_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, float]:
+def _counts_per_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, float]:
     """What this rank's stage must do; what one rank has no memory to count, no rank counts.
 
     Of two ranks, each sends as many bytes as it gets; one between two others does both twice.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from scalecard.benchmarks.training.cuts import small_resnet50
+from scalecard.benchmarks.training.cuts import resnet50, small_resnet50
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, TEXTBOOK, WHOLE, InProcess, subject
 from scalecard.hardware.devices import Device
@@ -32,7 +32,6 @@ def variants(
     name: str,
     form: InProcess,
     cuts: Cuts,
-    workload: Workload,
     split_sizes: Sequence[int],
     references: References,
     case: Case,
@@ -44,7 +43,7 @@ def variants(
     Equality is proven with the model cut as it is timed or, if it is split at all, between layers into
     `proven_stages`.
     """
-    small = small_resnet50(spec)
+    workload, small = resnet50(spec), small_resnet50(spec)
     shared = functools.cache(partial(form.model, devices))
     build = partial(subject, form, devices, references, shared=shared)
     for size in split_sizes:
