@@ -6,7 +6,8 @@ from pathlib import Path
 from scalecard.hardware import scratch
 from scalecard.records.atomic import remove_unfinished
 
-RESULTS, STATE = Path("results"), Path(".snakemake")
+RESULTS = Path("results")
+STATE = Path(".snakemake")
 
 
 def remove() -> None:
