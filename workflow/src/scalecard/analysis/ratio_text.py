@@ -5,14 +5,14 @@ import statistics
 from collections.abc import Sequence
 
 from scalecard.analysis import formatting
-from scalecard.records import axes
+from scalecard.records.axes import axis_label
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
 
 def case(record: Case) -> str:
     """'algorithm ring, devices 2, 4 KiB': the values on all axes."""
-    return ", ".join(f"{axes.label(axis)} {formatting.on_axis(axis, value)}".strip() for axis, value in record.items())
+    return ", ".join(f"{axis_label(axis)} {formatting.on_axis(axis, value)}".strip() for axis, value in record.items())
 
 
 def direction(record: Record) -> str:

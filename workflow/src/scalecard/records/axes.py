@@ -12,7 +12,7 @@ IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"}
 LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
 
 
-def label(axis: str) -> str:
+def axis_label(axis: str) -> str:
     """What stands before a value on this axis: 'batch size', or nothing."""
     return LABELS.get(axis, axis.replace("_", " "))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalecard.analysis import formatting, ratio_text
-from scalecard.records import axes
+from scalecard.records.axes import IN_BYTES, axis_label
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.records.statistics import Interval
 from scalecard.report import telemetry_text
@@ -47,7 +47,7 @@ def _row(record: Record) -> Row:
     spans = [f"{show(each.low)} to {show(each.high)}" if each else "" for each in intervals(record)]
     last, remarks = LAST_SAMPLE.get(record.metric, ""), telemetry_text.remarks(record)
     return Row(
-        case={axes.label(axis) or axis: _on_axis(axis, each) for axis, each in record.case.items()}
+        case={axis_label(axis) or axis: _on_axis(axis, each) for axis, each in record.case.items()}
         | {METRIC: Cell(formatting.spaced(record.metric))},
         median=Cell(show(value), value, [*filter(None, [last.format(*record.samples[0])]), *remarks]),
         more={
@@ -62,7 +62,7 @@ def _row(record: Record) -> Row:
 
 
 def _on_axis(axis: str, value: Scalar) -> Cell:
-    return Cell(formatting.on_axis(axis, value), value if axis in axes.IN_BYTES and isinstance(value, int) else None)
+    return Cell(formatting.on_axis(axis, value), value if axis in IN_BYTES and isinstance(value, int) else None)
 
 
 def number(record: Record) -> float:
