@@ -39,13 +39,13 @@ def saved(make_result: Make, tmp_path: Path) -> Path:
     return path
 
 
-def table(result: Result) -> pd.DataFrame:
+def csv_table(result: Result) -> pd.DataFrame:
     written = scaling.as_csv(scaling.of_result(result), [result])
     return pd.read_csv(io.BytesIO(written), comment="#", keep_default_na=False, na_values=[""])
 
 
 def row(result: Result, strategy: str, devices: int, kind: str) -> dict[str, object]:
-    found = table(result)
+    found = csv_table(result)
     (one,) = found[
         (found.strategy == strategy) & (found.devices == devices) & (found.scaling.fillna("") == kind)
     ].to_dict("records")
@@ -74,7 +74,7 @@ def test_weak_scaling_by_hand(make_result: Make) -> None:
 def test_ddp_of_the_textbooks_models_is_over_one_device_without_ddp(make_result: Make) -> None:
     result = measured(make_result, ddp=ddp({"default": (1, 0.02)})).of("ddp")
     assert result is not None
-    found = table(result)
+    found = csv_table(result)
     assert list(found.workload.unique()) == ["resnet18 (ddp)"]
     assert list(found.strategy) == ["single device", "DDP", "DDP", "DDP"], "options are no scaling"
     assert found.speed_up[2] == pytest.approx(0.1 / 0.02, rel=0.005)
@@ -159,7 +159,7 @@ def test_markdown_is_escaped_and_keeps_to_its_cell() -> None:
 def test_names_of_users_reach_csv_as_they_are_on_one_line(make_result: Make) -> None:
     odd = step("single device", 1, 0.1)
     odd = replace(odd, case={**odd.case, "workload": 'a,"b" #c'})
-    assert list(table(gpt(make_result, odd)).workload) == ['a,"b" #c']
+    assert list(csv_table(gpt(make_result, odd)).workload) == ['a,"b" #c']
     written = table_formats.as_csv([{"name": NASTY, "number": 0.1 + 0.2}], [NASTY])
     comment, head, own = written.splitlines()
     assert comment.startswith("# 50% of")
