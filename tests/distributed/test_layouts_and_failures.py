@@ -10,9 +10,18 @@ import pytest
 import torch
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.layout import Layout, layouts
+from scalecard.distributed.nodes import Nodes
 from scalecard.distributed.notes import Notes
 from scalecard.distributed.rendezvous import RankLost, Rendezvous
+from torch.distributed import HashStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+
+def test_nodes_that_publish_nothing_in_time_are_absent() -> None:
+    nodes = Nodes(3)
+    nodes.__dict__["store"] = HashStore()  # in place of a connection to the first node's
+    nodes.publish("facts", {"cores": 2})
+    assert nodes.collect("facts", within=timedelta(milliseconds=50)) == {0: {"cores": 2}}
 
 
 def test_layouts_within_a_node_then_over_nodes() -> None:

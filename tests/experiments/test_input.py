@@ -77,7 +77,7 @@ def test_times_are_of_one_batch_and_the_workers_that_are_needed_are_timed(
 
     monkeypatch.setattr(experiment, "time_rounds", pretended)
     monkeypatch.setattr(Timing, "record", recorded)
-    records = [record for record in run(machine, workers=[0, 1, 8]) if record.samples]
+    records = [record for record in run(machine, workers=[0, 1, 8], batch_sizes=[2]) if record.samples]
     for record in records:
         expected = 1.0 if record.metric == "step_time" else 4 / max(1, int(str(record.case["workers"])))
         assert record.median == pytest.approx(expected)
@@ -85,6 +85,20 @@ def test_times_are_of_one_batch_and_the_workers_that_are_needed_are_timed(
     assert {record.case.get("workers") for record in settings} == {None, 0, 4}
     fed = {r.case["workers"]: r.case["batches"] for r in settings if r.case.get("data") == "fed"}
     assert fed == {0: 2, 4: 32}, "four times the eight that are loaded ahead"
+    assert [r.case["workers"] for r in settings if r.case["batch_size"] == 2] == [4], "beside the batch as it is"
+    parts = [(r.case["part"], r.case.get("workers")) for r in run(machine, workers=[0]) if r.samples]
+    assert set(parts) == {("workers", 0), ("workers", None), ("settings", None), ("settings", 0)}, (
+        "no setting of workers"
+    )
+
+
+def test_without_a_time_to_compare_with_no_setting_is_tried(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(variants: list[Variant], **_options: Any) -> list[Timing]:
+        return [Timing(variant=v, completion=[], prepared=None, failure="too little memory") for v in variants]
+
+    monkeypatch.setattr(experiment, "time_rounds", failed)
+    parts = {record.case["part"] for record in run(machine, workers=[0, 1])}
+    assert parts == {"workers"}
 
 
 def test_without_a_data_set_or_with_too_small_a_one_the_reason_is_recorded(machine: Machine) -> None:

@@ -22,10 +22,11 @@ DEFAULT = {"PRETEND_GPUS": "2"}  # H100s
 
 @dataclass(frozen=True)
 class Box:
-    """What the libraries are to pretend, and a part of the error with which the project must refuse it, if it must."""
+    """What the libraries are to pretend; and, from cards.yaml, whether it must be refused, or why cases must fail."""
 
     variables: Mapping[str, str]
     refused: str = ""
+    failing: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -63,8 +64,8 @@ def box(
         "PRETEND_ENERGY": int(energy),
     }
     changes = {key: str(value) for key, value in wanted.items() if value is not None}
-    refused = facts.pop("refused", "")
-    return Box({**facts, **changes}, refused)
+    refused, failing = facts.pop("refused", ""), facts.pop("failing", "")
+    return Box({**facts, **changes}, refused, failing)
 
 
 @functools.cache

@@ -4,8 +4,9 @@
                                        [--only NAME ...] [--short] [--keep FOLDER] [--coverage]
 
 The exit status is 1 if the run or a case failed (for want of memory: only without --memory), if an experiment left no
-result, or if one of FAULTS was reported. A card that the project must refuse is tried instead: the exit status is then
-1 unless nothing was measured, and the error is the expected one.
+result, or if one of FAULTS was reported. On a card on which cases must fail, the run and such cases must have failed. A
+card that the project must refuse is tried instead: the exit status is then 1 unless nothing was measured, and the error
+is the expected one.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import boxes
@@ -94,17 +96,23 @@ def _measurement(box: boxes.Box, project: Path, args: argparse.Namespace) -> int
     else:
         names = args.only or experiments.names()
         status, log = _workflow(project, box, *(args.only or ()), short=args.short)
-    failed = _summary(project, names, memory_is_short=args.memory is not None)
+    expected = {Reason(box.failing)} if box.failing else {Reason.OUT_OF_MEMORY} if args.memory else set()
+    failed, as_expected = _summary(project, names, expected)
+    unexpected = not (status and as_expected) if box.failing else bool(status)
     faults = {fault: log.count(fault) for fault in FAULTS if fault in log}
     print(f"{time.monotonic() - began:.0f} s; exit status {status}; faults reported: {faults or 'none'}")
-    if status or failed or faults:
+    bad = bool(unexpected or failed or faults)
+    if bad:
         print(log[-SHOWN:])
-    return int(bool(status or failed or faults))
+    return int(bad)
 
 
-def _summary(project: Path, names: list[str], *, memory_is_short: bool) -> bool:
-    """Print a line for each experiment and for all. True if one has no result, or a case failed that should not."""
-    total, failed = Counter[str](), False
+def _summary(project: Path, names: list[str], expected: Collection[Reason]) -> tuple[bool, int]:
+    """Print a line for each experiment and for all.
+
+    Returns whether one has no result or a case failed that should not, and how many failed for the expected reasons.
+    """
+    total, failed, as_expected = Counter[str](), False, 0
     for name in names:
         path = project / "results" / two_nodes.PLATFORM / f"{name}.json"
         if not path.exists():
@@ -118,9 +126,10 @@ def _summary(project: Path, names: list[str], *, memory_is_short: bool) -> bool:
         for record in result.records:
             if record.status == "failed":
                 print(f"    {record.case}: {record.why}")
-                failed |= not (memory_is_short and record.reason is Reason.OUT_OF_MEMORY)
+                as_expected += record.reason in expected
+                failed |= record.reason not in expected
     print(_line("in all", total))
-    return failed
+    return failed, as_expected
 
 
 def _line(name: str, counts: Counter[str]) -> str:

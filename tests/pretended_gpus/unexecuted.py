@@ -36,6 +36,7 @@ PRETENDED: tuple[tuple[str, ...], ...] = (  # the longest first
     ("--memory", "268435456", "--short", "--only", "strategies", "tuning"),
     ("--nodes", "2", "--devices", "1"),
     *(("--card", card) for card in ("mig", "lost", "driver-570")),
+    *(("--card", card, "--short", "--only", "health") for card in ("faulty", "wrong")),
 )
 
 Lines = Mapping[Path, frozenset[int]]  # of each module

@@ -18,6 +18,7 @@ from scalecard.records.files import InvalidResult, is_result_file, load, refuse_
 from scalecard.records.record import Check, Count, Record, Result
 from scalecard.records.telemetry import Telemetry
 from support.builders import gpu_state, hardware_state
+from support.every_experiment import every_result
 from support.fake_nvml import A100, box
 from support.projects import ROOT
 
@@ -197,6 +198,10 @@ WRONG: dict[str, tuple[Damage, str]] = {
     "a case twice": (lambda d: d["records"].append(d["records"][0]), r"records\[3\]\.case: the same"),
     "no moment": (lambda d: d.update(started="yesterday"), r"started: 'yesterday'"),
     "emulated GPUs": (lambda d: d["environment"].update(emulated=not d["environment"]["emulated"]), "emulated"),
+    "GPUs of a CPU": (
+        lambda d: d["environment"]["machine"].update(gpus=["NVIDIA H100"]),
+        r"machine\.gpus: 1 GPUs, but machine\.kind is 'cpu'",
+    ),
     "minus two devices": (lambda d: d["records"][0]["case"].update(devices=-2), r"case\.devices"),
     "memory below zero": (lambda d: d["environment"].update(ram_bytes=-1), r"environment\.ram_bytes"),
     "a list as a case": (lambda d: d["records"][0]["case"].update(mine=[1]), r"case\.mine"),
@@ -217,6 +222,13 @@ def test_what_cannot_be_true_is_refused_with_its_field(path: Path, what: str) ->
     with pytest.raises(InvalidResult, match=rf"^{path}: \$.*{named}") as error:
         load(path)
     assert str(error.value).isprintable()
+
+
+def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
+    result = every_result("box", gpus=2)[0]
+    twice = replace(result, environment={**result.environment, "gpus": 2 * result.environment["gpus"]})
+    with pytest.raises(InvalidResult, match=r"environment\.gpus: 4 GPUs, but machine\.gpus names 2"):
+        save(twice, tmp_path / "health.json")
 
 
 @pytest.mark.parametrize(

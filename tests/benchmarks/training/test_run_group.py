@@ -42,6 +42,14 @@ def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
     assert max(gpu.tried) <= 900
 
 
+def test_largest_batches_for_which_no_time_is_left_are_skipped(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(monkeypatch)
+    monkeypatch.setattr(run_group.budget, "over", lambda ranks: True)
+    (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
+    assert (record.status, record.reason, record.metric) == ("skipped", Reason.NO_TIME, "largest_batch")
+    assert not gpu.tried
+
+
 def test_a_pipelines_largest_batch_has_whole_micro_batches(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_group, "MOST", 1000)
     (record,) = group(rule, most_micro=7).largest_batches([StrategyBuilder(OUR_1F1B, Gpu(monkeypatch).build)])

@@ -10,6 +10,7 @@ from scalecard.benchmarks.training import dry_run
 from scalecard.benchmarks.training.dry_run import USABLE, Trial, Trials
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
+from scalecard.hardware.failures import DeviceFault
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
 from scalecard.workloads.workload import Workload
@@ -123,6 +124,30 @@ def test_a_strategy_that_cannot_be_used_says_why(
     record = found.record({"strategy": "mine"})
     assert record
     assert (record.status, record.note) == ("failed" if too_large else "skipped", refused)
+
+
+@pytest.mark.parametrize("when", ["in the trial", "while the failed trial is waited for"])
+def test_a_fault_of_a_gpu_is_no_property_of_a_strategy(when: str, allocator: Allocator) -> None:
+    def build(references: References, at: Setting) -> Subject:
+        raise DeviceFault("device 0: unspecified launch failure") if when == "in the trial" else CannotBe("uneven")
+
+    class Failing(Rank):
+        def synchronize(self) -> None:
+            raise DeviceFault("device 0: unspecified launch failure")
+
+    with pytest.raises(DeviceFault, match="launch failure"):
+        trials(Failing()).of(StrategyBuilder(SINGLE, build), AT)
+
+
+def test_what_failed_work_leaves_is_waited_for_and_not_said_twice(allocator: Allocator) -> None:
+    def build(references: References, at: Setting) -> Subject:
+        raise CannotBe("uneven")
+
+    class Upset(Rank):
+        def synchronize(self) -> None:
+            raise RuntimeError("what an operator left behind")
+
+    assert trials(Upset()).of(StrategyBuilder(SINGLE, build), AT).refused == "uneven"
 
 
 def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:

@@ -50,6 +50,10 @@ def changed(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
+def test_a_function_that_says_nothing_of_its_arguments_is_believed(tmp_path: Path) -> None:
+    check_functions(written(tmp_path, GOOD + "loss = max\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -94,6 +94,12 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     monkeypatch.setattr(gpu_problems, "version_of", lambda packages: "12.8.1")
     assert problems() == []
 
+    def none(packages: object) -> str:
+        raise FileNotFoundError("none of these packages is installed")
+
+    monkeypatch.setattr(gpu_problems, "version_of", none)
+    assert problems() == [], "a PyTorch without CUDA needs no driver"
+
 
 def test_a_switch_that_makes_float32_something_else_is_refused(
     install_gpus: Install, monkeypatch: pytest.MonkeyPatch

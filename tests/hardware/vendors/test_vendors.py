@@ -93,8 +93,11 @@ def test_every_vendor_says_what_is_wrong_and_why_its_gpus_are_not_measured(
     assert vendors.notes() == [], "they are measured"
 
 
-def test_every_vendor_has_a_runtime() -> None:
+def test_every_vendor_has_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {vendor.KIND for vendor in vendors.VENDORS} == set(RUNTIMES)
     cpu = torch.device("cpu")
     assert runtime_of(cpu).lacks("bfloat16", cpu) == ""
+    for instructions in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, instructions, lambda: False)
+    assert "no instructions for bfloat16" in runtime_of(cpu).lacks("bf16", cpu)
     assert (runtime_of(cpu).recorded is None) == bool(runtime_of(cpu).lacks("graphs", cpu))
