@@ -4,9 +4,9 @@
                                        [--only NAME ...] [--short] [--keep FOLDER] [--coverage]
 
 The exit status is 1 if the run or a case failed (for want of memory: only without --memory), if an experiment left no
-result, or if one of FAULTS was reported. On a card on which cases must fail, the run and such cases must have failed. A
-card that the project must refuse is tried instead: the exit status is then 1 unless nothing was measured, and the error
-is the expected one.
+result, or if one of FAULTS was reported. Two kinds of cards are judged otherwise: where cases must fail, it is 1 unless
+some did, all for that reason, and the run with them; where the project must refuse to measure, unless it did so with
+that error.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection
 from pathlib import Path
 
 import boxes
@@ -96,28 +95,27 @@ def _measurement(box: boxes.Box, project: Path, args: argparse.Namespace) -> int
     else:
         names = args.only or experiments.names()
         status, log = _workflow(project, box, *(args.only or ()), short=args.short)
-    expected = {Reason(box.failing)} if box.failing else {Reason.OUT_OF_MEMORY} if args.memory else set()
-    failed, as_expected = _summary(project, names, expected)
-    unexpected = not (status and as_expected) if box.failing else bool(status)
+    complete, reasons = _summary(project, names)
     faults = {fault: log.count(fault) for fault in FAULTS if fault in log}
     print(f"{time.monotonic() - began:.0f} s; exit status {status}; faults reported: {faults or 'none'}")
-    bad = bool(unexpected or failed or faults)
-    if bad:
-        print(log[-SHOWN:])
-    return int(bad)
+    if box.failing:
+        as_expected = bool(status) and reasons == {Reason(box.failing)}
+    else:
+        as_expected = not status and reasons <= ({Reason.OUT_OF_MEMORY} if args.memory else set())
+    if complete and as_expected and not faults:
+        return 0
+    print(log[-SHOWN:])
+    return 1
 
 
-def _summary(project: Path, names: list[str], expected: Collection[Reason]) -> tuple[bool, int]:
-    """Print a line for each experiment and for all.
-
-    Returns whether one has no result or a case failed that should not, and how many failed for the expected reasons.
-    """
-    total, failed, as_expected = Counter[str](), False, 0
+def _summary(project: Path, names: list[str]) -> tuple[bool, set[Reason | None]]:
+    """Print a line for each experiment and for all; whether each has a result, and the reasons of failed cases."""
+    total, complete, reasons = Counter[str](), True, set[Reason | None]()
     for name in names:
         path = project / "results" / two_nodes.PLATFORM / f"{name}.json"
         if not path.exists():
             print(f"{name:16} no result")
-            failed = True
+            complete = False
             continue
         result = load(path)
         counts = Counter({status: result.count(status) for status in STATUSES})
@@ -126,10 +124,9 @@ def _summary(project: Path, names: list[str], expected: Collection[Reason]) -> t
         for record in result.records:
             if record.status == "failed":
                 print(f"    {record.case}: {record.why}")
-                as_expected += record.reason in expected
-                failed |= record.reason not in expected
+                reasons.add(record.reason)
     print(_line("in all", total))
-    return failed, as_expected
+    return complete, reasons
 
 
 def _line(name: str, counts: Counter[str]) -> str:

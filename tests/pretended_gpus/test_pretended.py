@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import boxes
@@ -12,7 +11,7 @@ from scalecard.analysis.health import judge_errors, judge_state
 from scalecard.analysis.health.alerts import alerts
 from scalecard.records.record import Reason, Result
 from support.namespaces import NEEDS, can_make_namespaces
-from support.projects import ROOT, SMOKE, copy_project, results_of
+from support.projects import ROOT, results_of
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
@@ -90,18 +89,14 @@ def test_two_nodes_measure_together(tmp_path: Path) -> None:
         assert set(result.environment["nccl_paths"]) == {"NET/Socket"}
 
 
-def health_of(variables: dict[str, str], folder: Path) -> Result:
-    """What `health` leaves of a box with this fault, whose run must end with status 1 and a result."""
-    box = replace(boxes.box(None, energy=False), variables={**boxes.DEFAULT, **variables})
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "health", *SMOKE, "--config", "platform=pretended"]
-    done = boxes.run(box, command, timeout=600, folder=copy_project(folder))
-    assert done.returncode == 1, done.stdout
-    assert "Done in" in done.stdout, done.stdout
+def health_of(card: str, folder: Path) -> Result:
+    """What `health` leaves of a box with this kind of card, whose run must end with status 1 and a result."""
+    run("--card", card, "--short", "--only", "health", keep=folder)
     return results_of(folder, "pretended")["health"]
 
 
 def test_a_card_that_fails_in_the_middle_is_named_and_the_other_is_measured(tmp_path: Path) -> None:
-    health = health_of({"PRETEND_FAULT": "1:1000"}, tmp_path)
+    health = health_of("faulty", tmp_path)
     faults = [record for record in health.records if record.reason is Reason.DEVICE_FAULT]
     assert faults
     assert all("uncorrectable ECC error" in record.note for record in faults)
@@ -111,7 +106,7 @@ def test_a_card_that_fails_in_the_middle_is_named_and_the_other_is_measured(tmp_
 
 
 def test_a_card_that_computes_wrongly_is_named_and_the_other_is_measured(tmp_path: Path) -> None:
-    health = health_of({"PRETEND_WRONG": "1"}, tmp_path)
+    health = health_of("wrong", tmp_path)
     wrong = [record for record in health.records if record.reason is Reason.NOT_PROVEN]
     assert {(record.case["part"], record.case["device"]) for record in wrong} == {("compute", 1), ("load", 1)}
     assert any(r.matches(part="compute", device=0) and r.samples for r in health.records)

@@ -228,7 +228,7 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path) -> None:
     result = every_result("box", gpus=2)[0]
     twice = replace(result, environment={**result.environment, "gpus": 2 * result.environment["gpus"]})
     with pytest.raises(InvalidResult, match=r"environment\.gpus: 4 GPUs, but machine\.gpus names 2"):
-        save(twice, tmp_path / "health.json")
+        save(twice, tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(

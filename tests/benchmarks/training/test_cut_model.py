@@ -1,17 +1,13 @@
 """The textbooks' ResNet-50, wherever it is cut: what its stages compute, hand over, and take in operations."""
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from scalecard.benchmarks.training import cut_model
 from scalecard.benchmarks.training.cut_model import CutWorkload, crossing, cut
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, NUM_BLOCKS
 from scalecard.benchmarks.training.reference_cache import References
-from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.measuring.counting import flops
 from scalecard.parallel.step import state_of
 from scalecard.workloads.stage_cuts import Cuts
@@ -20,16 +16,6 @@ from torch import nn
 from torchvision.models import resnet50
 
 VALUES = {"image_size": 64, "num_classes": 7, "one_hot": True}
-CHAIN = """
-import torch
-from torch import nn
-class Two(nn.Module):
-    def forward(self, x): return x, x
-def model(): return nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 4)))
-def batch(size, seed): return torch.ones(size, 3), torch.zeros(size, 4)
-def loss(outputs, targets): return (outputs - targets).square().mean()
-def blocks(model): return {blocks}
-"""
 LOAD = Workload("resnet50", "", json.dumps(VALUES), 2, seed=3, lr=0.1)
 
 
@@ -75,23 +61,6 @@ def test_one_stage_alone_is_the_same_one() -> None:
     alone, among = CutWorkload(LOAD, (4, 14)).stage(1), cut(LOAD, (4, 14))[1][1]
     assert alone is not CutWorkload(LOAD, (4, 14)).stage(1), "each is a copy"
     assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), among.parameters(), strict=True))
-
-
-CHAINS = {
-    "it returns two": ("[Two(), *model]", "a block returns a tuple, not one tensor"),
-    "the shapes differ": ("[*model, nn.Flatten(0)]", "do not compute what the model does"),
-    "the values differ": ("[*model, nn.Tanh()]", "do not compute what the model does"),
-}
-
-
-@pytest.mark.parametrize("what", CHAINS)
-def test_blocks_that_do_not_compute_what_the_model_does_are_no_chain(what: str, tmp_path: Path) -> None:
-    blocks, named = CHAINS[what]
-    file = tmp_path / f"chain_{len(blocks)}.py"
-    file.write_text(CHAIN.format(blocks=blocks))
-    mine = Workload("mine", str(file), "{}", 2, seed=0)
-    with pytest.raises(CannotBe, match=re.escape(named)):
-        cut_model._operations(mine)
 
 
 @pytest.mark.parametrize("cuts", [AFTER_LAYER2, (3, 9, 16)])

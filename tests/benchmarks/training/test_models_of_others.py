@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
+from scalecard.benchmarks.training.cut_model import balanced_cuts
+from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Reason, Record
+from scalecard.workloads.workload import Workload
 from support.blocks import SHORTEST
 from support.projects import ROOT
+from torch import Tensor, nn
 
 OTHERS = "tests/benchmarks/training/of_others"
 DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
@@ -84,6 +88,34 @@ def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
     assert notes(records, "tensor parallel") == {"the workload has no tensor_plan(model)"}
     (alone,) = [record for record in records if record.metric == "stage_time"]
     assert (alone.status, alone.note) == ("skipped", note)
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+UNLIKE = "blocks(model), one after another, do not compute what the model does"
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        (nn.Identity(), UNLIKE),
+        (nn.Flatten(0), UNLIKE),
+        (Pair(), f"{UNLIKE}: TypeError: a block returns a tuple, not one tensor"),
+    ],
+    ids=["other values", "another shape", "two tensors"],
+)
+def test_blocks_that_do_not_compute_what_the_model_does_cannot_be_cut(
+    last: nn.Module, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Workload("shared_layer", f"{ROOT}/{OTHERS}/shared_layer.py", "{}", 4, seed=0)
+    own = mine.module.blocks
+    monkeypatch.setattr(mine.module, "blocks", lambda model: [*own(model), last])
+    with pytest.raises(CannotBe) as refused:
+        balanced_cuts(mine, 2)
+    assert str(refused.value) == why
 
 
 @pytest.mark.workflow

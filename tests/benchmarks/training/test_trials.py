@@ -21,13 +21,15 @@ GIB = 2.0**30
 
 @dataclass
 class Rank:
-    """One of two ranks on a GPU whose allocator is made up; `other` is what the other one found."""
+    """One of two ranks on a GPU whose allocator is made up: what the `other` one found, and what waiting raises."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cuda", 0))
     other: tuple[float, str, float, float, float] = (0.0, "", 0.0, 0.0, 0.0)
+    left: Exception | None = None
 
     def synchronize(self) -> None:
-        pass
+        if self.left:
+            raise self.left
 
     def all_gather(self, value: Any) -> list[Any]:
         return [value, self.other]
@@ -126,28 +128,17 @@ def test_a_strategy_that_cannot_be_used_says_why(
     assert (record.status, record.note) == ("failed" if too_large else "skipped", refused)
 
 
-@pytest.mark.parametrize("when", ["in the trial", "while the failed trial is waited for"])
-def test_a_fault_of_a_gpu_is_no_property_of_a_strategy(when: str, allocator: Allocator) -> None:
-    def build(references: References, at: Setting) -> Subject:
-        raise DeviceFault("device 0: unspecified launch failure") if when == "in the trial" else CannotBe("uneven")
-
-    class Failing(Rank):
-        def synchronize(self) -> None:
-            raise DeviceFault("device 0: unspecified launch failure")
-
-    with pytest.raises(DeviceFault, match="launch failure"):
-        trials(Failing()).of(StrategyBuilder(SINGLE, build), AT)
+def test_a_fault_of_a_gpu_is_no_property_of_a_strategy(allocator: Allocator) -> None:
+    with pytest.raises(DeviceFault, match="in the trial"):
+        trials(Rank()).of(StrategyBuilder(SINGLE, raising(DeviceFault("in the trial"))), AT)
+    left = Rank(left=DeviceFault("in what failed work had submitted"))
+    with pytest.raises(DeviceFault, match="had submitted"):
+        trials(left).of(StrategyBuilder(SINGLE, raising(CannotBe("uneven"))), AT)
 
 
-def test_what_failed_work_leaves_is_waited_for_and_not_said_twice(allocator: Allocator) -> None:
-    def build(references: References, at: Setting) -> Subject:
-        raise CannotBe("uneven")
-
-    class Upset(Rank):
-        def synchronize(self) -> None:
-            raise RuntimeError("what an operator left behind")
-
-    assert trials(Upset()).of(StrategyBuilder(SINGLE, build), AT).refused == "uneven"
+def test_what_failed_work_has_left_does_not_hide_why_it_failed(allocator: Allocator) -> None:
+    left = Rank(left=RuntimeError("of the same work"))
+    assert trials(left).of(StrategyBuilder(SINGLE, raising(CannotBe("uneven"))), AT).refused == "uneven"
 
 
 def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
