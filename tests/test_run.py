@@ -27,13 +27,11 @@ from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import budget
 from scalecard.measuring.preflight import Disturbed
 from scalecard.records import files
-from scalecard.records.again import TWICE
-from scalecard.records.files import save
+from scalecard.records.files import TWICE, NotSaved, save
 from scalecard.records.journal import Journal
 from scalecard.records.record import Reason, Record, Result
-from scalecard.records.save_fallback import NotSaved
+from scalecard.report.record_table import telemetry_remarks as remarks
 from scalecard.report.section import Section
-from scalecard.report.telemetry_text import remarks
 from scalecard.workloads.datasets import DataWarning
 from support.blocks import SHORTEST, block
 from support.builders import timed

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import published_figures
-from scalecard.analysis.expectations import beside_published, rated
-from scalecard.analysis.limits import Limit
+from scalecard.analysis.limits import Limit, beside_published, rated
 from scalecard.analysis.published_figures import Entry
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Record, Result, Telemetry
 from scalecard.report.section import Section
 from support.builders import copy_case, gpu_state, hardware_state, timed
 from support.fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked

@@ -9,8 +9,7 @@ from scalecard.analysis import limits, published_figures
 from scalecard.figures import points
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Record, Result, Telemetry
 from scalecard.report.sections import allreduce, copy_cost
 from support.builders import copy_case, gpu_state, hardware_state, timed
 from support.fake_nvml import A100, GTX, H100, Board, FakeNvml, box, linked

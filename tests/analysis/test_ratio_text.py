@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import pytest
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report.sections import hybrid
@@ -14,18 +14,18 @@ CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples
 
 
 def test_the_final_value_of_curves_is_the_median_of_their_last() -> None:
-    assert ratio_text.final(CURVES) == 0.6
+    assert formatting.final(CURVES) == 0.6
 
 
 def test_a_time_has_its_interval_or_its_number_of_samples() -> None:
-    assert "n = 2" in ratio_text.time(timed([0.010, 0.012]))
-    assert ratio_text.time(timed([0.011] * 12)) == "11 ms (11 ms to 11 ms)"
+    assert "n = 2" in formatting.time(timed([0.010, 0.012]))
+    assert formatting.time(timed([0.011] * 12)) == "11 ms (11 ms to 11 ms)"
 
 
 def test_a_speedup_is_the_inverse_of_the_ratio_of_times() -> None:
     new, old = repeated(0.5), repeated(1.0)
-    assert ratio_text.speedup(new, old).value == pytest.approx(2.0, rel=0.05)
-    assert ratio_text.inverse(Ratio(0.5, Interval(0.4, 0.8))) == Ratio(2.0, Interval(1.25, 2.5))
+    assert formatting.speedup(new, old).value == pytest.approx(2.0, rel=0.05)
+    assert formatting.inverse(Ratio(0.5, Interval(0.4, 0.8))) == Ratio(2.0, Interval(1.25, 2.5))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_speedup_is_the_inverse_of_the_ratio_of_times() -> None:
     ],
 )
 def test_a_comparison_says_no_more_than_its_verdict(ratio: Ratio, word: str) -> None:
-    assert word in ratio_text.versus("new", ratio, "old")
+    assert word in formatting.versus("new", ratio, "old")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_number_has_three_digits_and_no_power_of_ten(value: float, said: str) 
 
 def test_a_case_has_its_sizes_in_units_for_readers() -> None:
     assert (
-        ratio_text.case({"algorithm": "ring", "devices": 2, "bytes": 1073741824}) == "algorithm ring, devices 2, 1 GiB"
+        formatting.case({"algorithm": "ring", "devices": 2, "bytes": 1073741824}) == "algorithm ring, devices 2, 1 GiB"
     )
 
 

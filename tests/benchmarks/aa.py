@@ -34,8 +34,8 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Any
 
-from scalecard.analysis.comparison.compare import Row
-from scalecard.analysis.comparison.compare import compare as compare_results
+from scalecard.analysis.compare import Row
+from scalecard.analysis.compare import compare as compare_results
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.measuring.case_variant import Subject, Variant

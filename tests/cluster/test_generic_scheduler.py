@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.jobs.slurm_leftovers import marked_jobs
+from scalecard.jobs.startup import marked_jobs
 from support.projects import (
     SITE,
     completed,

@@ -19,7 +19,7 @@ from scalecard import experiments
 from scalecard.analysis.health.alerts import verdicts
 from scalecard.analysis.health.per_node import Place
 from scalecard.hardware.machine import probe
-from scalecard.jobs.slurm_leftovers import marked_jobs
+from scalecard.jobs.startup import marked_jobs
 from support.projects import (
     ROOT,
     SITE,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from scalecard.benchmarks.training.device_mesh import mesh
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
+from scalecard.parallel.sharded import mesh
 from torch.distributed import distributed_c10d
 
 MINUTE = timedelta(minutes=1)

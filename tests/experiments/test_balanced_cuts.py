@@ -13,8 +13,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.timing import Timing
-from scalecard.parallel.schedule_simulation import played
-from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.schedules import SCHEDULES, played
 from scalecard.records.record import Record
 from support.blocks import SMOKE, smoke_block
 from support.small_network import replace_resnet50

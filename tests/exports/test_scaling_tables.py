@@ -14,7 +14,7 @@ from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.exports import scaling
 from scalecard.records import files
 from scalecard.records.record import Record, Result
-from scalecard.report import answers, render, table_formats
+from scalecard.report import answers, render, table
 from scalecard.report.answers import use
 from scalecard.report.figure_files import draw
 from scalecard.report.pages import MISSING
@@ -142,14 +142,14 @@ def test_provenance_names_machine_driver_software_image_code_and_days(make_resul
 
 
 def test_latex_is_escaped() -> None:
-    assert table_formats.latex(NASTY) == (
+    assert table.latex(NASTY) == (
         r"50\% of \$x\_1 \& \{y\} \#2 \textasciitilde{}\textasciicircum{}\textbackslash{} \textless{}b\textgreater{}"
         r"\textbar{}`*[z]` \textquotedbl{}q\textquotedbl{} new line"
     )
 
 
 def test_markdown_is_escaped_and_keeps_to_its_cell() -> None:
-    made = table_formats.as_markdown(["name"], [[NASTY]], left=1)
+    made = table.as_markdown(["name"], [[NASTY]], left=1)
     assert len(made.splitlines()) == 3
     assert made.replace("\\|", "").count("|") == 6, "the table's own, two per line"
     assert r"\<b\>" in made
@@ -160,7 +160,7 @@ def test_names_of_users_reach_csv_as_they_are_on_one_line(make_result: Make) -> 
     odd = step("single device", 1, 0.1)
     odd = replace(odd, case={**odd.case, "workload": 'a,"b" #c'})
     assert list(csv_table(gpt(make_result, odd)).workload) == ['a,"b" #c']
-    written = table_formats.as_csv([{"name": NASTY, "number": 0.1 + 0.2}], [NASTY])
+    written = table.as_csv([{"name": NASTY, "number": 0.1 + 0.2}], [NASTY])
     comment, head, own = written.splitlines()
     assert comment.startswith("# 50% of")
     assert next(csv.reader([own])) == [" ".join(NASTY.split()), "0.3"]
@@ -199,8 +199,8 @@ def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Pa
         draw(name, [saved], [figures / f"{name}.html"])
     tables = [results / "exports" / "a platform" / f"scaling{suffix}" for suffix in (".csv", ".pdf", ".tex")]
     tables[0].parent.mkdir(parents=True)
-    for table, content in zip(tables, (b"", b"", MISSING), strict=True):
-        table.write_bytes(content)
+    for file, content in zip(tables, (b"", b"", MISSING), strict=True):
+        file.write_bytes(content)
     (missing,) = render.write([saved], figures, results / "report.html", exports=tables)
     assert (missing.what, missing.ours) == ("scaling.tex", True)
     text = (results / "report.html").read_text()

@@ -10,7 +10,7 @@ from scalecard.exports.summary_text import TRIAL, summary
 from scalecard.records.record import Record, Result
 from scalecard.report import health_findings
 from scalecard.report.answers import use
-from scalecard.report.table_formats import markdown
+from scalecard.report.table import markdown
 from support.builders import gpu_state, hardware_state
 from support.eight_gpus import measured, step, strategies, too_large
 from support.exported import results, text

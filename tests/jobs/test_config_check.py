@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from scalecard import experiments
 from scalecard.jobs import inputs
-from scalecard.jobs.config import InvalidConfig, blocks_of_all_scales, resolve
-from scalecard.jobs.config_check import LONGEST_TEXT, SCHEMA, _validator
+from scalecard.jobs.config import LONGEST_TEXT, SCHEMA, InvalidConfig, _validator, blocks_of_all_scales, resolve
 from scalecard.measuring.spec import MOST, MOST_BYTES, MOST_VALUES
 from snakemake.utils import update_config
 from support.blocks import CONFIG

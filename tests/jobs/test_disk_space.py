@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import disk_space
+from scalecard.jobs import startup
 from scalecard.jobs.config import InvalidConfig
 
 
 def test_room_everywhere_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    disk_space.check(["snakemake"], tmp_path / "results")
+    startup.check_disk_space(["snakemake"], tmp_path / "results")
     assert [path.name for path in tmp_path.rglob("*")] == ["results"]
 
 
@@ -35,8 +35,8 @@ def test_a_full_folder_is_named_with_the_amount(tmp_path: Path, monkeypatch: pyt
         def flush(self) -> None:
             pass
 
-    monkeypatch.setattr(disk_space.tempfile, "TemporaryFile", Full)
+    monkeypatch.setattr(startup.tempfile, "TemporaryFile", Full)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     with pytest.raises(InvalidConfig, match=rf"{tmp_path}/{full}: .*No space left on device \(4 MiB are needed, "):
-        disk_space.check(["snakemake"], tmp_path / "results")
-    disk_space.check(["snakemake", "-n"], tmp_path / "results")
+        startup.check_disk_space(["snakemake"], tmp_path / "results")
+    startup.check_disk_space(["snakemake", "-n"], tmp_path / "results")

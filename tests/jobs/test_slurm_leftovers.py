@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import slurm_leftovers
+from scalecard.jobs import startup
 
 
 def test_the_jobs_of_a_killed_workflow_are_those_that_it_marked(tmp_path: Path) -> None:
@@ -11,8 +11,8 @@ def test_the_jobs_of_a_killed_workflow_are_those_that_it_marked(tmp_path: Path) 
     marks.mkdir(parents=True)
     (marks / "b25l").write_text('{"external_jobid": "17"}')
     (marks.parent / "dHdv").write_text('{"external_jobid": null}')
-    assert slurm_leftovers.marked_jobs(tmp_path) == {"17"}
-    assert slurm_leftovers.marked_jobs(tmp_path / "never used") == set()
+    assert startup.marked_jobs(tmp_path) == {"17"}
+    assert startup.marked_jobs(tmp_path / "never used") == set()
 
 
 def test_a_job_that_runs_has_lost_its_mark_and_is_known_by_its_name_and_folder(
@@ -30,8 +30,8 @@ def test_a_job_that_runs_has_lost_its_mark_and_is_known_by_its_name_and_folder(
             f"20|{run}|{tmp_path}",
         ]
     )
-    assert slurm_leftovers.left_over(queue, {"18"}, folder=tmp_path) == {"15", "16", "18"}
-    assert slurm_leftovers.left_over("", {"18"}, folder=tmp_path) == set()
+    assert startup.left_over(queue, {"18"}, folder=tmp_path) == {"15", "16", "18"}
+    assert startup.left_over("", {"18"}, folder=tmp_path) == set()
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_job_that_runs_has_lost_its_mark_and_is_known_by_its_name_and_folder(
     ],
 )
 def test_what_only_looks_waits_for_nothing(line: str, looks: bool) -> None:
-    assert slurm_leftovers.only_looks(["snakemake", "--workflow-profile", "slurm", *line.split()]) == looks
+    assert startup.only_looks(["snakemake", "--workflow-profile", "slurm", *line.split()]) == looks

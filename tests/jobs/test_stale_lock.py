@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import stale_lock
+from scalecard.jobs import startup
 from support.projects import ROOT
 
 WORKFLOW = """
 import sys, tempfile, time
 from pathlib import Path
-from scalecard.jobs import stale_lock
+from scalecard.jobs import startup
 state = Path(sys.argv[1])
 temporary = Path(tempfile.mkdtemp(dir=state, prefix="snakemake"))
-stale_lock.take_over(["snakemake"], temporary=temporary, state=state)
+startup.take_over_lock(["snakemake"], temporary=temporary, state=state)
 (state / "locks").mkdir()
 (state / "locks" / "0.input.lock").touch()
 print("locked", flush=True)
@@ -30,8 +30,8 @@ time.sleep(float(sys.argv[2]))
 def forgotten() -> Iterator[None]:
     """What this process held is released."""
     yield
-    while stale_lock._held:
-        os.close(stale_lock._held.pop())
+    while startup._held:
+        os.close(startup._held.pop())
 
 
 def start(state: Path, seconds: float = 60) -> "subprocess.Popen[str]":
@@ -45,7 +45,7 @@ def start(state: Path, seconds: float = 60) -> "subprocess.Popen[str]":
 
 
 def take_over(state: Path, *arguments: str) -> None:
-    stale_lock.take_over(["snakemake", *arguments], temporary=state / "mine", state=state)
+    startup.take_over_lock(["snakemake", *arguments], temporary=state / "mine", state=state)
 
 
 def kill(process: "subprocess.Popen[str]") -> None:
@@ -87,7 +87,7 @@ def test_one_dead_workflow_does_not_cost_another_its_lock(tmp_path: Path, other:
     (tmp_path / "locks").rmdir()
     kill(start(tmp_path))
     if other == "elsewhere":
-        (entry,) = (path for path in entries(tmp_path) if not stale_lock._is_free(path))
+        (entry,) = (path for path in entries(tmp_path) if not startup._is_free(path))
         kill(first)
         entry.write_text("other-host")
         entry.rename(entry.with_name("another-boot.12345678"))
@@ -111,7 +111,7 @@ def test_a_lock_from_another_host_is_respected_until_the_user_unlocks(
     assert "other-host" in said
     assert "snakemake --unlock" in said
     take_over(tmp_path, "--unlock")
-    assert [path.name.split(".")[0] for path in entries(tmp_path)] == [stale_lock._boot()], "only our own is left"
+    assert [path.name.split(".")[0] for path in entries(tmp_path)] == [startup._boot()], "only our own is left"
 
 
 def test_after_a_reboot_the_workflows_of_before_are_dead(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from scalecard.jobs.terminal import Terminal
+from scalecard.jobs.startup import Terminal
 from snakemake_interface_logger_plugins.common import LogEvent
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.jobs.reruns import reruns
+from scalecard.jobs.inputs import reruns
 from support.projects import ROOT
 
 SOURCES = ROOT / "workflow/src/scalecard"

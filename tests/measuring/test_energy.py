@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scalecard.measuring.energy import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
+from scalecard.measuring.per_call import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
 from scalecard.measuring.timer import ALONE, Bench
 from scalecard.measuring.timing import NOT_ASKED, Timing
 from support.simulated_clock import SimulatedMachine, ready, variants

@@ -15,11 +15,10 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.device_timestamps import ClockMark
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.device_clock_check import NotSynchronised
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timer import ALONE, Bench, Block
+from scalecard.measuring.timer import ALONE, Bench, Block, NotSynchronised
 from support.simulated_clock import SimulatedMachine, variants
 
 

@@ -8,7 +8,7 @@ import pytest
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.telemetry import watching
-from scalecard.records.telemetry import HardwareState
+from scalecard.records.record import HardwareState
 from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box
 from support.simulated_clock import variants
 

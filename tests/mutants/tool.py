@@ -20,7 +20,7 @@ MODULES = (
     "workloads/*.py",
     "measuring/*.py",
     "analysis/limits.py",
-    "analysis/expectations.py",
+    "analysis/limits.py",
     "records/statistics.py",
 )
 # Of the 11 ways to replace one operator by another, those that leave a program which might be believed.

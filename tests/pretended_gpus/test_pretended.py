@@ -7,7 +7,7 @@ from pathlib import Path
 
 import boxes
 import pytest
-from scalecard.analysis.health import judge_errors, judge_state
+from scalecard.analysis.health import judge_state
 from scalecard.analysis.health.alerts import alerts
 from scalecard.records.record import Reason, Result
 from support.namespaces import NEEDS, can_make_namespaces
@@ -60,7 +60,7 @@ def test_the_whole_card_on_two_gpus_ends_in_a_report_without_false_alarms(tmp_pa
     run("--short", keep=tmp_path)
     assert (tmp_path / "results" / "report.html").exists()
     health = results_of(tmp_path, "pretended")["health"]
-    said = [*judge_state.state(health), *judge_errors.counters(health)]
+    said = [*judge_state.state(health), *judge_state.counters(health)]
     assert {verdict.what for verdict in said} >= {"GPU 0, NVLinks", "GPU 1, slot width"}
     assert [v for v in said if v.verdict not in ("normal", "not judged") and v.kind != "slowed down"] == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scalecard.jobs import failed_cases
 from scalecard.measuring import budget
-from scalecard.records import again
+from scalecard.records import files
 from scalecard.records.files import save
 from scalecard.records.record import Reason, Record, Result
 from support.builders import timed
@@ -24,7 +24,7 @@ def test_a_result_with_failed_cases_is_due_and_one_with_skipped_ones_is_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = save_result("box", *records)
-    assert bool(again.is_due(path, 0)) == due
+    assert bool(files.is_due(path, 0)) == due
     assert list(failed_cases.to_repeat([path], {})) == ["async_timing"] * due
     mark = failed_cases.mark_of(path)
     assert bool(mark.read_text()) == due
@@ -38,10 +38,10 @@ def test_what_fails_a_second_time_is_marked_and_left_alone(
     save_result: Callable[..., Path], make_result: Callable[..., Result]
 ) -> None:
     path = save_result("box", LOST)
-    assert not again.failed_again([timed([1.0])], path), "all is well now"
-    assert again.failed_again([LOST], path)
+    assert not files.failed_again([timed([1.0])], path), "all is well now"
+    assert files.failed_again([LOST], path)
     save(make_result([LOST], failed_again=True), path)
-    assert not again.is_due(path, 0)
+    assert not files.is_due(path, 0)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_what_a_budget_left_out_is_due_once_there_is_more(
     late = Record.skipped({"devices": 2}, budget.LEFT_OUT, reason=Reason.NO_TIME)
     path = tmp_path / "async_timing.json"
     save(replace(make_result([timed([1.0]), late]), budget_seconds=had), path)
-    assert bool(again.is_due(path, has)) == due
+    assert bool(files.is_due(path, has)) == due
     save(replace(make_result([timed([1.0]), SKIPPED]), budget_seconds=had), path)
-    assert not again.is_due(path, has), "what this machine cannot run needs no time"
+    assert not files.is_due(path, has), "what this machine cannot run needs no time"
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '{"records": 3}'])
@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_not_due(tmp_path: Path, content: str | None) -> 
     path = tmp_path / "a.json"
     if content is not None:
         path.write_text(content)
-    assert not again.is_due(path, 0)
+    assert not files.is_due(path, 0)
 
 
 def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(

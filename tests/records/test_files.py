@@ -15,8 +15,7 @@ import pytest
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
-from scalecard.records.record import Check, Count, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Check, Count, Record, Result, Telemetry
 from support.builders import gpu_state, hardware_state
 from support.every_experiment import every_result
 from support.fake_nvml import A100, box

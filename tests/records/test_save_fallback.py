@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.records.files import load
+from scalecard.records.files import NotSaved, load, refuse_unsavable, save_or_keep
 from scalecard.records.record import Result
-from scalecard.records.save_fallback import NotSaved, refuse_unsavable, save_or_keep
 from support.builders import timed
 
 Make = Callable[..., Result]

@@ -7,7 +7,7 @@ import pytest
 from scalecard.analysis.load_results import LeftOut
 from scalecard.records.record import Result
 from scalecard.report import answers, plugin_loader
-from scalecard.report.answer_sections import every
+from scalecard.report.render import every_answer as every
 from scalecard.report.render import render
 from support.every_experiment import every_result
 from support.simulated_clusters import simulated

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from scalecard.figures import charts, line_labels, points, style, svg
+from scalecard.figures import charts, points, style, svg
 from scalecard.figures.svg import sparkline
 from scalecard.records.record import Record, Result
 from scalecard.report import figure_files, sections
@@ -164,13 +164,13 @@ def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: M
 
 @pytest.mark.parametrize("heights", [[0.9, 0.89, 0.88], [0.02, 0.01, 0.0], [0.5, 0.1, 0.09, 0.0]])
 def test_names_at_the_ends_of_lines_never_overlap(heights: list[float]) -> None:
-    moved = line_labels.apart(heights)
-    assert all(upper - lower >= line_labels.GAP - 1e-9 for upper, lower in pairwise(moved))
+    moved = charts.moved_apart(heights)
+    assert all(upper - lower >= charts.GAP - 1e-9 for upper, lower in pairwise(moved))
     assert min(moved) >= 0
 
 
 def test_names_that_have_room_stay_where_their_lines_end() -> None:
-    assert line_labels.apart([0.9, 0.5]) == [0.9, 0.5]
+    assert charts.moved_apart([0.9, 0.5]) == [0.9, 0.5]
 
 
 def test_panels_above_one_another_stay_together() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from scalecard.records.record import Check, Count, Record, Result
-from scalecard.report.proofs import proofs
+from scalecard.report.record_table import proofs
 
 
 def test_every_timed_case_has_its_proof_and_its_counts(make_result: Callable[..., Result]) -> None:

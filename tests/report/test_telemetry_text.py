@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import HardwareState, Telemetry
+from scalecard.records.record import HardwareState, Record, Result, Telemetry
+from scalecard.report.record_table import energy_text as energy
+from scalecard.report.record_table import telemetry_overview as overview
+from scalecard.report.record_table import telemetry_remarks as remarks
 from scalecard.report.sections import allreduce
-from scalecard.report.telemetry_text import energy, overview, remarks
 from support.builders import gpu_state, hardware_state, timed
 
 ALGORITHMS = ("naive", "ring")

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis import tuning_results
-from scalecard.records.axes import combination
-from scalecard.records.record import Case, Count, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Case, Count, Record, Result, Telemetry, combination
 from scalecard.report.sections import by_topic, tuning
 
 SPEC = {

@@ -11,8 +11,7 @@ from typing import Any
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.journal import merged
-from scalecard.records.record import Case, Reason, Record
-from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
+from scalecard.records.record import Case, GpuState, HardwareState, Reason, Record, Spread, Telemetry
 
 
 @cache

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.records.record import Case, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Case, Record, Result, Telemetry
 
 from support.builders import out_of_memory
 

@@ -9,8 +9,7 @@ from itertools import product
 from typing import Any
 
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, Check, Count, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Case, Check, Count, Record, Result, Telemetry
 
 from support.blocks import block
 from support.builders import environment_of, gpu_state, hardware_state

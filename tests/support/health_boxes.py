@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from scalecard.analysis import limits, published_figures
 from scalecard.hardware.environment import of_nodes
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, Record, Result
-from scalecard.records.telemetry import HardwareState, Spread, Telemetry
+from scalecard.records.record import Case, HardwareState, Record, Result, Spread, Telemetry
 
 from support.builders import environment_of, gpu_state, hardware_state
 

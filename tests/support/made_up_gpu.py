@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.training import dry_run
+from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Record
@@ -44,8 +44,8 @@ class Gpu:
             patch.setattr(torch.accelerator, known, lambda index: self.now)
         patch.setattr(torch.accelerator, "max_memory_allocated", lambda index: self.most)
         patch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
-        patch.setattr(dry_run, "_free", lambda index: 1000 * MIB - self.now)
-        patch.setattr(dry_run.Trials, "warm_up", lambda trials: None)
+        patch.setattr(memory_trials, "_free", lambda index: 1000 * MIB - self.now)
+        patch.setattr(memory_trials.Trials, "warm_up", lambda trials: None)
 
     @property
     def now(self) -> float:

@@ -11,8 +11,7 @@ from typing import Literal
 
 import numpy as np
 from scalecard.distributed.layout import layouts
-from scalecard.records.record import Case, Count, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Case, Count, Record, Result, Telemetry
 
 from support.builders import gpu_state, hardware_state
 from support.health_boxes import Box

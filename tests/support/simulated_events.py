@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scalecard.parallel.schedule_simulation import played
-from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.schedules import SCHEDULES, played
 
 Times = NDArray[np.float64]
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes, as DDP's

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scalecard.analysis import platforms
-from scalecard.records.record import Check, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Check, Record, Result, Telemetry
 from scalecard.report import answers, figure_files, sections
 from scalecard.report.render import render
 

@@ -16,13 +16,13 @@ PACKAGE = Path("workflow", "src", "scalecard")
 REACHED = {
     "parallel/pipeline.py": (["model_parallel", "pipeline", "strategies"], []),
     "parallel/ddp.py": (["ddp", "strategies", "tuning"], []),
-    "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
+    "measuring/per_call.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),
     "figures/style.py": ([], [*experiments.names(), *answers.names()]),
     "analysis/breakdown.py": ([], ["why"]),
-    "report/table_formats.py": ([], [*experiments.names(), *answers.names()]),
+    "report/table.py": ([], [*experiments.names(), *answers.names()]),
 }
 REACH_NOTHING = ("__init__.py", "__main__.py", "cli/commands.py", "progress.py", "jobs/config.py")
 
@@ -41,7 +41,7 @@ def edited(folder: Path, *modules: str) -> Iterator[None]:
 @pytest.mark.parametrize("module", REACHED)
 def test_an_edit_reaches_what_imports_the_module(own_copy: Path, module: str) -> None:
     measured, drawn = REACHED[module]
-    exported = module in ("figures/style.py", "report/table_formats.py")
+    exported = module in ("figures/style.py", "report/table.py")
     with edited(own_copy, module):
         assert planned(own_copy, *SMOKE) == outputs(measured, figures=drawn, exported=exported)
 

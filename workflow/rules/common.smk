@@ -9,20 +9,16 @@ from snakemake.settings.types import DeploymentMethod
 from scalecard import exports
 from scalecard.hardware import host
 from scalecard.jobs import (
-    cleanup,
-    disk_space,
     failed_cases,
     inputs,
     kubernetes_pods,
     plan,
-    slurm_leftovers,
     source_code,
-    stale_lock,
-    terminal,
+    startup,
 )
 from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import marker, packages
-from scalecard.jobs.containers.passwords import hidden
+from scalecard.jobs.containers.packages import hidden
 from scalecard.jobs.machine_file import write_machine
 
 
@@ -46,7 +42,7 @@ resource_scopes:
 
 try:
     if workflow.is_main_process:
-        disk_space.check(sys.argv)
+        startup.check_disk_space(sys.argv)
     SETTINGS = resolve(
         config,
         check=workflow.is_main_process,
@@ -75,12 +71,12 @@ FIGURES = [*SETTINGS.blocks, *ANSWERS]
 HISTORY = inputs.histories(SETTINGS.platform)
 
 if workflow.is_main_process:
-    stale_lock.take_over(sys.argv, temporary=workflow.snakemake_tmp_dir)
-    cleanup.remove()
+    startup.take_over_lock(sys.argv, temporary=workflow.snakemake_tmp_dir)
+    startup.remove_leftovers()
     host.project_salt()
 
 if workflow.is_main_process and SETTINGS.cluster == "slurm":
-    slurm_leftovers.wait(sys.argv)
+    startup.wait_for_slurm_jobs(sys.argv)
 if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
     kubernetes_pods.complete_all()
 

@@ -2,7 +2,7 @@
 import subprocess
 import sys
 
-TERMINAL = terminal.Terminal()
+TERMINAL = startup.Terminal()
 logger.addFilter(TERMINAL)
 
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scalecard.analysis.forecast.communication_overlap import Seen, overlap
+from scalecard.analysis.forecast.fitted_terms import LocalTime, Ranks, Seen, overlap
 from scalecard.analysis.forecast.inputs import Layout
 from scalecard.analysis.forecast.monte_carlo import NUM, line, middle
 from scalecard.analysis.forecast.network import Exchange, Fitted, Network
-from scalecard.analysis.forecast.single_device import LocalTime, Ranks
 from scalecard.records.record import Record
 from support.builders import timed
 

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import gpu_links
-from scalecard.analysis.health import judge_errors, judge_state, measured_rates
+from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.judge_rates import Groups
 from scalecard.analysis.health.per_node import Place
 from scalecard.analysis.health.verdict import Kind
-from scalecard.records.record import Case, Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Case, Record, Result, Telemetry
 from support.builders import gpu_state, hardware_state, timed
 from support.health_boxes import Box
 
@@ -184,7 +183,7 @@ def test_a_power_cap_slows_nobody_down_and_heat_does() -> None:
 def test_counters_are_judged_by_how_much_they_grew(counter: str, before: int, after: int, verdict: str) -> None:
     case: Case = {"part": "counters", "device": 3, "counter": counter}
     counted = Record(case=case, metric="errors", unit="count", samples=[[before, after]])
-    (found,) = judge_errors.counters(result_of(counted))
+    (found,) = judge_state.counters(result_of(counted))
     assert found.verdict == verdict
     assert found.what.startswith("GPU 3, ")
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 from scalecard.analysis import limits, published_figures
 from scalecard.analysis.health.alerts import alerts, verdicts
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import Telemetry
+from scalecard.records.record import Record, Result, Telemetry
 from scalecard.report.health_findings import findings
 from scalecard.report.section import Section
 from support.builders import gpu_state, hardware_state, timed

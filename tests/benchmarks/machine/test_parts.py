@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.machine import collectives, links, matmul, memory, node_benchmarks, storage
+from scalecard.benchmarks.machine import collectives, copies, matmul, node_benchmarks, storage
 from scalecard.benchmarks.machine.matmul import Products
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -38,9 +38,9 @@ def passes(subject: Subject) -> bool:
     return all(check.passed for check in checks)
 
 
-@pytest.mark.parametrize("access", memory.PASSES)
+@pytest.mark.parametrize("access", copies.PASSES)
 def test_memory_is_read_written_and_copied_whole(devices: list[Device], access: str) -> None:
-    subject = memory.subject(0, access, SIZE, devices[0])
+    subject = copies.subject_in_memory(0, access, SIZE, devices[0])
     assert passes(subject)
     assert all(count.passed for count in counted(subject, devices[0].synchronize))
 
@@ -59,7 +59,7 @@ def test_half_of_the_memory_is_noticed(
     where = torch if name == "amax" else torch.Tensor
     real = getattr(where, name)
     monkeypatch.setattr(where, name, half(real))
-    assert not passes(memory.subject(0, access, SIZE, devices[0]))
+    assert not passes(copies.subject_in_memory(0, access, SIZE, devices[0]))
 
 
 def test_a_link_copies_all_bytes_from_its_source_to_its_target(
@@ -67,14 +67,14 @@ def test_a_link_copies_all_bytes_from_its_source_to_its_target(
 ) -> None:
     link = Link(*devices)
     assert link.peer is None, "no GPUs"
-    assert passes(links.subject(link, 0, SIZE))
+    assert passes(copies.subject_on_link(link, 0, SIZE))
     monkeypatch.setattr(hardware_links, "_copy", lambda there, here: there[1:].copy_(here[1:]))
-    assert not passes(links.subject(link, 0, SIZE))
+    assert not passes(copies.subject_on_link(link, 0, SIZE))
 
 
 @pytest.mark.parametrize("number", [2, 3, 8])
 def test_each_device_sends_to_each_other_one_once(number: int) -> None:
-    turns = [*links.shifts(number)]
+    turns = [*copies.shifts(number)]
     pairs = [pair for turn in turns for pair in turn]
     assert sorted(pairs) == [(a, b) for a in range(number) for b in range(number) if a != b]
     for turn in turns:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.training import stage_timing
+from scalecard.benchmarks.training import simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder
@@ -96,7 +96,7 @@ def built(workload: Workload, devices: list[Device], *, num_micro: int) -> list[
     references, at = References(HOST, 1), Setting(workload, 2, num_micro)
     return [
         Built(strategy, strategy.build(references, at), devices)
-        for strategy in stage_timing.parts(devices)
+        for strategy in simulated_pipelines.parts(devices)
         if strategy.pipelined == (num_micro > 1)
     ]
 
@@ -229,7 +229,7 @@ def times(**options: Any) -> list[Record]:
     ],
 )
 def test_a_schedule_is_played_round_by_round(strategy: str, makespan: float, busy: float) -> None:
-    time, bubble = stage_timing.played([step(strategy), *times()])
+    time, bubble = simulated_pipelines.schedules_played([step(strategy), *times()])
     assert time.case == bubble.case == step(strategy).case
     assert (time.metric, time.unit, bubble.metric, bubble.unit) == ("played_time", "s", "played_bubble", "fraction")
     assert time.samples == [[makespan, 2 * makespan]]
@@ -241,31 +241,34 @@ def test_the_stages_of_another_scaling_are_not_played() -> None:
     weak = replace(step("model parallel"), case={**step("model parallel").case, "scaling": "weak", "batch_size": 8})
     both = timed([50.0, 50.0], metric="stage_time", **{**weak.case, "split_size": 8, "stage": 0, "part": PART[1]})
     others = [one for one in [*times(), both] if one.case.get("split_size") != 8]
-    (record,) = stage_timing.played([weak, *others])
+    (record,) = simulated_pipelines.schedules_played([weak, *others])
     assert record.status == "skipped"
 
 
 def test_a_part_that_failed_is_why_there_is_no_played_time() -> None:
     *others, failed = times()
     failed = Record.failed(failed.case, "too much", reason=Reason.OUT_OF_MEMORY, metric="stage_time")
-    (record,) = stage_timing.played([step("model parallel"), *others, failed])
+    (record,) = simulated_pipelines.schedules_played([step("model parallel"), *others, failed])
     assert (record.metric, record.status, record.note) == ("played_time", "failed", "too much")
     assert record.case == step("model parallel").case
-    assert [r.status for r in stage_timing.played([step("our gpipe"), *others, failed])] == ["ok", "ok"]
+    assert [r.status for r in simulated_pipelines.schedules_played([step("our gpipe"), *others, failed])] == [
+        "ok",
+        "ok",
+    ]
 
 
 def test_stages_that_were_not_timed_in_the_same_rounds_are_not_played() -> None:
-    (record,) = stage_timing.played([step("our gpipe"), *times(rounds_id="others")])
+    (record,) = simulated_pipelines.schedules_played([step("our gpipe"), *times(rounds_id="others")])
     assert record.status == "skipped"
     assert "too small to time all of its stages in the same rounds" in record.note
 
 
 def test_a_model_that_cannot_be_cut_says_so_once() -> None:
     why: dict[str, Any] = {"status": "skipped", "reason": Reason.UNSUPPORTED, "note": "it has one block"}
-    refused = [step(kind.name, samples=[], **why) for kind in stage_timing.PLAYED]
-    (record,) = stage_timing.played([*refused, step("DataParallel")])
+    refused = [step(kind.name, samples=[], **why) for kind in simulated_pipelines.PLAYED]
+    (record,) = simulated_pipelines.schedules_played([*refused, step("DataParallel")])
     assert (record.case, record.metric, record.status, record.note) == (OF, "stage_time", "skipped", "it has one block")
-    assert not [*stage_timing.played([])], "as in the search for the largest batches"
+    assert not [*simulated_pipelines.schedules_played([])], "as in the search for the largest batches"
 
 
 def test_what_was_not_tried_alone_says_why() -> None:
@@ -275,10 +278,12 @@ def test_what_was_not_tried_alone_says_why() -> None:
     other = replace(step("model parallel"), case={**weak.case, "strategy": "model parallel"})
     other = replace(other, samples=[], status="skipped", reason=Reason.UNSUPPORTED, note="uneven")
     whole = [one for one in times() if one.case.get("split_size") != 2]
-    records = stage_timing.played([other, weak, step("model parallel"), refused, step("our 1f1b"), *whole])
+    records = simulated_pipelines.schedules_played(
+        [other, weak, step("model parallel"), refused, step("our 1f1b"), *whole]
+    )
     found = {record.case["strategy"]: record for record in records}
     assert found["model parallel"].status == "ok"
     assert found["our 1f1b"].note == "its stages were not timed alone: out of memory: graphs"
     assert "our gpipe" not in found
-    (late,) = stage_timing.played([refused, step("model parallel")])
+    (late,) = simulated_pipelines.schedules_played([refused, step("model parallel")])
     assert late.note == "its stages were not timed alone: the time was over"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.training import dry_run
-from scalecard.benchmarks.training.dry_run import USABLE, Trial, Trials
+from scalecard.benchmarks.training import memory_trials
+from scalecard.benchmarks.training.memory_trials import USABLE, Trial, Trials
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
 from scalecard.hardware.failures import DeviceFault
@@ -48,7 +48,7 @@ class Allocator:
         patch.setattr(torch.accelerator, "max_memory_allocated", lambda index: self.most)
         patch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: setattr(self, "most", self.now))
         patch.setattr(torch.accelerator, "memory_reserved", lambda index: self.now + self.cached + self.pool)
-        patch.setattr(dry_run, "empty_cache", lambda: setattr(self, "cached", 0.0))
+        patch.setattr(memory_trials, "empty_cache", lambda: setattr(self, "cached", 0.0))
         patch.setattr(torch.accelerator, "get_memory_info", lambda index: (50 * GIB, 80 * GIB))
 
     def build(self, references: References, at: Setting) -> Subject:

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from scalecard.benchmarks.training.dry_run import Trial
-from scalecard.benchmarks.training.memory_trials import Fitting, largest_batch, side_by_side
+from scalecard.benchmarks.training.memory_trials import Fitting, Trial, largest_batch, side_by_side
 from scalecard.benchmarks.training.strategy import StrategyBuilder
-from scalecard.hardware.gpu_memory import or_on_host
+from scalecard.hardware.failures import or_on_host
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.strategies import SINGLE
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from scalecard.hardware.machine import probe
-from scalecard.hardware.vendors.nvidia.torch_gpu_check import refuse_unusable
+from scalecard.hardware.vendors.nvidia.runtime import refuse_unusable
 from support.fake_nvml import A100, GTX, FakeNvml, box
 
 Install = Callable[..., FakeNvml]

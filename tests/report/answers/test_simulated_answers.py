@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from scalecard.analysis import breakdown
-from scalecard.analysis.advice.choice import choose
-from scalecard.analysis.advice.strategy_runs import places
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.strategy_choice import choose, places
 from scalecard.report.answers import use, why
 from support.simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
 

@@ -8,9 +8,8 @@ import matplotlib.pyplot as plt
 import pytest
 from scalecard.analysis import breakdown
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Record, Result, Telemetry
 from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
-from scalecard.records.telemetry import Telemetry
 from scalecard.report.answers import why
 from support.builders import gpu_state, hardware_state, timed
 

@@ -30,11 +30,10 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
-from scalecard.measuring import budget, preflight, shared_decisions, tracing
-from scalecard.records.again import TWICE, failed_again
+from scalecard.measuring import budget, per_call, preflight, shared_decisions
+from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
-from scalecard.records.save_fallback import refuse_unsavable, save_or_keep
 
 T = TypeVar("T")
 
@@ -85,7 +84,7 @@ def run(
         watch = Stopwatch()
         budget.begin(seconds, usual / spec.measure.processes)
         shared_decisions.begin(folder)
-        tracing.begin(output.with_name("traces") / name)
+        per_call.begin_traces(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine, folder))
         watch.stop()
     if job.leads:

@@ -1,20 +1,28 @@
-"""The hardware's limit on a measured rate: PCIe or NVLink as seen under load, memory, and peak FLOP/s by dtype.
+"""The hardware's limit on a measured rate: slots, links, memory, peak FLOP/s; and whether a number is normal.
 
 Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. What
 two GPUs can reach follows from the NVLinks that this very pair has.
+
+Is this number normal? Compares rates with the hardware's limit, and times with those published for this device.
+
+A section whose rates have a limit offers `judge(result)`, which yields these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from scalecard.analysis import formatting, gpu_links, published_figures
-from scalecard.analysis.published_figures import GpuSpec
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import GpuState
+from scalecard.analysis.platforms import device_name
+from scalecard.analysis.published_figures import Entry, GpuSpec
+from scalecard.records.record import GpuState, Record, Result
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 LEAST_COPY = 2**24  # bytes; a smaller one takes about as long as it takes to start
+TROUBLE = ("low", "odd one out", "slowed down", "errors")
+PUBLISHED = 0.15  # up to this much worse than a published figure of the same device is normal
+# For each published unit: 1 if more is worse, -1 if more is better. Other units are not judged.
+DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB/s": -1, "TFLOP/s": -1}
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,20 @@ class Limit:
 # Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
 # product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
+
+
 # Healthy H100 SXM copy at 73.9 to 75.1 % of their memory's bandwidth, A100-80GB at 73.6 %: NVIDIA/nccl issue 1264.
 # Cards whose power cap keeps them further below their peak have their own shares in gpu_specs.yaml, and so have those
 # that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
 OF_REACHED = 0.85  # of what such a card was seen to reach
+
+
 C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
+
+
 BEYOND = 1.05  # of the most that is normal; more cannot be
+
+
 THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
 
 
@@ -205,3 +221,60 @@ def _advice(gpu: dict[str, int | None], gen: int, width: int) -> str:
 def pcie_gbs(generation: int, lanes: int) -> float:
     """One-way line rate in GB/s of a PCIe link."""
     return PCIE_LANE_GBS[generation] * lanes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'.
+
+    Of a part of the machine also 'odd one out', 'slowed down' or 'errors'.
+    """
+
+    what: str
+    value: str
+    expectation: str
+    verdict: str
+    advice: str = ""
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether it is less than it should be."""
+        return self.verdict in TROUBLE
+
+    @property
+    def text(self) -> str:
+        """The judgement as one clause."""
+        return f"{self.what}: {self.value}; {self.advice or self.expectation}"
+
+
+def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
+    """A rate compared with its limit, both in `unit`."""
+    share = rate / limit.rate
+    verdict = "low" if share < limit.least or limit.advice else "normal"
+    return Judgement(
+        what=what,
+        value=f"{formatting.number(rate)} {unit}, {formatting.percent(share)} of {limit.name}",
+        expectation=f"{limit.normal} of {formatting.number(limit.rate)} {unit} is normal",
+        verdict="above the limit" if limit.is_exceeded_by(rate) and not limit.advice else verdict,
+        advice=limit.advice,
+    )
+
+
+def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judgement]:
+    """Our values compared with strict published figures of the same device, for metrics measured alike."""
+    for entry in published_figures.published(result.experiment):
+        value = ours_beside(entry, ours)
+        if entry.gpu != device_name(result) or value is None or not entry.value or entry.unit not in DIRECTION:
+            continue
+        worse = (value / entry.value) ** DIRECTION[entry.unit] - 1
+        yield Judgement(
+            what=entry.metric.replace("_", " ").capitalize(),
+            value=f"{formatting.number(value)} {entry.unit}",
+            expectation=f"published for this device: {formatting.number(entry.value)} {entry.unit} ({entry.source})",
+            verdict="low" if worse > PUBLISHED else "normal",
+        )
+
+
+def ours_beside(entry: Entry, ours: Mapping[str, float]) -> float | None:
+    """Our value of an entry's metric: for its number of GPUs ('metric@2') if the section distinguishes them."""
+    return ours.get(f"{entry.metric}@{entry.gpus}", ours.get(entry.metric))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 
@@ -46,7 +46,7 @@ class LoaderResults:
         """How many devices the fastest loader feeds: a step's time on resident data over that of loading its batch."""
         resident = self.resident()
         assert resident, "workloads without one are left out"
-        return ratio_text.speedup(self.fastest, resident)
+        return formatting.speedup(self.fastest, resident)
 
     @property
     def enough(self) -> int | None:
@@ -95,7 +95,7 @@ def rate(record: Record) -> float:
 
 def per_unit(record: Record, usual: Record) -> Ratio:
     """The time of a sample with one loader over that with another, whatever their batches."""
-    return ratio_text.scaled(record.over(usual), usual.integer("units") / record.integer("units"))
+    return formatting.scaled(record.over(usual), usual.integer("units") / record.integer("units"))
 
 
 def changed(record: Record, usual: Record) -> str:

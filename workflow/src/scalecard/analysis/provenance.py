@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from scalecard.analysis.comparison import compare
+from scalecard.analysis import compare
 from scalecard.hardware.machine import from_facts
-from scalecard.records.record import Record, Result
-from scalecard.records.telemetry import Slowdown, Telemetry
+from scalecard.records.record import Record, Result, Slowdown, Telemetry
 
 DIGITS = 12  # of the container's digest; the result has all of them
 METHOD = (

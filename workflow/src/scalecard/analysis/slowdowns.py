@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from scalecard.analysis import ratio_text
-from scalecard.analysis.advice.strategy_runs import on, places, timed, workloads
+from scalecard.analysis import formatting
+from scalecard.analysis.strategy_choice import on, places, timed, workloads
 from scalecard.records.record import Record, Result
 
 
@@ -17,17 +17,17 @@ def sentences(results: Mapping[str, Result]) -> Iterator[str]:
 
 def _of_records(what: str, records: list[Record]) -> Iterator[str]:
     """The most devices against one device and, if they are faster than that, against the fastest number of them."""
-    most = ratio_text.largest(records, "devices")
+    most = formatting.largest(records, "devices")
     ones = [record for record in records if record.case["devices"] == 1]
     if not (ones and most) or most[0] is ones[0]:
         return
     last, best = most[0], min(records, key=lambda record: record.median)
-    gain = ratio_text.inverse(last.over(ones[0])).value
+    gain = formatting.inverse(last.over(ones[0])).value
     where = f"{what} on {on(last.integer('devices'))} ({gain:.2f}x)"
     if last.over(ones[0]).verdict == "slower":
         yield f"{where} is slower than one device"
     elif last.over(best).verdict == "slower":
-        yield f"{where} is slower than on {best.case['devices']} ({ratio_text.inverse(best.over(ones[0])).value:.2f}x)"
+        yield f"{where} is slower than on {best.case['devices']} ({formatting.inverse(best.over(ones[0])).value:.2f}x)"
 
 
 def _of_strategies(result: Result) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Recor
 def _fastest_partition(model: str, records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
     """The way to divide layers that is the fastest on the most devices, beside one device, which divides nothing."""
     divided = [record for record in records if record.case["devices"] != 1]
-    best = min(ratio_text.largest(divided, "devices"), key=lambda record: record.median, default=None)
+    best = min(formatting.largest(divided, "devices"), key=lambda record: record.median, default=None)
     if best:
         own = [record for record in divided if record.case["strategy"] == best.case["strategy"]]
         ones = [record for record in records if record.case["devices"] == 1]

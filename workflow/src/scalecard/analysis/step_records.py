@@ -1,6 +1,6 @@
 """The records of steps, and what was measured beside them: one device alone, and DDP's options."""
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
@@ -37,4 +37,4 @@ def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Recor
 
 def per_batch(record: Record, default: Record) -> Ratio:
     """An option's time over the default's; accumulating ones take a step every so many batches."""
-    return ratio_text.scaled(record.over(default), 1 / record.integer("steps", 1))
+    return formatting.scaled(record.over(default), 1 / record.integer("steps", 1))

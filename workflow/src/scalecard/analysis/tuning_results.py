@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from scalecard.analysis import ratio_text
-from scalecard.records.axes import BASELINE, RUNGS, rungs_of
-from scalecard.records.record import Record, Result
+from scalecard.analysis import formatting
+from scalecard.records.record import BASELINE, RUNGS, Record, Result, rungs_of
 from scalecard.records.statistics import Ratio
 
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
@@ -46,7 +45,7 @@ class Ladder:
 
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
-        return ratio_text.scaled(ratio_text.speedup(record, self.base), units_of(record) / units_of(self.base))
+        return formatting.scaled(formatting.speedup(record, self.base), units_of(record) / units_of(self.base))
 
     def find(self, rungs: tuple[str, ...]) -> Record | None:
         """The step with exactly these rungs, at the plain step's batch."""

@@ -130,7 +130,7 @@ def _summary(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from scalecard.analysis.comparison import compare
+    from scalecard.analysis import compare
     from scalecard.cli import compare_output, locate_results
     from scalecard.records.atomic import write_atomically
 
@@ -169,14 +169,14 @@ def _keep(args: argparse.Namespace) -> None:
 
 
 def _trend(args: argparse.Namespace) -> int:
-    from scalecard.cli import trend_output
+    from scalecard.cli import compare_output
     from scalecard.report.history import trend
 
     _check_margin(args.margin)
     if args.nights < 0:
         raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
-    _say(trend_output.output(found, nights=args.nights), args)
+    _say(compare_output.trend_output(found, nights=args.nights), args)
     if args.figure:
         from scalecard.report import figure_files
         from scalecard.report.history import figure
@@ -188,9 +188,9 @@ def _trend(args: argparse.Namespace) -> int:
 
 
 def _reruns(args: argparse.Namespace) -> None:
-    from scalecard.jobs import reruns
+    from scalecard.jobs import inputs
 
-    for each in reruns.reruns(args.files):
+    for each in inputs.reruns(args.files):
         print(each)
 
 

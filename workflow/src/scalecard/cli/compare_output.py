@@ -1,4 +1,4 @@
-"""Output of `scalecard compare`: tables and sentences, JSON, a test case per case, and one HTML page.
+"""Output of `scalecard compare` and `trend`: tables and sentences, JSON, a test case per case, and an HTML page.
 
 Between like hardware it begins with a sentence on what changed, and with the kinds of work; between unlike hardware,
 with how many times as fast the one is.
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalecard.analysis import formatting, platforms
-from scalecard.analysis.comparison.compare import VERDICTS, Comparison, Row
+from scalecard.analysis.compare import VERDICTS, Comparison, Row
 from scalecard.cli.output import JUnitCase, Output, aligned
 from scalecard.records.statistics import Ratio
-from scalecard.report import pages
-from scalecard.report.comparison import comparison_tables, sentences, speedups
-from scalecard.report.comparison.forest import forest
-from scalecard.report.comparison.speedups import SpeedUp
-from scalecard.report.comparison.summaries import Group, grouped
+from scalecard.report import changes_section, changes_text, pages
+from scalecard.report.changes_section import SpeedUp, forest
+from scalecard.report.changes_text import Group, grouped
+from scalecard.report.history.trend import Series, Trend
+from scalecard.report.history.trend_section import changed, headline, ratio, with_interval, worst_first
 from scalecard.report.table import Table
 
 GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
@@ -24,12 +24,12 @@ GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 def output(comparison: Comparison) -> Output:
     """A slower case fails, and one that was not compared was skipped."""
     groups, faster = grouped(comparison.rows), _faster(comparison)
-    headline, summary, notes = sentences.headline(comparison), _summary(comparison), sentences.notes(comparison)
+    headline, summary, notes = changes_text.headline(comparison), _summary(comparison), changes_text.notes(comparison)
     if table := _speed_ups(comparison, faster):
         first = aligned(table.head, table.texts)
     else:
         first = aligned(GROUPS_HEAD, [_group_texts(group) for group in groups])
-    cases = aligned(comparison_tables.HEAD, comparison_tables.cases(comparison.rows, "").texts)
+    cases = aligned(changes_section.HEAD, changes_section.cases(comparison.rows, "").texts)
     return Output(
         lines=[headline, "", summary, "", *first, "", *cases, "", *notes],
         fields={
@@ -38,7 +38,7 @@ def output(comparison: Comparison) -> Output:
             "margin": comparison.margin,
             "summary": summary,
             "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
-            "changes": [sentences.change(each) for each in comparison.changes],
+            "changes": [changes_text.change(each) for each in comparison.changes],
             "notes": notes,
             "groups": [_group_fields(group) for group in groups],
             "speed_ups": [_speed_up_fields(each) for each in faster],
@@ -57,11 +57,11 @@ def page(comparison: Comparison) -> str:
         "compare.html.j2",
         title=_title(comparison),
         summary=_summary(comparison),
-        headline=sentences.headline(comparison),
-        notes=sentences.notes(comparison),
+        headline=changes_text.headline(comparison),
+        notes=changes_text.notes(comparison),
         forest=None if table else forest(grouped(comparison.rows), comparison.margin),
         speed_ups=table,
-        cases=comparison_tables.cases(comparison.rows, "Cases compared", doubts=True),
+        cases=changes_section.cases(comparison.rows, "Cases compared", doubts=True),
     )
 
 
@@ -71,7 +71,7 @@ def _title(comparison: Comparison) -> str:
 
 def _summary(comparison: Comparison) -> str:
     if platforms.same_hardware(*comparison.sides):
-        return sentences.sentence(comparison)
+        return changes_text.sentence(comparison)
     old, new = platforms.nicknames(*comparison.sides)
     return f"{new} beside {old}."
 
@@ -80,16 +80,16 @@ def _faster(comparison: Comparison) -> list[SpeedUp]:
     """B's speed-ups over A on unlike hardware; none on like hardware."""
     if platforms.same_hardware(*comparison.sides):
         return []
-    return speedups.speed_ups(comparison.rows, *map(speedups.headlines, comparison.sides))
+    return changes_section.speed_ups(comparison.rows, *map(changes_section.headlines, comparison.sides))
 
 
 def _speed_ups(comparison: Comparison, faster: Sequence[SpeedUp]) -> Table | None:
-    return speedups.table(faster, platforms.nicknames(*comparison.sides)) if faster else None
+    return changes_section.table_of_speed_ups(faster, platforms.nicknames(*comparison.sides)) if faster else None
 
 
 def _group_texts(group: Group) -> list[str]:
     middle = formatting.change(group.median) if group.median else ""
-    return [group.label, str(len(group.rows)), middle, group.span, sentences.outcome(group)]
+    return [group.label, str(len(group.rows)), middle, group.span, changes_text.outcome(group)]
 
 
 def _group_fields(group: Group) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _row_fields(row: Row) -> dict[str, Any]:
         "alone": row.alone,
         "ratio": row.ratio and row.ratio.value,
         "interval": ends(row.ratio),
-        "reason": sentences.reason(row),
+        "reason": changes_text.reason(row),
         "doubts": row.doubts,
         **sides,
     }
@@ -139,10 +139,10 @@ def ends(ratio: Ratio | None) -> list[float] | None:
 
 def _test_case(row: Row) -> JUnitCase:
     a, b = formatting.seconds(row.old.median), formatting.seconds(row.new.median)
-    said, reason = f"{row.verdict}: {_times_of_a(row)} of A's time, {b} instead of {a}", sentences.reason(row)
+    said, reason = f"{row.verdict}: {_times_of_a(row)} of A's time, {b} instead of {a}", changes_text.reason(row)
     return JUnitCase(
         group=row.experiment,
-        name=comparison_tables.case(row) or row.metric,
+        name=changes_section.case(row) or row.metric,
         failure=said if row.verdict == "slower" else "",
         skipped=reason or row.verdict if row.verdict == "not compared" else "",
         details=[said if row.ratio else reason, *row.doubts],
@@ -155,3 +155,45 @@ def _times_of_a(row: Row) -> str:
         return ""
     own = row.ratio.interval
     return f"{row.ratio.value:.3f} ({f'{own.low:.3f} to {own.high:.3f}' if own else 'too few samples'})"
+
+
+def trend_output(trend: Trend, *, nights: int) -> Output:
+    """So many `nights` of each number are lines, or all of them if it is 0; the JSON has them all."""
+    series = worst_first(trend)
+    return Output(
+        lines=[headline(trend), *trend.left_out, *(line for each in series for line in _lines(each, nights))],
+        fields={
+            "platform": trend.platform,
+            "margin": trend.margin,
+            "left_out": trend.left_out,
+            "nights": [
+                {"night": n.name, "platform": n.platform, "finished": n.finished, "changes": changed(n)}
+                for n in trend.nights
+            ],
+            "numbers": [_fields(each) for each in series],
+        },
+    )
+
+
+def _lines(series: Series, nights: int) -> list[str]:
+    time = ratio(series)
+    lines = ["", f"{series.verdict}  {series.experiment}: {series.label}" + (f", {time}" if time else "")]
+    for night, own in series.points[-nights:]:  # -0 is all
+        changes = f"  [{'; '.join(changed(night))}]" if night.changes else ""
+        lines.append(f"  {formatting.minute(night.finished)}  {with_interval(own)}{changes}")
+    return lines
+
+
+def _fields(series: Series) -> dict[str, Any]:
+    row = series.row
+    return {
+        "experiment": series.experiment,
+        "number": series.label,
+        "unit": series.unit,
+        "verdict": series.verdict,
+        "reason": changes_text.reason(row) if row else "",
+        "ratio": row.ratio.value if row and row.ratio else None,
+        "interval": ends(row.ratio) if row else None,
+        "usual": series.usual,
+        "values": [{"night": night.name, "value": own.value, "interval": own.interval} for night, own in series.points],
+    }

@@ -22,7 +22,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant, Work
 from scalecard.measuring.failures import guarded

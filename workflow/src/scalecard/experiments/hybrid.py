@@ -32,8 +32,7 @@ from scalecard.measuring.prepare import proofs
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import training
-from scalecard.parallel.hybrid_parallel import HybridParallel
-from scalecard.parallel.model_parallel import ModelParallel
+from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import state_of
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL

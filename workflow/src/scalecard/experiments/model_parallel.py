@@ -32,7 +32,7 @@ from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.records.record import Case, Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE

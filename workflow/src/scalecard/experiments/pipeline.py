@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from scalecard import progress
-from scalecard.benchmarks.training import library_pipelines, pipelines, simulated_pipelines
+from scalecard.benchmarks.training import pipelines, simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload
 from scalecard.benchmarks.training.cuts import (
     TEXTBOOK,
@@ -28,7 +28,7 @@ from scalecard.benchmarks.training.cuts import (
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.library_pipelines import library_case, unsuited
+from scalecard.benchmarks.training.pipelines import library_case, unsuited
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.single_process import OURS, WHOLE
@@ -36,12 +36,12 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.timing import Timing
 from scalecard.parallel.schedules import SCHEDULES
@@ -174,8 +174,8 @@ def _library(
     sizes = [size for size, note in notes.items() if not note]
     both = [size for size in sizes if size in spec.balanced_sizes]
     variants = [
-        *library_pipelines.library(ctx, spec, schedule, sizes, references),
-        *library_pipelines.ours(ctx, spec, schedule, both, devices, references),
+        *pipelines.library(ctx, spec, schedule, sizes, references),
+        *pipelines.ours(ctx, spec, schedule, both, devices, references),
     ]
     progress.doing(f"torch {schedule}: {len(sizes)} split sizes, and ours")
     for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from scalecard import progress
 from scalecard.hardware.devices import Device, open_devices
-from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.proof import Change, Trained, change, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.measuring.training_subject import Precision, training

@@ -37,8 +37,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
-from scalecard.records.axes import rungs_of
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.record import Case, Check, Record, rungs_of
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload, built_in

@@ -9,7 +9,7 @@ import yaml
 from scalecard.analysis.provenance import commits, provenance
 from scalecard.hardware.machine import ROOT, from_facts
 from scalecard.records.record import Result
-from scalecard.report.table_formats import latex, one_line
+from scalecard.report.table import latex, one_line
 
 CITATION = ROOT / "CITATION.cff"
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.records.statistics import larger
-from scalecard.report import record_table, table_formats
+from scalecard.report import record_table, table
 
 IDENTITY = ("platform", "fingerprint", "commit", "finished", "emulated", "experiment", "metric")
 OF_CASE = ("value_unit", "value", "low", "high", "num_samples", "num_processes", "status", "reason", "note")
@@ -21,7 +21,7 @@ def as_csv(results: Sequence[Result]) -> bytes:
     """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why."""
     records = [record for result in results for record in result.records]
     pairs = zip(_identities(results), records, strict=True)
-    return table_formats.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
+    return table.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
 
 
 def _numbers(record: Record) -> Row:

@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.advice.strategy_runs import Place, places, workloads
+from scalecard.analysis import formatting
 from scalecard.analysis.load_results import fit
 from scalecard.analysis.provenance import METHOD, provenance
+from scalecard.analysis.strategy_choice import Place, places, workloads
 from scalecard.exports import EXPERIMENTS
 from scalecard.figures import charts
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import DDP, SINGLE
-from scalecard.report import figure_files, table_formats
+from scalecard.report import figure_files, table
 from scalecard.report.answers import use
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
@@ -68,7 +68,7 @@ def _as_workload(record: Record) -> Record:
 
 def as_csv(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     """Every case, also those that were not measured, with the reason; numbers in ms, per second, and as shares."""
-    return table_formats.as_csv([_values(row) for row in rows], [METHOD, provenance(results)]).encode()
+    return table.as_csv([_values(row) for row in rows], [METHOD, provenance(results)]).encode()
 
 
 def _values(row: Place) -> dict[str, object]:
@@ -80,7 +80,7 @@ def _values(row: Place) -> dict[str, object]:
         "devices": row.devices,
         "nodes": row.nodes,
         "batch_size": step.case.get("batch_size"),
-        **_bounds("step_ms", ratio_text.scaled(Ratio(step.median, step.interval), 1e3) if fits else None),
+        **_bounds("step_ms", formatting.scaled(Ratio(step.median, step.interval), 1e3) if fits else None),
         "unit": step.case.get("unit"),
         "per_second": row.rate if fits else None,
         **_bounds("speed_up", row.gain),
@@ -100,8 +100,8 @@ def as_markdown(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     """A table per workload and scaling, under headings."""
     parts = ["# Scaling\n"]
     for title, own in _tables(rows):
-        parts += [f"## {table_formats.markdown(title)}\n", table_formats.as_markdown(HEAD, own, left=LEFT)]
-    parts += [f"{table_formats.markdown(note)}\n" for note in (*_absent(rows), METHOD, provenance(results))]
+        parts += [f"## {table.markdown(title)}\n", table.as_markdown(HEAD, own, left=LEFT)]
+    parts += [f"{table.markdown(note)}\n" for note in (*_absent(rows), METHOD, provenance(results))]
     return "\n".join(parts).encode()
 
 
@@ -110,8 +110,8 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     parts = ["% \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n"]
     for title, own in _tables(rows):
         caption = f"{title}. {METHOD} {provenance(results)}"
-        parts.append(table_formats.as_latex(HEAD, own, left=LEFT, caption=caption, label=f"scaling {title}"))
-    parts += [f"% {table_formats.one_line(note)}\n" for note in _absent(rows)]
+        parts.append(table.as_latex(HEAD, own, left=LEFT, caption=caption, label=f"scaling {title}"))
+    parts += [f"% {table.one_line(note)}\n" for note in _absent(rows)]
     return "\n".join(parts).encode()
 
 

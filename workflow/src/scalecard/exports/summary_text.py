@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting, platforms, provenance, ratio_text
-from scalecard.analysis.advice.strategy_runs import Place
+from scalecard.analysis import formatting, platforms, provenance
 from scalecard.analysis.load_results import computed, fit
 from scalecard.analysis.provenance import commits, shortened
+from scalecard.analysis.strategy_choice import Place
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
-from scalecard.report import health_findings, health_tiles
+from scalecard.report import health_findings
 from scalecard.report.answers import use
-from scalecard.report.health_tiles import Tile
-from scalecard.report.table_formats import markdown
+from scalecard.report.health_findings import Tile
+from scalecard.report.table import markdown
 
 TRIAL = (
     "**Trial run on CPU devices, no measurement of a GPU.** CPU workers and CPU ranks stood in for devices, at a"
@@ -75,7 +75,7 @@ def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result
 
 def _health(result: Result) -> list[str]:
     """A line per part of the machine, as its tile has it, then the alerts."""
-    return [*map(_tile, health_tiles.tiles(result)), *(finding.text for finding in health_findings.findings(result))]
+    return [*map(_tile, health_findings.tiles(result)), *(finding.text for finding in health_findings.findings(result))]
 
 
 def _tile(tile: Tile) -> str:
@@ -95,7 +95,7 @@ def _line(row: Place) -> str:
     said = f"{formatting.count(row.rate)} {row.unit}/s"  # what one device does may not have been timed
     if row.gain and row.efficiency:
         share = formatting.percent(row.efficiency.value)
-        said = f"{ratio_text.factor(row.gain)} the rate of one device, {share} efficient"
+        said = f"{formatting.factor(row.gain)} the rate of one device, {share} efficient"
     return f"{row.workload}, {row.scaling} scaling: {row.where}: {said}."
 
 

@@ -5,6 +5,7 @@ is shown. `finish` places the names, once all limits are known.
 """
 
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,62 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from scalecard.analysis import formatting
-from scalecard.figures import line_labels, points, style
+from scalecard.figures import points, style
 from scalecard.figures.points import Point
 
 COLUMNS = 2  # of panels
 BAR = 0.27  # inches of height for each bar
 WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
+GAP = 0.066  # of the height of a panel, between two names
+EDGE = 1.02  # where names begin, in widths of the panel
+_ends: "weakref.WeakKeyDictionary[Axes, list[End]]" = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class End:
+    """The last point of a line, in the axes' own numbers."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+def name_line_end(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    """Remember the end of a line; `place` writes its name when the axes have their limits."""
+    _ends.setdefault(axes, []).append(End(x, y, text, colour))
+
+
+def place_names(axes: Axes) -> None:
+    """Write the names right of the panel, each joined to its line's end."""
+    found = _ends.pop(axes, [])
+    axes.apply_aspect()
+    to_share = axes.transData + axes.transAxes.inverted()
+    heights = {end: float(to_share.transform((end.x, end.y))[1]) for end in found}
+    ordered = sorted(found, key=lambda end: -heights[end])
+    for end, height in zip(ordered, moved_apart([heights[end] for end in ordered]), strict=True):
+        axes.annotate(
+            end.text,
+            (end.x, end.y),
+            (EDGE, height),
+            textcoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 0},
+            fontsize="small",
+            va="center",
+            color=end.colour,
+            annotation_clip=False,
+        )
+
+
+def moved_apart(heights: Sequence[float]) -> list[float]:
+    """Descending heights, moved apart to where texts do not overlap: down from the first, and up from the axis."""
+    moved: list[float] = []
+    for height in heights:
+        moved.append(min(height, moved[-1] - GAP) if moved else min(1.0, height))
+    for index in reversed(range(len(moved))):
+        floor = moved[index + 1] + GAP if index + 1 < len(moved) else 0.0
+        moved[index] = max(moved[index], floor)
+    return moved
 
 
 def panels(count: int, *, height: float = style.HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -55,7 +106,7 @@ def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", n
                 [x], [point.value], style.marker(label), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
             )
         if named:
-            line_labels.name(axes, xs[-1], own[-1].value, label, colour)
+            name_line_end(axes, xs[-1], own[-1].value, label, colour)
     number_axis(axes.yaxis, unit)
 
 
@@ -151,7 +202,7 @@ def limit(axes: Axes, value: float, label: str) -> None:
 def ideal(axes: Axes, xs: Sequence[float], values: Sequence[float], label: str = "ideal") -> None:
     """A dotted line through what would be ideal."""
     axes.plot(xs, values, ":", color=style.colour("ideal"), linewidth=1.4)
-    line_labels.name(axes, xs[-1], values[-1], label, style.colour("ideal"))
+    name_line_end(axes, xs[-1], values[-1], label, style.colour("ideal"))
 
 
 def mark_at(axes: Axes, value: float, label: str) -> None:
@@ -199,7 +250,7 @@ def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
 def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
     """Name the ends of lines, remove frames and write the lines of `footer` below: the last thing before saving."""
     for axes in figure.axes:
-        line_labels.place(axes)
+        place_names(axes)
     sns.despine(figure)
     if footer:
         lines = "\n".join(footer)
@@ -211,7 +262,11 @@ def _several(shown: Sequence[Point]) -> bool:
 
 
 ODD = style.PALETTE[1]
+
+
 SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
+
+
 DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.health import measured_rates, rate_text
 from scalecard.analysis.health.judge_rates import NOTABLE, Groups
 from scalecard.analysis.health.measured_rates import Rate
@@ -116,7 +116,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
         points.rated(result, r, bus_bytes(r) / 1e9, series=each.replace("_", "-"), x=r.integer("devices"))
         for result in results
         for each in (COLLECTIVES[:1] if several else COLLECTIVES)
-        for r in ratio_text.largest(result.select("time", part="collective", collective=each), "bytes")
+        for r in formatting.largest(result.select("time", part="collective", collective=each), "bytes")
     ]
     charts.curves(shown, axes, unit="GB/s")
     if shown:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scalecard.analysis.comparison import compare
+from scalecard.analysis import compare
 from scalecard.analysis.load_results import each_fit
 from scalecard.jobs import failed_cases, plan
 from scalecard.progress import counted

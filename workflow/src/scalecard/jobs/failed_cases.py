@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scalecard import progress
-from scalecard.records.again import is_due
 from scalecard.records.atomic import write_atomically
+from scalecard.records.files import is_due
 from scalecard.records.record import Record, Result
 
 MARKS = Path(".snakemake/scalecard-again")

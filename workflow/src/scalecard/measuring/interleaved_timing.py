@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from scalecard import progress
 from scalecard.measuring import budget, shared_decisions, telemetry
 from scalecard.measuring.case_variant import Variant
-from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
+from scalecard.measuring.per_call import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import ALONE, Bench, Clock, Ranks, Synchronised

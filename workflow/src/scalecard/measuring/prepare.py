@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.failures import DeviceFault
-from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.failures import DeviceFault, empty_cache
 from scalecard.measuring import budget
 from scalecard.measuring.case_variant import Prepared, Subject, Variant, local
 from scalecard.measuring.counting import counted

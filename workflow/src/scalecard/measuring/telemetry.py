@@ -13,7 +13,7 @@ from typing import Any
 from scalecard.hardware import host, processes, vendors
 from scalecard.hardware.optional_facts import Missing
 from scalecard.hardware.vendors.protocol import Gpu
-from scalecard.records.telemetry import GpuState, HardwareState, Slowdown, Spread
+from scalecard.records.record import GpuState, HardwareState, Slowdown, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least
 REST = 200  # times as long as one reading takes

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from scalecard.measuring.case_variant import Prepared, Variant
-from scalecard.records.record import Reason, Record
-from scalecard.records.telemetry import HardwareState, Telemetry
+from scalecard.records.record import HardwareState, Reason, Record, Telemetry
 
 NOT_ASKED = "only training steps and epochs are measured over a second"
 

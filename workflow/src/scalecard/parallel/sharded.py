@@ -1,4 +1,4 @@
-"""Models whose parameters are divided over ranks by PyTorch: FSDP2, and tensor parallelism.
+"""Models whose parameters PyTorch divides over ranks (FSDP2, tensor parallelism), and how the ranks are arranged.
 
     fully_shard        each rank keeps 1/n of every parameter, gradient and optimiser state; whole parameters are
                        gathered block by block, and gradients reduced and scattered
@@ -7,15 +7,19 @@
 Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019).
 """
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from scalecard.distributed.context import RankContext
 
 STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
 
@@ -57,3 +61,20 @@ def divided(model: nn.Module, plan: Mapping[str, str], mesh: DeviceMesh) -> nn.M
 def whole(tensors: Iterable[Tensor]) -> list[Tensor]:
     """What is divided, put together on every rank, in the host's memory; all of them take part."""
     return [tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+
+
+@functools.cache
+def mesh(ctx: RankContext, replicas: int = 1) -> DeviceMesh:
+    """All ranks in a row or, with replicas, in as many rows: consecutive ranks, which are close, share a model.
+
+    replicas = 2, 4 ranks     shard 0   shard 1
+                  replica 0   rank 0    rank 1
+                  replica 1   rank 2    rank 3
+
+    Made once in a process: each has communicators of its own.
+    """
+    if replicas == 1:
+        return init_device_mesh(ctx.device.type, (ctx.world_size,), mesh_dim_names=("shard",))
+    ranks = torch.arange(ctx.world_size).view(replicas, -1)
+    groups = [ctx.group_among(rows.tolist()) for rows in (ranks.T, ranks)]
+    return DeviceMesh.from_group(groups, ctx.device.type, ranks, mesh_dim_names=("replica", "shard"))

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.hybrid_parallel import average
-from scalecard.parallel.model_parallel import Loss
+from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}

@@ -1,11 +1,22 @@
-"""Results as JSON files. A file is either whole and valid, or refused with its path and the field that is wrong."""
+"""Results as JSON files, whole and valid or refused with path and field; kept elsewhere if they cannot be saved.
+
+What a schema cannot say of a result: that its parts agree with one another.
+
+What the next run measures again by itself: failed cases once, and those that a smaller budget had left out.
+
+A result says if its cases failed twice, and how long it was allowed to take.
+"""
 
 import contextlib
 import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +24,90 @@ import fastjsonschema
 import jsonschema
 from jsonschema.exceptions import best_match, relevance
 
+from scalecard import progress
 from scalecard.records import strict_json
 from scalecard.records.atomic import write_atomically
-from scalecard.records.cross_checks import problems
-from scalecard.records.record import SCHEMA_VERSION, Check, Count, Reason, Record, Result
+from scalecard.records.record import (
+    SCHEMA_VERSION,
+    Check,
+    Count,
+    GpuState,
+    HardwareState,
+    Reason,
+    Record,
+    Result,
+    Spread,
+    Telemetry,
+)
 from scalecard.records.redact import without_identities
 from scalecard.records.strict_json import json_path, printable
-from scalecard.records.telemetry import GpuState, HardwareState, Spread, Telemetry
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "result.schema.json"
 NOT_RESULT_FILES = ("machine.json", "container.json")  # the other JSON files in a platform's folder
+SUFFIX = ".unsaved"  # so that nothing takes it for a result
+IN_SECONDS = re.compile(r"(?:.*_)?time")
+TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
+
+
+def problems(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) of the data of a result that the schema accepts; nothing if its parts agree."""
+    yield from _moments(data)
+    yield from _environment(data["environment"])
+    cases: dict[str, int] = {}
+    rounds: dict[tuple[str, ...], tuple[int, list[int]]] = {}
+    for index, record in enumerate(data["records"]):
+        where = f"$.records[{index}]"
+        first = cases.setdefault(json.dumps([record["metric"], record["case"]], sort_keys=True), index)
+        if first != index:
+            yield f"{where}.case", f"the same case and metric as $.records[{first}]"
+        yield from ((f"{where}.{field}", what) for field, what in _problems_of_record(record))
+        yield from ((f"{where}.samples", what) for what in _unpaired(index, record, rounds))
+
+
+def _moments(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for field in ("started", "finished"):
+        try:
+            moment = datetime.fromisoformat(data[field])
+        except ValueError:
+            moment = None
+        if moment is None or moment.utcoffset() is None:
+            yield f"$.{field}", f"'{data[field]}' is no moment in ISO 8601 with its offset from UTC"
+
+
+def _environment(environment: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    machine = environment["machine"]
+    if environment["emulated"] != (machine["kind"] == "cpu"):
+        yield "$.environment.emulated", f"{environment['emulated']}, but machine.kind is '{machine['kind']}'"
+    if bool(machine["gpus"]) != (machine["kind"] != "cpu"):
+        yield "$.environment.machine.gpus", f"{len(machine['gpus'])} GPUs, but machine.kind is '{machine['kind']}'"
+    if len(environment["gpus"]) > len(machine["gpus"]):
+        yield "$.environment.gpus", f"{len(environment['gpus'])} GPUs, but machine.gpus names {len(machine['gpus'])}"
+
+
+def _problems_of_record(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for index, check in enumerate(record["checks"]):
+        if check["difference"] > check["tolerance"]:
+            what = f"true, but the difference {check['difference']:g} is above the tolerance {check['tolerance']:g}"
+            yield f"checks[{index}].passed", what
+    for index, count in enumerate(record["work"]):
+        if count["counted"] != count["expected"]:
+            yield f"work[{index}].passed", f"true, but {count['counted']:g} were counted, not {count['expected']:g}"
+    if IN_SECONDS.fullmatch(record["metric"]) and record["unit"] != "s":
+        yield "unit", f"'{record['unit']}', but {record['metric']} is in 's'"
+    if record["telemetry"] and len(record["telemetry"]) != len(record["samples"]):
+        yield "telemetry", f"{len(record['telemetry'])} entries for {len(record['samples'])} processes"
+
+
+def _unpaired(
+    index: int, record: dict[str, Any], rounds: dict[tuple[str, ...], tuple[int, list[int]]]
+) -> Iterator[str]:
+    """Records of the same rounds are paired sample by sample, so each process must have as many of either."""
+    if record["telemetry"]:
+        counts = [len(samples) for samples in record["samples"]]
+        together = tuple(entry["rounds_id"] for entry in record["telemetry"])
+        first, others = rounds.setdefault(together, (index, counts))
+        if counts != others:
+            yield f"{counts} samples per process, but $.records[{first}] of the same rounds has {others}"
 
 
 class InvalidResult(ValueError):
@@ -173,3 +258,93 @@ def _gpu_state(data: dict[str, Any]) -> GpuState:
 
 def _spread(data: dict[str, float] | None) -> Spread | None:
     return Spread(**data) if data else None
+
+
+class NotSaved(OSError):
+    """A result could not be written to its file; the message names the file, the reason and what was kept."""
+
+
+def refuse_unsavable(result: Result, path: Path) -> None:
+    """Before anything is measured: NotSaved if a result like this one, which has no records yet, cannot be written.
+
+    Tried on a file of no name in the folder, so nothing is left behind; of a missing folder, in the nearest one above.
+    """
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    try:
+        if path.is_dir():
+            raise OSError("it is a folder")
+        with tempfile.TemporaryDirectory(dir=nearest, prefix=f".{path.name}.") as folder:
+            save(replace(result, records=[Record.skipped({}, "not measured yet")]), Path(folder, path.name))
+    except (OSError, ValueError) as error:
+        raise NotSaved(f"{path}: nothing was measured, because it could not be saved: {_reason(error)}") from error
+
+
+def save_or_keep(result: Result, path: Path, *, elsewhere: Iterable[Path]) -> None:
+    """Save; or keep the result beside its own file or in the first other folder that takes it, and raise NotSaved."""
+    try:
+        save(result, path)
+    except (OSError, ValueError, jsonschema.ValidationError) as error:
+        kept = _keep(result, path.name + SUFFIX, [path.parent, *elsewhere])
+        raise NotSaved(f"{path}: could not be written: {_reason(error)}. {kept}") from error
+
+
+def _keep(result: Result, name: str, folders: Iterable[Path]) -> str:
+    """Where the result is now, in words. A number that JSON does not know is kept as Python writes it."""
+    try:
+        text = as_json(result, indent=1)
+    except ValueError:
+        text = json.dumps(asdict(result))
+    tried = []
+    for folder in folders:
+        try:
+            write_atomically(folder / name, text)
+        except OSError:
+            tried.append(str(folder))
+        else:
+            return f"What was measured is in {folder / name}"
+    return f"What was measured is lost, because nothing could be written to {', '.join(tried)} either"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0]
+
+
+def failed_again(records: Sequence[Record], output: Path) -> bool:
+    """Whether both these records and the result that they replace have failed cases."""
+    return any(r.status == "failed" for r in records) and num_failed(output) > 0
+
+
+def is_due(path: Path, seconds: int) -> str:
+    """Why a result file is measured again if that may take so many seconds (0: any), or ''.
+
+    Not if it cannot be read.
+    """
+    content = _content(path)
+    failed, had = _num_failed(content), content.get("budget_seconds", 0)
+    late = sum(record["reason"] == Reason.NO_TIME for record in content["records"])
+    if failed and not content.get("failed_again"):
+        return f"{progress.counted(failed, 'case')} failed last time: measuring it once more"
+    if late and had and (seconds > had or not seconds):
+        return f"{progress.counted(late, 'case')} had no time in {had} s, and now there is more: measuring it again"
+    return ""
+
+
+def num_failed(path: Path) -> int:
+    """Failed cases in a result file; 0 if it is missing or cannot be read."""
+    return _num_failed(_content(path))
+
+
+def _num_failed(content: dict[str, Any]) -> int:
+    return sum(record["status"] == "failed" for record in content["records"])
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """A result file's data, of which `load` may refuse the rest; no records if it is missing or no result."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        known = [{"status": record["status"], "reason": record["reason"]} for record in found["records"]]
+        return {**found, "records": known}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"records": []}

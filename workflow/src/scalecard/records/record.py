@@ -1,6 +1,7 @@
-"""What a measurement leaves behind: Result, Record, Check and Count.
+"""What a measurement leaves behind: Result, Record, Check, Count, Telemetry; and what axes of cases are called.
 
-Raw samples are stored, one list per process; everything computed from them is a property.
+The writer (measuring/telemetry.py) and all readers share these types; result.schema.json describes them field by field.
+None means that the fact could not be read.
 """
 
 import functools
@@ -12,13 +13,89 @@ from enum import StrEnum
 from typing import Any
 
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
-from scalecard.records.telemetry import Telemetry
 
 SCHEMA_VERSION = 5
 BOUND = 0.9  # of the time
-
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
+# The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
+RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
+BASELINE = "float32"  # without any
+# Axes, and settings of config.yaml, whose values are sizes in bytes.
+IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
+# What stands before a value where that is not the axis' name: nothing where the value says enough.
+LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
+POWER_CAP = "power cap"  # a reason that is normal
+
+
+class Slowdown(StrEnum):
+    """Why the hardware was held back, among the reasons of a lower clock."""
+
+    HARDWARE = "hardware slowdown"
+    THERMAL_BY_SOFTWARE = "thermal slowdown (software)"
+    THERMAL_BY_HARDWARE = "thermal slowdown (hardware)"
+    POWER_BRAKE = "power brake"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The lowest, median and highest of the values that were read."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """One GPU over all readings. `reasons` maps each clock event reason to the share of readings that showed it."""
+
+    sm_clock_mhz: Spread | None
+    temperature_c: Spread | None
+    power_w: Spread | None
+    others_memory_bytes: int | None
+    pcie_gen: int | None
+    pcie_width: int | None
+    reasons: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareState:
+    """The GPUs and the CPU while something was timed.
+
+    `sampler_cost` is the share of one core that reading the state took; `cpu_busy` and `steal` (time taken by the
+    hypervisor) are shares of the cores that this process may use. `missing` says why a fact is None.
+    """
+
+    seconds: float
+    readings: int
+    sampler_cost: float
+    gpus: list[GpuState]
+    load_average: float
+    cpu_mhz: Spread | None
+    cpu_busy: float | None
+    steal: float | None
+    missing: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """One process's timing of one variant.
+
+    Variants with the same `rounds_id` were timed in the same rounds, so their samples can be paired. `iterations` is
+    the number of calls in a block, `stopped` the reason why timing ended, `enqueue` the median seconds of one call
+    until everything is enqueued, `joules` the energy of one call over all GPUs or, if it is None, `no_joules` the
+    reason, and `measured_again` what slowed a GPU down the first time, before this was measured once more.
+    """
+
+    rounds_id: str
+    iterations: int = 1
+    stopped: str = ""
+    enqueue: float | None = None
+    joules: float | None = None
+    no_joules: str = ""
+    measured_again: str = ""
+    state: HardwareState | None = None
 
 
 class Reason(StrEnum):
@@ -220,3 +297,25 @@ class Result:
     def find(self, metric: str, **case: Scalar) -> Record | None:
         """The first such record, or None."""
         return next(iter(self.select(metric, **case)), None)
+
+
+def axis_label(axis: str) -> str:
+    """What stands before a value on this axis: 'batch size', or nothing."""
+    return LABELS.get(axis, axis.replace("_", " "))
+
+
+def rungs_of(case: Case) -> tuple[str, ...]:
+    """The rungs that are on, in the order in which they were added."""
+    places = {rung: case[rung] for rung in RUNGS if rung in case}
+    return tuple(sorted(places, key=lambda rung: places[rung] or 0))
+
+
+def parts_of(case: Case) -> list[str]:
+    """What makes it another step than the plain one, the last addition last: rungs, 'accumulate 4', 'batch x2'."""
+    count, factor = case.get("accumulate"), case.get("batch_factor")
+    return [*rungs_of(case), *[f"accumulate {count}"] * bool(count), *[f"batch x{factor}"] * bool(factor)]
+
+
+def combination(case: Case) -> str:
+    """'bf16 + fused', or 'float32'."""
+    return " + ".join(parts_of(case)) or BASELINE

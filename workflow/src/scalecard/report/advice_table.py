@@ -1,9 +1,18 @@
 """The tables behind the advice: a row per workload, per strategy and number of devices, per batch, and per setting."""
 
-from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.advice.choice import Choice, avoid, choose
-from scalecard.analysis.advice.defaults import Change
-from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Place, batches, fewest, places, workloads
+from scalecard.analysis import formatting
+from scalecard.analysis.default_settings import Change
+from scalecard.analysis.strategy_choice import (
+    TOO_LARGE,
+    Choice,
+    Place,
+    avoid,
+    batches,
+    choose,
+    fewest,
+    places,
+    workloads,
+)
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table
@@ -89,7 +98,7 @@ def _of_run(result: Result, place: Place, decision: str) -> Row:
         "Scaling": place.scaling if place.devices > 1 else "",
         "Fits": f"{place.status}{why}",
         "Rate": Cell(f"{formatting.count(place.rate)} {place.unit}/s", place.rate) if place.fits else "",
-        "Efficiency": Cell(ratio_text.share(efficiency), efficiency.value) if efficiency else "",
+        "Efficiency": Cell(formatting.share(efficiency), efficiency.value) if efficiency else "",
         "Memory": strategy_table.memory(result, place.step),
         "Energy": strategy_table.energy(place.step) if place.fits else "",
         "Decision": decision,
@@ -104,7 +113,7 @@ def by_batch(result: Result) -> Table:
             "Workload": name,
             "Samples per device": Cell(f"{point.batch:g}", point.batch),
             "Where": point.what,
-            "Share of the full rate": Cell(ratio_text.share(point.share), point.share.value),
+            "Share of the full rate": Cell(formatting.share(point.share), point.share.value),
             "Verdict": "collapsed" if point.collapsed else "holds" if point.holds else "unclear",
         }
         for name, own in found.items()
@@ -141,4 +150,4 @@ def told(sentences: list[str]) -> Table:
 
 
 def _ratio(ratio: Ratio | None) -> Cell:
-    return Cell(ratio_text.factor(ratio), ratio.value) if ratio else EMPTY
+    return Cell(formatting.factor(ratio), ratio.value) if ratio else EMPTY

@@ -3,11 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from scalecard.analysis import formatting, ratio_text
-from scalecard.analysis.advice.choice import Choice, avoid, choose
-from scalecard.analysis.advice.defaults import Change, best
-from scalecard.analysis.advice.strategy_runs import TOO_LARGE, Batches, Place, batches, fewest, on, places, timed
+from scalecard.analysis import formatting
+from scalecard.analysis.default_settings import Change, best
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.strategy_choice import (
+    TOO_LARGE,
+    Batches,
+    Choice,
+    Place,
+    avoid,
+    batches,
+    choose,
+    fewest,
+    on,
+    places,
+    timed,
+)
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import strategy_table
@@ -48,7 +59,7 @@ def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
     if best.devices == 1:
         return f"stay on one device: with the same batch nothing on several is surely faster{_next(choice)}"
     if single and not choice.helps:
-        compared = ratio_text.versus(best.where, ratio_text.inverse(single[1]), "one device")
+        compared = formatting.versus(best.where, formatting.inverse(single[1]), "one device")
         return f"with the same batch, one device will do: {compared}"
     what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
     return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
@@ -67,7 +78,7 @@ def _measures(result: Result, best: Place) -> str:
     parts = [f"{formatting.count(best.rate)} {best.unit}/s"]
     if best.gain and best.efficiency:
         efficient = f"{formatting.percent(best.efficiency.value)} efficient"
-        parts[:0] = [f"{ratio_text.factor(best.gain)} the rate of one device", efficient]
+        parts[:0] = [f"{formatting.factor(best.gain)} the rate of one device", efficient]
     memory = strategy_table.memory(result, best.step).text
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
@@ -77,7 +88,7 @@ def _next(choice: Choice) -> str:
     if choice.runner_up is None:
         return ""
     place, ratio = choice.runner_up
-    return f"; {ratio_text.versus(f'the runner-up, {place.where},', ratio, 'it')}"
+    return f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}"
 
 
 def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Sentence]:
@@ -88,7 +99,7 @@ def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Senten
     weak = choose([place for place in found if place.devices > 1], "weak")
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
-        share = ratio_text.share(weak.best.efficiency)
+        share = formatting.share(weak.best.efficiency)
         parts.append(f"with {_samples(each)} on each, {weak.best.where} is {share} efficient")
     if any(parts):
         yield Sentence(BATCH, "; ".join(filter(None, parts)))
@@ -102,10 +113,10 @@ def _collapse(found: Batches) -> str:
     down, least = found.collapse, found.least
     parts = []
     if down:
-        share = f"{ratio_text.share(down.share)} of a device's full rate"
+        share = f"{formatting.share(down.share)} of a device's full rate"
         parts.append(f"scaling collapses at {_samples(down.batch)} per device, where {down.what} does {share}")
     if least:
-        holds = f"{_samples(least.batch)} per device ({least.what}: {ratio_text.share(least.share)} efficient)"
+        holds = f"{_samples(least.batch)} per device ({least.what}: {formatting.share(least.share)} efficient)"
         parts.append(f"it holds at {holds}" if down else f"scaling holds down to {holds}")
     return "; ".join(parts)
 
@@ -140,7 +151,7 @@ def _change(found: list[Change], one: Change) -> str:
     number = sum(other.family == one.family for other in found)  # the best of several owes something to chance
     notes = [note for note in (f"the best of {number}" if number > 1 else "", one.but) if note]
     per = " per batch" if one.family == "accumulation" else ""
-    return ratio_text.versus(one.setting, one.ratio, one.instead) + per + (f" ({'; '.join(notes)})" if notes else "")
+    return formatting.versus(one.setting, one.ratio, one.instead) + per + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def on_data_parallel(measured: PlatformResults) -> list[str]:
@@ -157,7 +168,7 @@ def on_data_parallel(measured: PlatformResults) -> list[str]:
     if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
         return []
     where = f"as fast on {on(devices)} as on one"
-    return [f"resnet18: avoid nn.DataParallel: it is {ratio_text.factor(a)} {where}, and DDP {ratio_text.factor(b)}."]
+    return [f"resnet18: avoid nn.DataParallel: it is {formatting.factor(a)} {where}, and DDP {formatting.factor(b)}."]
 
 
 def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
@@ -166,4 +177,4 @@ def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
     most = max(by_devices, default=1)
     if most == 1 or 1 not in by_devices:
         return None
-    return most, ratio_text.inverse(by_devices[most].over(by_devices[1]))
+    return most, formatting.inverse(by_devices[most].over(by_devices[1]))

@@ -15,7 +15,7 @@ from scalecard.figures import charts, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import answers, plugin_loader, sections, table_formats
+from scalecard.report import answers, plugin_loader, sections, table
 
 
 def draw(
@@ -101,7 +101,7 @@ def pictures(figure: Figure, outputs: Sequence[Path], title: str, footer: Sequen
     content = {path: picture(figure, path.suffix, title, footer) for path in outputs if path.suffix in METADATA}
     for path in outputs:
         if path.suffix == ".csv":
-            content[path] = table_formats.as_csv(points.rows(figure), [title, *footer]).encode()
+            content[path] = table.as_csv(points.rows(figure), [title, *footer]).encode()
         elif path.suffix == ".html":  # last, because it takes the figure apart
             content[path] = svg.as_html(figure, path.stem).encode()
     return content

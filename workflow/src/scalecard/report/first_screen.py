@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scalecard.analysis import formatting, provenance, ratio_text, slowdowns
-from scalecard.analysis.advice.choice import choose
-from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
+from scalecard.analysis import formatting, provenance, slowdowns
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.platforms import nickname
+from scalecard.analysis.strategy_choice import Place, choose, places, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -118,7 +117,7 @@ def _line(result: Result, workload: str, best: Place, several: Sequence[Place]) 
     points = [(1, 1.0), *((devices, ratio.value) for devices, ratio in sorted(own.items()))]
     what = "CPU ranks" if result.emulated else "GPUs"
     share = formatting.percent(best.gain.value / best.devices)
-    text = f"{best.strategy}: {ratio_text.about(best.gain)} on {best.devices} {what}, {share} of ideal"
+    text = f"{best.strategy}: {formatting.about(best.gain)} on {best.devices} {what}, {share} of ideal"
     return Scaling(workload=workload, text=text, line=sparkline(points))
 
 

@@ -11,8 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from scalecard.analysis import formatting
-from scalecard.report import toc
-from scalecard.report.comparison import sentences
+from scalecard.report import changes_text, toc
 
 UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kKMGT]?i?B(?:/s)?|[kMGTP]?FLOP(?:/s)?|[MG]Hz|W|J|°C)(?!\w))")
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -33,7 +32,7 @@ def environment() -> jinja2.Environment:
         finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
     made.filters |= {"commands": _commands, "number": formatting.number, "label": toc.label}
-    made.filters |= {"change": formatting.change, "outcome": sentences.outcome}
+    made.filters |= {"change": formatting.change, "outcome": changes_text.outcome}
     made.globals["setting"] = formatting.setting
     return made
 

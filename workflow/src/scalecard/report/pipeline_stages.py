@@ -8,7 +8,7 @@ launching, handing over, waiting for one another, and memory that devices share.
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.figures import points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
@@ -82,12 +82,12 @@ def rest(result: Result, measured: Record, played: Record) -> str:
     ratio = measured.over(played)
     label = f"{measured.case['strategy']} at split size {measured.case['split_size']}, {cut_name(measured)}"
     bubble, own = result.find("played_bubble", **played.case), idle(result, measured)
-    text = f"{label}: {ratio_text.time(measured)} measured, {formatting.seconds(played.median)} played"
+    text = f"{label}: {formatting.time(measured)} measured, {formatting.seconds(played.median)} played"
     text += " with its stages' own times"
     if bubble and own is not None:
         text += f"; devices idle {formatting.percent(own)} of the time, {formatting.percent(bubble.median)} if played"
     near = "within" if ratio.value <= 1 + CLOSE else "beyond"
-    text += f". That is {ratio_text.factor(ratio)} the schedule's time, {near} {formatting.percent(CLOSE)} of it"
+    text += f". That is {formatting.factor(ratio)} the schedule's time, {near} {formatting.percent(CLOSE)} of it"
     if ratio.value <= 1:
         return f"{text}."
     return f"{text}; the rest, {formatting.seconds(max(0.0, measured.median - played.median))}, is {REST}."

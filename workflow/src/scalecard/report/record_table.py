@@ -1,16 +1,27 @@
-"""The table of a section's records: what was measured, on each platform, and what was not and why."""
+"""The table of a section's records: what was measured, proven and counted, and what was not and why."""
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalecard.analysis import formatting, ratio_text
-from scalecard.records.axes import IN_BYTES, axis_label
-from scalecard.records.record import Record, Result, Scalar
+from scalecard.analysis import formatting
+from scalecard.analysis.sample_diagnostics import doubts
+from scalecard.records.record import (
+    IN_BYTES,
+    Check,
+    Count,
+    HardwareState,
+    Record,
+    Result,
+    Scalar,
+    Slowdown,
+    Spread,
+    Telemetry,
+    axis_label,
+)
 from scalecard.records.statistics import Interval
-from scalecard.report import telemetry_text
 from scalecard.report.table import EMPTY, Cell, Table
 
 SHOW = {
@@ -24,6 +35,95 @@ SHOW = {
 # What the last of a record's samples is, where they are no repetitions of one number.
 LAST_SAMPLE = {"accuracy": "after the last epoch", "errors": "after the load; {:.0f} before it"}
 METRIC = "metric"  # the column after the axes
+COUNTED = {
+    "FLOPs": "arithmetic",
+    "all-reduced bytes": "sent in all-reduces",
+    "collective bytes": "in collectives",
+    "sent bytes": "sent to another rank",
+    "read bytes": "read",
+    "written bytes": "written",
+    "copied bytes": "copied",
+    "received bytes": "received by all devices",
+    "parameter bytes": "of parameters on all devices",
+    "forwards": "forward passes",
+    "updates": "updates of every parameter",
+    "test FLOPs": "arithmetic of scoring the test images",
+}
+SHOW_COUNT = {"FLOP": formatting.count_flops, "B": formatting.count_bytes}
+NOTABLE_STEAL = 0.05
+
+
+def telemetry_remarks(record: Record) -> list[str]:
+    """What a reader must know about this number; empty if all was well."""
+    said = [remark for entry in record.telemetry for remark in _of_process(entry)]
+    if record.launch_bound:
+        said.append("bound by the launching thread, so no verdict on what it launched")
+    if record.unit == "s":
+        said += doubts(record.samples)
+    return list(dict.fromkeys(said))
+
+
+def _of_process(entry: Telemetry) -> Iterator[str]:
+    if entry.measured_again:
+        yield f"measured once more, after {entry.measured_again}"
+    if entry.state is None:
+        return
+    for index, gpu in enumerate(entry.state.gpus):
+        for reason, share in gpu.reasons.items():
+            marked = "still " if reason in {*Slowdown} and entry.measured_again else ""
+            yield f"GPU {index}: {marked}{reason} in {formatting.percent(share)} of the readings"
+        if gpu.others_memory_bytes:
+            yield f"GPU {index}: other processes used {formatting.count_bytes(gpu.others_memory_bytes)} of its memory"
+    if (entry.state.steal or 0) > NOTABLE_STEAL:
+        yield f"the hypervisor took {formatting.percent(entry.state.steal or 0)} of the CPU's time"
+
+
+def energy_text(record: Record) -> str:
+    """Joules per call by the GPUs' own counters, or ''."""
+    joules = [entry.joules for entry in record.telemetry if entry.joules]
+    return f"{statistics.median(joules):.3g} J" if joules else ""
+
+
+def telemetry_overview(result: Result) -> list[tuple[str, str]]:
+    """(fact, range) pairs over everything that was timed in this experiment."""
+    states = [entry.state for record in result.records for entry in record.telemetry if entry.state]
+    if not states:
+        return []
+    rows = [(f"GPU {index} {label}", text) for index, label, text in _gpus(states)]
+    rows.append(("highest load average", f"{max(state.load_average for state in states):.1f}"))
+    shares = {
+        "CPU busy": [state.cpu_busy for state in states],
+        "CPU time taken by the hypervisor": [state.steal for state in states],
+    }
+    for label, values in shares.items():
+        known = [value for value in values if value is not None]
+        if known:
+            rows.append((label, f"{formatting.percent(min(known))} to {formatting.percent(max(known))}"))
+    rows.append(("CPU frequency", _range([state.cpu_mhz for state in states], "MHz") or _reason(states)))
+    cost = max(state.sampler_cost for state in states)
+    return [*rows, ("cost of these readings", f"at most {formatting.percent(cost, 2)} of a core")]
+
+
+def _gpus(states: Sequence[HardwareState]) -> Iterator[tuple[int, str, str]]:
+    """(GPU, fact, range)."""
+    for index in range(max(len(state.gpus) for state in states)):
+        gpus = [state.gpus[index] for state in states if index < len(state.gpus)]
+        ranges = {
+            "SM clock": _range([gpu.sm_clock_mhz for gpu in gpus], "MHz"),
+            "temperature": _range([gpu.temperature_c for gpu in gpus], "°C"),
+            "power": _range([gpu.power_w for gpu in gpus], "W"),
+        }
+        for label, text in ranges.items():
+            yield index, label, text or "not reported by this GPU"
+
+
+def _range(spreads: Sequence[Spread | None], unit: str) -> str:
+    known = [spread for spread in spreads if spread]
+    return f"{min(s.low for s in known):.0f} to {max(s.high for s in known):.0f} {unit}" if known else ""
+
+
+def _reason(states: Sequence[HardwareState]) -> str:
+    return next((f"not known ({s.missing['cpu_mhz']})" for s in states if "cpu_mhz" in s.missing), "not known")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +145,7 @@ def rows(result: Result) -> dict[str, Row]:
 def _row(record: Record) -> Row:
     show, value = SHOW[record.unit], number(record)
     spans = [f"{show(each.low)} to {show(each.high)}" if each else "" for each in intervals(record)]
-    last, remarks = LAST_SAMPLE.get(record.metric, ""), telemetry_text.remarks(record)
+    last, remarks = LAST_SAMPLE.get(record.metric, ""), telemetry_remarks(record)
     return Row(
         case={axis_label(axis) or axis: _on_axis(axis, each) for axis, each in record.case.items()}
         | {METRIC: Cell(formatting.spaced(record.metric))},
@@ -53,7 +153,7 @@ def _row(record: Record) -> Row:
         more={
             "95 % within a process": spans[0] or "none",
             "95 % between processes": spans[1],
-            "energy per call, all GPUs": telemetry_text.energy(record),
+            "energy per call, all GPUs": energy_text(record),
             "n": str(record.num_samples),
             "stopped at": record.telemetry[0].stopped if record.telemetry else "",
         },
@@ -122,8 +222,44 @@ def absent(result: Result) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], list[str]] = {}
     for record in result.records:
         if record.status != "ok":
-            rows.setdefault((record.status, record.why), []).append(ratio_text.case(record.case))
+            rows.setdefault((record.status, record.why), []).append(formatting.case(record.case))
     return [
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Cases in words of which the same was proven, with the same differences, and the same was counted."""
+
+    cases: list[str]
+    proven: list[str]
+    counted: list[str]
+
+    @property
+    def num_cases(self) -> int:
+        return len(self.cases)
+
+
+def proofs(result: Result) -> list[Proof]:
+    """Of all cases that were timed; what was skipped or failed has none."""
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for record in result.records:
+        if record.checks or record.work:
+            key = tuple(map(_proven, record.checks)), tuple(map(_counted, record.work))
+            found.setdefault(key, []).append(formatting.case(record.case))
+    return [Proof(cases=cases, proven=list(key[0]), counted=list(key[1])) for key, cases in found.items()]
+
+
+def _proven(check: Check) -> str:
+    found = "exactly equal" if check.difference == 0 else f"differs by {check.difference:.2g}"
+    return f"{check.name}: {check.dtype}, {found} (allowed {check.tolerance:.2g})"
+
+
+def _counted(count: Count) -> str:
+    return f"{COUNTED.get(count.name, count.name)}: {_amount(count)}"
+
+
+def _amount(count: Count) -> str:
+    return SHOW_COUNT.get(count.unit, "{:,.10g}".format)(count.counted)

@@ -5,22 +5,23 @@ files. What is said about one result is computed in section.py; this module arra
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import formatting, published_figures
-from scalecard.analysis.comparison import compare
+from scalecard.analysis import compare, formatting, platforms, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
-from scalecard.analysis.platforms import NO_SETTINGS, Settings, selection
+from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
 from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.report import (
-    answer_sections,
+    answers,
+    changes_section,
     first_screen,
     pages,
     plugin_loader,
@@ -30,17 +31,58 @@ from scalecard.report import (
     sections,
     toc,
 )
-from scalecard.report.answer_sections import Answer
-from scalecard.report.comparison import changes_section
 from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
-from scalecard.report.platform_rows import Brief, others_table
+from scalecard.report.provenance_table import Brief, others_table
 from scalecard.report.section import Section
 from scalecard.report.sections import Finding
+from scalecard.report.table import Table
 
 NUM_LEADING = 8
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The question, how its figure is read, and what is found."""
+
+    name: str
+    title: str
+    how_to_read: str
+    findings: list[Finding]
+    tables: list[Table]
+    calculator: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, measured: PlatformResults) -> "Answer":
+        """What the module of this name computes."""
+        module = answers.load(name)
+        return cls(
+            name=name,
+            title=plugin_loader.title(module),
+            how_to_read=plugin_loader.how_to_read(module),
+            findings=module.findings(measured),
+            tables=[table.filled() for table in module.tables(measured) if table.rows],
+            calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
+        )
+
+    @property
+    def by_topic(self) -> list[Finding]:
+        """The findings, those to act on first."""
+        return sections.by_topic(self.findings)
+
+
+def every_answer(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
+    """The answers that the results of one platform allow; all of them rest on the strategies.
+
+    One that cannot be computed is added to what is left out.
+    """
+    measured = platforms.current(results, settings)
+    if measured.of("strategies") is None:
+        return []
+    tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]
+    return [answer for answer in tried if answer and (answer.findings or answer.tables)]
 
 
 def write(
@@ -120,7 +162,7 @@ def _said_of_all(
     """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
     results, mine = [s.result for s in known], {s.name: s for s in known if s.platform == platforms[0]}
     current = [mine[name] for name in toc.in_order(mine)]  # so that health leads
-    replies = answer_sections.every([s.result for s in current], settings, left_out)
+    replies = every_answer([s.result for s in current], settings, left_out)
     advised = [] if results[0].emulated else replies
     by_platform = {p: [s for s in known if s.platform == p] for p in platforms[1:]}
     changes = [

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis import expectations, formatting, platforms, published_figures
-from scalecard.analysis.expectations import Judgement
+from scalecard.analysis import formatting, limits, platforms, published_figures
+from scalecard.analysis.limits import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import record_table, sections, telemetry_text
-from scalecard.report.proofs import Proof, proofs
-from scalecard.report.record_table import Row
+from scalecard.report import record_table, sections
+from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -46,12 +45,12 @@ class Section:
         return cls(
             result=result,
             findings=module.findings(result),
-            judgements=[*rates, *expectations.beside_published(result, ours)],
+            judgements=[*rates, *limits.beside_published(result, ours)],
             ours=ours,
             rows=record_table.rows(result),
             absent=record_table.absent(result),
             proofs=proofs(result),
-            state=telemetry_text.overview(result),
+            state=record_table.telemetry_overview(result),
             tiles=module.tiles(result) if hasattr(module, "tiles") else [],
             topology=module.topology(result) if hasattr(module, "topology") else {},
             overview=module.overview(result) if hasattr(module, "overview") else None,
@@ -89,7 +88,7 @@ class Section:
         entries = published_figures.published(self.name)
         shown = [entry for entry in entries if not (synthetic and entry.metric == "test_accuracy")]
         return {
-            "entries": [{**asdict(entry), "ours": expectations.ours_beside(entry, self.ours)} for entry in shown],
+            "entries": [{**asdict(entry), "ours": limits.ours_beside(entry, self.ours)} for entry in shown],
             "hidden_accuracies": len(entries) - len(shown),
             "same_workload": bool(self.ours),
         }
@@ -99,7 +98,7 @@ class Section:
         """A published value of each metric that we measured alike, and ours."""
         told: dict[str, str] = {}
         for entry in published_figures.published(self.name):
-            ours = expectations.ours_beside(entry, self.ours)
+            ours = limits.ours_beside(entry, self.ours)
             if ours is not None and entry.metric not in told:
                 gpus = (
                     f"{entry.gpus or 1} x {entry.gpu}"

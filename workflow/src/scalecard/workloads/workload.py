@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalecard.hardware.gpu_memory import first_that_fits
+from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
 from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet50, toy
 from scalecard.workloads.nested import Tree, leaves, mapped, share

@@ -7,7 +7,7 @@ ideal           one device's time for its batch, divided by the devices (strong 
 smaller batch   what one device, timed alone, takes longer for so few samples
 company         what a rank takes longer because others compute too: power, shared memory, ranks' own work
 slowest rank    the expected largest of n ranks' times over that of the device that was timed alone
-exchange        what a step waits for its collectives (communication_overlap.py, network.py)
+exchange        what a step waits for its collectives (fitted_terms.py, network.py)
 bubble          (p - 1)/m of the time that a stage computes, with p stages and m micro-batches
 """
 
@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from scalecard.analysis.forecast.communication_overlap import Overlap, Seen, overlap
-from scalecard.analysis.forecast.fitted_terms import Parts
+from scalecard.analysis.forecast.fitted_terms import Overlap, Parts, Seen, overlap
 from scalecard.analysis.forecast.inputs import Layout, Workload
 from scalecard.analysis.forecast.monte_carlo import (
     NUM,

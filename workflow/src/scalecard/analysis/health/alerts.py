@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from scalecard.analysis.health import judge_errors, judge_rates, judge_state
+from scalecard.analysis.health import judge_rates, judge_state
 from scalecard.analysis.health.per_node import Place
 from scalecard.analysis.health.verdict import WORDS, Kind, Verdict
 from scalecard.records.record import Result
@@ -79,7 +79,7 @@ OF_ENDS = {Kind.PAIR: Kind.DEVICE_LINKS, Kind.PCIE_PAIR: Kind.HOST_LINK, Kind.NO
 @lru_cache(maxsize=4)
 def verdicts(result: Result) -> list[Verdict]:
     """What is said of every device, link, collective, node and counter, also if it is normal."""
-    judges = (judge_errors.faults, judge_state.state, judge_errors.counters, judge_rates.rates)
+    judges = (judge_state.faults, judge_state.state, judge_state.counters, judge_rates.rates)
     return [verdict for judge in judges for verdict in judge(result)]
 
 

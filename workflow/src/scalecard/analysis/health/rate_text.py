@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.verdict import Kind, Part
 from scalecard.records.record import Scalar
@@ -58,7 +58,7 @@ def _subject(rate: Rate) -> str:
         case "node pair":
             return f"all-reduce between nodes {nodes[0]} and {nodes[1]}"
         case "collective":
-            over = ratio_text.over_nodes(rate.record.integer("nodes", 0))
+            over = formatting.over_nodes(rate.record.integer("nodes", 0))
             name = str(case["collective"]).replace("_", "-")
             return f"{name} on {case['devices']} devices{over}, {size}"
     of_numa = "" if case.get("numa_node") is None else f" of NUMA node {case['numa_node']}"

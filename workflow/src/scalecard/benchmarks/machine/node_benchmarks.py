@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 
 from scalecard import progress
-from scalecard.benchmarks.machine import copies, links, matmul, memory, storage
+from scalecard.benchmarks.machine import copies, matmul, storage
 from scalecard.benchmarks.machine.matmul import Products
 from scalecard.hardware import error_counters, numa, vendors
 from scalecard.hardware.devices import Device, host_device, near, open_devices
-from scalecard.hardware.gpu_memory import empty_cache
+from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
@@ -67,9 +67,9 @@ def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterat
             yield Record.skipped(case, note)
         else:
             yield from _each(of, devices, case, partial(_multiplying, of, at))
-    for access in memory.PASSES:
+    for access in copies.PASSES:
         case = {"part": "memory", "access": access, "bytes": of.memory_bytes}
-        yield from _each(of, devices, case, partial(memory.subject, of.seed, access, of.memory_bytes))
+        yield from _each(of, devices, case, partial(copies.subject_in_memory, of.seed, access, of.memory_bytes))
     if machine.emulated:
         yield Record.skipped({"part": "host link"}, "no GPU here: the memory of CPU workers is the host's")
         return
@@ -122,7 +122,7 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
         if device.fault:
             case: Case = {"part": "device link", "device": device.index}
             yield Record.failed(case, f"{device} failed before: {device.fault}", reason=Reason.DEVICE_FAULT)
-    turns = [[Link(able[a], able[b]) for a, b in turn] for turn in links.shifts(len(able))]
+    turns = [[Link(able[a], able[b]) for a, b in turn] for turn in copies.shifts(len(able))]
     alone = [link for turn in turns for link in turn]
     for size, (at_once, turn) in product(of.link_bytes, [(False, alone), *((True, turn) for turn in turns)]):
         progress.doing(f"{progress.counted(len(turn), 'pair')} of devices, {size} bytes{', all at once' * at_once}")
@@ -141,7 +141,7 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
 
 
 def _copying(of: Amounts, link: Link, size: int, _at: None) -> Subject:
-    return links.subject(link, of.seed, size)
+    return copies.subject_on_link(link, of.seed, size)
 
 
 def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
@@ -175,7 +175,7 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
     for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
         case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
         with numa.on(cores), host_device(len(cores)) as host:
-            build = partial(_made, partial(memory.subject, of.seed, "copy", of.memory_bytes), host)
+            build = partial(_made, partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes), host)
             yield from _timed(of.rule, [Variant(name=f"NUMA node {node}", case=case, build=build)], [host])
 
 

@@ -1,23 +1,24 @@
-"""The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, and products with pipelines."""
+"""The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, PyTorch's pipelines and products."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from scalecard.benchmarks.training import gradient_allreduce
-from scalecard.benchmarks.training.cut_model import blocks_of, calls_each_once
-from scalecard.benchmarks.training.device_mesh import mesh
-from scalecard.benchmarks.training.library_strategies import pipeline, suits
+from scalecard.benchmarks.training.cut_model import CutWorkload, blocks_of, calls_each_once, cut, cuts_at, given
 from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.stages import plain_flops
 from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel import sharded
 from scalecard.parallel.ddp import wrap
+from scalecard.parallel.sharded import mesh
 from scalecard.parallel.step import Step, state_of
+from scalecard.parallel.torch_pipelining import LibraryPipeline, pipeline_group
 from scalecard.records.strategies import (
     DATA_X_PIPELINE,
     DATA_X_TENSOR,
@@ -30,10 +31,84 @@ from scalecard.records.strategies import (
     TORCH_GPIPE,
     TORCH_INTERLEAVED,
     Collective,
+    Schedule,
     Strategy,
 )
+from scalecard.workloads.nested import rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
+
+
+def suits(schedule: Schedule, replicas: int, at: Setting) -> None:
+    """CannotBe if the library's schedule cannot take these micro-batches."""
+    each, depth = at.workload.batch_size // replicas, at.devices // replicas
+    if each % at.num_micro:
+        raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
+    if schedule is not Schedule.GPIPE and at.num_micro < depth:
+        raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
+    if schedule is Schedule.INTERLEAVED and at.num_micro % depth:
+        raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
+
+
+def pipeline(
+    schedule: Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
+) -> Subject:
+    """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
+    workload, depth = at.workload, ctx.world_size // replicas
+    num_stages = depth * schedule.stages_each
+    cuts = cuts_at(at, num_stages)
+    model, stages = cut(workload, cuts)
+    if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
+        raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
+    made = LibraryPipeline(
+        {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
+        num_stages,
+        workload.shared(ctx.device, ctx.rank // depth, replicas),
+        schedule=schedule,
+        num_micro=at.num_micro,
+        device=ctx.device,
+        loss=workload.loss,
+        lr=workload.lr,
+        group=pipeline_group(ctx, depth),
+        replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
+    )
+    whole, num_trained = state_of(model), len(trainable(model))
+    places = _places(whole, made.modules)
+    mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
+    sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
+    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
+    if not workload.exact and replicas == 1 and schedule.stages_each == 1:
+        micro = CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
+        counts |= {name: at.num_micro * value for name, value in _counts_per_micro_batch(ctx, micro).items()}
+    return trained(
+        at,
+        made.step,
+        lambda: [whole[place] for place in places],
+        lambda: references.at(workload, sizes)().only(*mine),
+        references=references,
+        modules=made.modules,
+        devices=[ctx],
+        counts=counts,
+    )
+
+
+def _counts_per_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, float]:
+    """What this rank's stage must do; what one rank has no memory to count, no rank counts.
+
+    Of two ranks, each sends as many bytes as it gets; one between two others does both twice.
+    """
+    counts = plain_flops(ctx.rank, ctx.device, micro)
+    if counts:
+        counts["samples"] = rows(given(micro, ctx.device)[ctx.rank].inputs)
+    if not all(ctx.all_gather(counts)):
+        counts = {}
+    return counts | ({"sent bytes": micro.crossing(0)} if ctx.world_size == 2 else {})
+
+
+def _places(whole: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[int]:
+    """Where in the state of the whole model the tensors of these modules are."""
+    mine = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
+    return [place for place, tensor in enumerate(whole) if id(tensor) in mine]
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.dry_run import Trial, Trials
-from scalecard.benchmarks.training.memory_trials import Fitting, largest_batch, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
-from scalecard.measuring import budget, tracing
+from scalecard.measuring import budget, per_call
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.measuring.timing import Timing
@@ -144,7 +143,7 @@ class Group:
                 case = timing.variant.case
                 name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
                 name += f" {case['nodes']} nodes" if "nodes" in case else ""
-                tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
+                per_call.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
 
     def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
         """How long each rank took by itself, in the same rounds."""

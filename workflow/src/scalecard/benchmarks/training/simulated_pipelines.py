@@ -3,6 +3,11 @@
 Of each stage the forwards of a batch are timed alone, then its forwards and backwards, and its update; where there is
 something to copy, also the activations' way to the next stage. All in the pipelines' own rounds: each round is played
 by itself, so that drift of the machine does not come between what is played and what is measured.
+
+The stages of a workload alone: what model parallelism and our pipelines would take, if only their stages took time.
+
+They are timed in the same rounds as these strategies, at the size of their micro-batches. The schedules are then played
+with these times (benchmarks/training/simulated_pipelines.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,27 +15,33 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from scalecard.benchmarks.machine import links
+from scalecard.benchmarks.machine import copies
 from scalecard.benchmarks.training import stages
-from scalecard.benchmarks.training.cut_model import CutWorkload
+from scalecard.benchmarks.training.cut_model import CutWorkload, cuts_at
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.parallel.schedule_simulation import Played, played
-from scalecard.parallel.schedules import SCHEDULES, Schedule
-from scalecard.records.record import Case, Record
-from scalecard.records.telemetry import Telemetry
+from scalecard.parallel.schedules import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played
+from scalecard.records.record import Case, Record, Telemetry
+from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
 
 FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"
 STAGE = "stage_time"
 APART = "the devices' memory is too small to time all of its stages in the same rounds"
 Parts = Sequence[Mapping[str, Record]]  # of each stage, by their names
+FIRST = OUR_GPIPE  # with which the stages of all pipelines are tried
+PIPELINES = {FIRST: gpipe, OUR_1F1B: one_f_one_b}
+PLAYED = {MODEL_PARALLEL: gpipe, **PIPELINES}  # of one micro-batch, every schedule is plain model parallelism
 
 
 def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, staged: CutWorkload) -> Subject:
     """One part of a stage, of so many micro-batches like the workload's batch; of a copy, of one."""
     if part == COPY:
-        return links.subject(Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage))
+        return copies.subject_on_link(
+            Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage)
+        )
     if part == UPDATE:
         return stages.update(stage, devices[stage], staged)
     work = stages.forwards if part == FORWARD else stages.gradients
@@ -116,3 +127,61 @@ def _round(schedule: Schedule, parts: Parts, num_micro: int, number: int) -> Pla
     forward = [value / num_micro for value in seconds(FORWARD)] if FORWARD in parts[0] else both
     backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
     return played(schedule, forward, backward, seconds(COPY)[:-1], num_micro, seconds(UPDATE))
+
+
+def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
+    """Each stage's update and, for micro-batches and for the whole batch, what depends on it.
+
+    Of the whole batch, forward and backward are timed together only: nothing comes between them.
+    """
+    for kind in (FIRST, MODEL_PARALLEL):
+        for stage in range(len(devices)):
+            for part in (UPDATE, *of_batches(stage, devices)):
+                if kind.schedule or part != FORWARD:
+                    yield StrategyBuilder(
+                        kind,
+                        partial(_subject, part, stage, devices),
+                        metric=STAGE,
+                        axes={"stage": stage, "part": part},
+                        of_batch=part != UPDATE,
+                    )
+
+
+def _subject(part: str, stage: int, devices: Sequence[Device], references: References, at: Setting) -> Subject:
+    staged = CutWorkload(at.workload, cuts_at(at, at.devices), references.counting).of_size(at.split_size)
+    made = subject(part, stage, devices, at.num_micro, staged)
+    return in_train_mode(made, at.workload, [made.module] if made.module else [])
+
+
+def schedules_played(found: Sequence[Record]) -> Iterator[Record]:
+    """`played_time` and `played_bubble` of every such strategy, from its stages' times among these records.
+
+    The case is that of its step time. If no strategy could cut the model, one record says why.
+    """
+    steps = [record for record in found if record.metric == STEP and of(record.case["strategy"]) in PLAYED]
+    if steps and all(step.status != "ok" for step in steps):
+        yield replace(steps[0], case={axis: steps[0].case[axis] for axis in ("workload", "devices")}, metric=STAGE)
+    for step in (step for step in steps if step.status == "ok"):
+        case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
+        kind = of(step.case["strategy"])
+        size = _split_size(found, case) if kind in PIPELINES else step.integer("batch_size")
+        alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
+        if all(BOTH in stage for stage in alone):
+            num_micro = step.integer("batch_size") // size
+            yield from play(PLAYED[kind], alone, num_micro, step.case)
+        else:
+            note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
+            yield Record.skipped(step.case, note, metric="played_time")
+
+
+def _why_not(steps: Sequence[Record], case: Case) -> str:
+    """Why the strategy with which such stages are tried could not be used at this scaling, if that was it."""
+    kind = FIRST if of(case["strategy"]) in PIPELINES else MODEL_PARALLEL
+    tried = {"strategy": kind.name, "scaling": case["scaling"]}
+    return next((step.why for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
+
+
+def _split_size(found: Sequence[Record], case: Case) -> int:
+    """Of the pipelines' micro-batches, whose forwards were timed; 0 if they were not."""
+    sizes = (r.integer("split_size") for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))
+    return next(sizes, 0)

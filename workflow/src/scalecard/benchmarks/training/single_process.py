@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from scalecard.benchmarks.training.cut_model import crossing, cut, cuts_at
 from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.stage_timing import parts
+from scalecard.benchmarks.training.simulated_pipelines import parts
 from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject

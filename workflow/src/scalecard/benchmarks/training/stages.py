@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from scalecard.benchmarks.training.cut_model import CutWorkload, given
 from scalecard.hardware.devices import Device
-from scalecard.hardware.gpu_memory import or_on_host
+from scalecard.hardware.failures import or_on_host
 from scalecard.hardware.memory import is_out_of_memory
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import flops

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scalecard import progress
-from scalecard.benchmarks.training.dry_run import Trial, Trials
-from scalecard.benchmarks.training.memory_trials import Fitting, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
 from scalecard.distributed.context import RankContext
@@ -22,8 +21,7 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
 from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
-from scalecard.records.axes import RUNGS, combination
-from scalecard.records.record import Case, Check, Reason, Record
+from scalecard.records.record import RUNGS, Case, Check, Reason, Record, combination
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows

@@ -2,12 +2,10 @@
 
 engines.py    finds which of Docker, Podman and Apptainer answers here, and what it is able to do
 build.py      chooses the engine, and builds an image from docker/ or takes a given one
-packages.py   says what is wrong with the file of further packages, and gives a build what it needs of it
-passwords.py  keeps the passwords in addresses out of what a build prints
+packages.py   says what is wrong with the file of further packages, gives a build what it needs, and hides passwords
 marker.py     reads and writes the file that names the image
-trial.py      tries whether a container of the image starts, and sees the GPUs
 inside.py     says what a container gets of the host: variables, mounts, GPUs, network
 oci.py        makes that a command line of Docker or Podman
 apptainer.py  makes it one of Apptainer
-launch.py     runs a command in the image that a marker names, or in the host's environment
+launch.py     runs a command in the image that a marker names, or in the host's environment; tries whether it works
 """

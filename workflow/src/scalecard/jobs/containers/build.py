@@ -12,10 +12,9 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.jobs.containers import engines, marker, packages, trial
+from scalecard.jobs.containers import engines, launch, marker, packages
 from scalecard.jobs.containers.marker import Marker
-from scalecard.jobs.containers.packages import CONTEXT, LOCK
-from scalecard.jobs.containers.passwords import hidden
+from scalecard.jobs.containers.packages import CONTEXT, LOCK, hidden
 
 SIF = CONTEXT / "scalecard.sif"
 DEFINITION = CONTEXT / "scalecard.def"
@@ -281,8 +280,8 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
             version=__version__,
         )
         if not shared:
-            trial.refuse_unusable(made)
-    except (NoBaseImage, trial.Unusable) as error:
+            launch.refuse_unusable(made)
+    except (NoBaseImage, launch.Unusable) as error:
         if wanted["engine"] != "auto":
             raise
         print(f"warning: {error}\nThe experiments run in the host's environment instead.", flush=True)

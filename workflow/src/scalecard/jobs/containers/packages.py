@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ CONTEXT = Path("docker")
 LOCK = CONTEXT / "requirements.lock"
 DOCKERFILE, DEFINITION, SCRIPT = (CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh"))
 HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
+CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 
 
 def problems(container: Mapping[str, Any]) -> Iterator[str]:
@@ -55,3 +57,8 @@ def context(file: str) -> Iterator[Path]:
         shutil.copy(LOCK, folder)
         shutil.copy(file, folder / "packages.lock")
         yield folder
+
+
+def hidden(text: str) -> str:
+    """The text without the user name and password of any address in it."""
+    return CREDENTIALS.sub("://***@", text)

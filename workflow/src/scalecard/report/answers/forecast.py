@@ -13,12 +13,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis.forecast import calculator as numbers
+from scalecard.analysis.forecast import forecast as numbers
 from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
 from scalecard.analysis.forecast.model import Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, line_labels, points, style
+from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Untimed
 from scalecard.report import forecast_text
@@ -68,7 +68,7 @@ def _line(axes: Axes, one: Forecast, platform: str) -> None:
     trusted, beyond = [n for n in one.shown if n <= until], [n for n in one.shown if n >= until]
     axes.plot(trusted, [curve[count] for count in trusted], color=colour)
     axes.plot(beyond, [curve[count] for count in beyond], color=colour, linestyle=":")
-    line_labels.name(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
+    charts.name_line_end(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
     series = f"{name}, forecast"
     for count, limit in zip(one.shown, limits, strict=True):
         point = Point(series=series, x=count, value=curve[count], interval=limit, samples=None, platform=platform)

@@ -12,12 +12,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import ratio_text
-from scalecard.analysis.advice.choice import choose
-from scalecard.analysis.advice.defaults import changes
-from scalecard.analysis.advice.strategy_runs import Place, places, timed, workloads
+from scalecard.analysis import formatting
+from scalecard.analysis.default_settings import changes
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, line_labels, points, style
+from scalecard.analysis.strategy_choice import Place, choose, places, timed, workloads
+from scalecard.figures import charts, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report import advice_table, advice_text
@@ -67,7 +66,7 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
             elif scaling == "strong" and name in others:
                 ys = [place.rate for place in line]
                 axes.plot([place.devices for place in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
-                line_labels.name(axes, line[-1].devices, line[-1].rate, name, OTHERS)
+                charts.name_line_end(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     _ideal(able, axes)
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
     charts.ticks(axes, sorted({place.devices for place in able}))
@@ -94,7 +93,7 @@ def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour:
         gid, mark = points.show(axes, point, f"{place.unit}/s"), style.marker(place.strategy)
         axes.plot([place.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
         axes.vlines([place.devices], [point.low], [point.high], color=colour, linewidth=1.2)
-    line_labels.name(axes, line[-1].devices, line[-1].rate, label, colour)
+    charts.name_line_end(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
 def _ideal(able: Sequence[Place], axes: Axes) -> None:
@@ -118,7 +117,7 @@ def findings(measured: PlatformResults) -> list[Finding]:
     found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
     if found:
         return found
-    why = ratio_text.reason(result, "step_time") if result else ""
+    why = formatting.reason(result, "step_time") if result else ""
     text = f"Nothing to choose from: {why or 'strategies was not measured'}."
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 

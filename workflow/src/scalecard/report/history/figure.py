@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scalecard.analysis import formatting
-from scalecard.analysis.comparison.compare import DRIVER
+from scalecard.analysis.compare import DRIVER
 from scalecard.figures import style
 from scalecard.report.history.trend import Night, Series, Trend
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from scalecard.analysis import formatting
-from scalecard.analysis.comparison.compare import VERDICTS
+from scalecard.analysis.compare import VERDICTS
 from scalecard.progress import counted
-from scalecard.report.comparison import sentences
+from scalecard.report import changes_text
 from scalecard.report.history.index import Followed
 from scalecard.report.history.trend import BEFORE, Night, Series, Trend
 from scalecard.report.table import Table
@@ -47,10 +47,10 @@ def ratio(series: Series) -> str:
     """The time of the last night over the time before, or why it was not compared."""
     row = series.row
     if row is None or row.ratio is None:
-        return sentences.reason(row) if row else ""
+        return changes_text.reason(row) if row else ""
     own = row.ratio.interval
     bounds = f" ({own.low:.3f} to {own.high:.3f})" if own else " (too few samples for an interval)"
-    return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {sentences.reason(row)}" if row.among else "")
+    return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {changes_text.reason(row)}" if row.among else "")
 
 
 def worst_first(trend: Trend) -> list[Series]:
@@ -61,7 +61,7 @@ def worst_first(trend: Trend) -> list[Series]:
 
 def changed(night: Night) -> list[str]:
     """The differences from the night before, in words."""
-    return [sentences.change(each) for each in night.changes]
+    return [changes_text.change(each) for each in night.changes]
 
 
 def page(trend: Trend) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from types import ModuleType
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.records.record import Record, Result
 from scalecard.report import plugin_loader
 
@@ -104,7 +104,7 @@ class Finding:
 
 def not_measured(result: Result, metric: str, what: str, headline: str) -> Finding:
     """Why no record of a metric was measured; `what` was not done, e.g. 'Not compared'."""
-    return Finding(text=f"{what}: {ratio_text.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
+    return Finding(text=f"{what}: {formatting.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)

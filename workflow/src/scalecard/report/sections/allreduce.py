@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, ratio_text
-from scalecard.analysis.expectations import Judgement, rated
+from scalecard.analysis import formatting, limits
+from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -50,13 +50,13 @@ def plot(results: Sequence[Result]) -> Figure:
 def _drawn(result: Result, *, alone: bool) -> list[tuple[Result, Record]]:
     """On the most devices within a node, every algorithm; over nodes and beside other platforms the library's only."""
     known = result.select("time", textbook=None, **({} if alone else {"algorithm": LIBRARY}))
-    spans = ratio_text.spans(known)[: None if alone else 1]
-    most = [ratio_text.largest([r for r in known if r.case.get("nodes") == nodes], "devices") for nodes in spans]
+    spans = formatting.spans(known)[: None if alone else 1]
+    most = [formatting.largest([r for r in known if r.case.get("nodes") == nodes], "devices") for nodes in spans]
     return [(result, r) for records in most for r in records if not r.case.get("nodes") or r.matches(algorithm=LIBRARY)]
 
 
 def _label(record: Record) -> str:
-    return record.text("algorithm") + ratio_text.over_nodes(record.integer("nodes", 0))
+    return record.text("algorithm") + formatting.over_nodes(record.integer("nodes", 0))
 
 
 def _size(record: Record) -> int:
@@ -69,8 +69,8 @@ def findings(result: Result) -> list[Finding]:
     if not everything:
         return [not_measured(result, "time", "Not measured", "not measured")]
     found = []
-    for nodes in ratio_text.spans(everything):
-        records = ratio_text.largest(result.select("time", textbook=None, nodes=nodes), "devices")
+    for nodes in formatting.spans(everything):
+        records = formatting.largest(result.select("time", textbook=None, nodes=nodes), "devices")
         found += [_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
     return found
 
@@ -93,8 +93,8 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> Finding:
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
     text = (
-        f"The best all-reduce on {best.case['devices']} devices{ratio_text.over_nodes(nodes)} is"
-        f" {best.case['algorithm']}'s: bus bandwidth {ratio_text.rate(best, reached * best.median)} GB/s at"
+        f"The best all-reduce on {best.case['devices']} devices{formatting.over_nodes(nodes)} is"
+        f" {best.case['algorithm']}'s: bus bandwidth {formatting.rate(best, reached * best.median)} GB/s at"
         f" {formatting.count_bytes(_size(best))}{limit.beside(reached, 'GB/s') if limit else ''}."
     )
     topic = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
@@ -102,9 +102,9 @@ def _best(result: Result, records: list[Record], nodes: int | None) -> Finding:
 
 
 def _ring(records: list[Record]) -> Iterator[Finding]:
-    top = {r.case["algorithm"]: r for r in ratio_text.largest(records, "bytes")}
+    top = {r.case["algorithm"]: r for r in formatting.largest(records, "bytes")}
     if {"ring", "naive"} <= set(top):
-        text = ratio_text.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
+        text = formatting.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
         text += f", at {formatting.count_bytes(_size(top['ring']))}."
         bound = " and ".join(f"the {name}" for name in ("ring", "naive") if top[name].launch_bound)
         doubt = f" But {bound} waited for the thread that launches it: no verdict on the algorithms."
@@ -115,7 +115,7 @@ def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
     least = min((r for r in records if r.matches(algorithm=LIBRARY)), key=_size, default=None)
     if least:
         text = (
-            f"torch.distributed ({least.case['backend']}){ratio_text.over_nodes(nodes)} needs {ratio_text.time(least)}"
+            f"torch.distributed ({least.case['backend']}){formatting.over_nodes(nodes)} needs {formatting.time(least)}"
             f" even for {formatting.count_bytes(_size(least))}."
         )
         yield Finding(text=text, topic=Topic.ALL_REDUCE_LATENCY)
@@ -124,10 +124,10 @@ def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
 def nightly(result: Result) -> Iterator[Number]:
     """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
     everything = result.select("time", algorithm=LIBRARY)
-    for nodes in ratio_text.spans(everything):
-        most = ratio_text.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
-        for record in ratio_text.largest(most, "bytes"):
+    for nodes in formatting.spans(everything):
+        most = formatting.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+        for record in formatting.largest(most, "bytes"):
             size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
-            label = f"all-reduce of {size} on {count} devices{ratio_text.over_nodes(nodes)}"
+            label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
             amount = limits.bus_bandwidth(record) * record.median
             yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, ratio_text
-from scalecard.analysis.expectations import Judgement, rated
+from scalecard.analysis import formatting, limits
+from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Case, Record, Result
 from scalecard.report.sections import Finding, Number, Topic
@@ -108,7 +108,7 @@ def _rates(result: Result) -> list[Finding]:
     for dtype, record in _largest(result).items():
         limit, rate = limits.of_products(result, dtype), limits.product_rate(record)
         share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
-        reached, size = ratio_text.rate(record, rate * record.median), record.case["size"]
+        reached, size = formatting.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
         topic = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
         found.append(Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic))
@@ -124,19 +124,19 @@ def _enqueue(result: Result) -> Iterator[Finding]:
     share = formatting.percent(enqueue.median / complete.median, 2)
     text = (
         f"A clock stopped without waiting reads {share} of the true time at size {size}:"
-        f" {formatting.seconds(enqueue.median)} instead of {ratio_text.time(complete)}."
+        f" {formatting.seconds(enqueue.median)} instead of {formatting.time(complete)}."
     )
     yield Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)
 
 
 def _concurrency(result: Result) -> Iterator[Finding]:
-    for serial in ratio_text.largest(result.select("time", mode="serial"), "devices")[:1]:
+    for serial in formatting.largest(result.select("time", mode="serial"), "devices")[:1]:
         count = serial.integer("devices")
         concurrent = result.find("time", mode="concurrent", devices=count)
         if concurrent and count > 1:
-            gain = ratio_text.speedup(concurrent, serial)
+            gain = formatting.speedup(concurrent, serial)
             text = (
-                f"Enqueued on {count} devices at once, the same work is done {ratio_text.factor(gain)} as fast as one"
+                f"Enqueued on {count} devices at once, the same work is done {formatting.factor(gain)} as fast as one"
                 f" by one; ideal is {count}x."
             )
             yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)

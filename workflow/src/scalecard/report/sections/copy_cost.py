@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, ratio_text
-from scalecard.analysis.expectations import Judgement, rated
+from scalecard.analysis import formatting, limits
+from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points
 from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
@@ -58,7 +58,7 @@ def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
 def _links(result: Result) -> Cells:
     """The best rate of the largest copy from each device to each other one."""
     found = dict[tuple[int, int], Cell]()
-    for record in ratio_text.largest(result.select("time", part="matrix"), "bytes"):
+    for record in formatting.largest(result.select("time", part="matrix"), "bytes"):
         if limits.is_pair(record):
             pair, rate = (record.integer("source"), record.integer("target")), limits.copy_rate(record)
             found[pair] = Cell(max(rate, found[pair].rate if pair in found else 0.0), False)
@@ -73,7 +73,7 @@ def _host_links(results: Sequence[Result]) -> list[Point]:
             result,
             record,
             limits.copy_rate(record) * record.median,
-            series=f"{ratio_text.direction(record)}, {memory}",
+            series=f"{formatting.direction(record)}, {memory}",
             x=record.integer("bytes"),
         )
         for result in results
@@ -118,12 +118,12 @@ def judge(result: Result) -> Iterator[Judgement]:
     """
     for records in _by_direction(result):
         # Small copies within a device stay in its cache: only the largest size measures its memory.
-        able = ratio_text.largest(records, "bytes")[:1] if limits.is_within(records[0]) else records
+        able = formatting.largest(records, "bytes")[:1] if limits.is_within(records[0]) else records
         best = max(able, key=limits.copy_rate)
         limit = limits.of_copy(result, best)
         if limit and (best.integer("bytes") >= limits.LEAST_COPY or limit.advice):
             size, memory = formatting.count_bytes(best.case["bytes"]), best.case["memory"]
-            what = f"{ratio_text.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
+            what = f"{formatting.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
             yield rated(what, limits.copy_rate(best), limit, "GB/s")
 
 
@@ -131,7 +131,7 @@ def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
     """The copies to show, with a remark; of many GPU pairs, only the fastest and the slowest at the largest size."""
     every = _by_direction(result)
     pairs = [records for records in every if limits.is_pair(records[0])]
-    pairs.sort(key=lambda records: max(map(limits.copy_rate, ratio_text.largest(records, "bytes"))))
+    pairs.sort(key=lambda records: max(map(limits.copy_rate, formatting.largest(records, "bytes"))))
     for records in every:
         if len(pairs) <= 2 or records not in pairs:
             yield records, ""
@@ -145,9 +145,9 @@ def _rates(result: Result) -> list[Finding]:
     found: list[Finding] = []
     for records, remark in _worth_showing(result):
         best = max(records, key=limits.copy_rate)
-        limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), ratio_text.direction(best)
+        limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), formatting.direction(best)
         text = (
-            f"{direction.capitalize()}, the best copy runs at {ratio_text.rate(best, reached * best.median)} GB/s"
+            f"{direction.capitalize()}, the best copy runs at {formatting.rate(best, reached * best.median)} GB/s"
             f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
             f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
@@ -161,8 +161,8 @@ def _overlap(result: Result) -> Iterator[Finding]:
     overlapped = result.find("time", part="textbook", step="overlapped")
     if serial and overlapped:
         ratio = overlapped.over(serial)
-        text = ratio_text.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
-        headline = f"{ratio_text.inverse(ratio).value:.2f}x by overlap"
+        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
+        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
         yield Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP)
 
 
@@ -171,7 +171,7 @@ def nightly(result: Result) -> Iterator[Number]:
     for ends in (TO_DEVICE, TO_HOST):
         for memory in ("pinned", "pageable"):
             records = _between(result, *ends, memory=memory, call="blocking")
-            for record in ratio_text.largest(records, "bytes"):
-                label = f"{ratio_text.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
+            for record in formatting.largest(records, "bytes"):
+                label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
                 amount = limits.copy_rate(record) * record.median
                 yield Number(label=label, record=record, amount=amount, unit="GB/s")

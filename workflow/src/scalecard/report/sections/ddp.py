@@ -11,7 +11,7 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
@@ -41,18 +41,18 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
     for nodes, kind in product(_spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", workload=model, scaling=kind, nodes=nodes):
             if single:
-                ratio, count = ratio_text.speedup(record, single), record.integer("devices")
-                share = ratio_text.scaled(ratio, 1 / count) if kind == "strong" else ratio
-                series = kind + ratio_text.over_nodes(nodes)
+                ratio, count = formatting.speedup(record, single), record.integer("devices")
+                share = formatting.scaled(ratio, 1 / count) if kind == "strong" else ratio
+                series = kind + formatting.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = ratio_text.speedup(single, single)
+            one = formatting.speedup(single, single)
             found.append(points.compared(result, single, one, series=kind, x=1))
     return found
 
 
 def _spans(result: Result) -> list[int | None]:
-    return ratio_text.spans(result.select("step_time"))
+    return formatting.spans(result.select("step_time"))
 
 
 def _relative(result: Result) -> list[Point]:
@@ -62,7 +62,7 @@ def _relative(result: Result) -> list[Point]:
         options = options_of(result, result.spec["models"][-1], nodes)
         for name, record in options.items():
             if "default" in options and name not in APART:
-                label = name + " (per batch)" * (record.integer("steps", 1) > 1) + ratio_text.over_nodes(nodes)
+                label = name + " (per batch)" * (record.integer("steps", 1) > 1) + formatting.over_nodes(nodes)
                 ratio = per_batch(record, options["default"])
                 found.append(points.compared(result, record, ratio, series="", x=label))
     return found
@@ -82,15 +82,15 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
     single = result.find("step_time", workload=model, scaling="strong", devices=1)
     found = []
     for scaling in ("strong", "weak"):
-        most = ratio_text.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
+        most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
             continue
         count = most[0].integer("devices")
-        gain = ratio_text.scaled(ratio_text.speedup(most[0], single), 1 if scaling == "strong" else count)
+        gain = formatting.scaled(formatting.speedup(most[0], single), 1 if scaling == "strong" else count)
         share = formatting.percent(gain.value / count)
         text = (
-            f"DDP's {scaling} scaling of {model} on {count} ranks{ratio_text.over_nodes(nodes)} is {share} efficient:"
-            f" {ratio_text.factor(gain)} the samples/s of one rank."
+            f"DDP's {scaling} scaling of {model} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
+            f" {formatting.factor(gain)} the samples/s of one rank."
         )
         topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
         topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
@@ -103,20 +103,20 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options, over = options_of(result, model, nodes), ratio_text.over_nodes(nodes)
+    options, over = options_of(result, model, nodes), formatting.over_nodes(nodes)
     if not set(APART) <= set(options):
         return
     sync, alone, reduce = (options[name] for name in APART)
     if sync.over(alone).verdict == "unclear":
         text = (
-            f"{model}'s step with and without communication{over} cannot be told apart here ({ratio_text.time(sync)}"
-            f" and {ratio_text.time(alone)})."
+            f"{model}'s step with and without communication{over} cannot be told apart here ({formatting.time(sync)}"
+            f" and {formatting.time(alone)})."
         )
     else:
         exposed = sync.median - alone.median
         hidden = 1 - exposed / reduce.median
         text = (
-            f"Of {model}'s communication{over} ({ratio_text.time(reduce)} alone),"
+            f"Of {model}'s communication{over} ({formatting.time(reduce)} alone),"
             f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast:"
             f" {formatting.percent(hidden) if hidden > 0 else 'none of it'} is hidden."
         )
@@ -129,8 +129,8 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
     if choices and (default := options.get("default")):
         ratios = {name: options[name].over(default) for name in choices}
         name = min(ratios, key=lambda name: ratios[name].value)
-        what = f"The best option other than accumulation for {model}{ratio_text.over_nodes(nodes)}, {name},"
-        yield Finding(text=ratio_text.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
+        what = f"The best option other than accumulation for {model}{formatting.over_nodes(nodes)}, {name},"
+        yield Finding(text=formatting.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
 
 
 def nightly(result: Result) -> Iterator[Number]:
@@ -138,6 +138,6 @@ def nightly(result: Result) -> Iterator[Number]:
     for model in result.spec["models"]:
         for nodes in _spans(result):
             records = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
-            for record in ratio_text.largest(records, "devices"):
-                label = f"step of {model} on {record.case['devices']} ranks{ratio_text.over_nodes(nodes)}"
+            for record in formatting.largest(records, "devices"):
+                label = f"step of {model} on {record.case['devices']} ranks{formatting.over_nodes(nodes)}"
                 yield Number(label=label, record=record)

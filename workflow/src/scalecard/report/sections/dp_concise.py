@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Case, Result
@@ -48,7 +48,7 @@ def findings(result: Result) -> list[Finding]:
     if not result.select("epoch_time", devices=1):
         return [not_measured(result, "epoch_time", "Not measured", "not measured")]
     found = [*_speed(result)]
-    if skipped := ratio_text.reason(result, "epoch_time"):
+    if skipped := formatting.reason(result, "epoch_time"):
         found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
     return [*found, *_accuracy(result)]
 
@@ -58,15 +58,15 @@ def _speed(result: Result) -> Iterator[Finding]:
     single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
     if single is None:
         return
-    most = ratio_text.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
         rate = f"{(result.spec['train_images'] or 60_000) / single.median:.4g} images/s"
-        text = f"One device trains ResNet-18 at {rate}: {ratio_text.time(single)} per epoch."
+        text = f"One device trains ResNet-18 at {rate}: {formatting.time(single)} per epoch."
         yield Finding(text=text, headline=rate, topic=Topic.ONE_DEVICE)
         return
-    gain, count = ratio_text.speedup(most, single), most.case["devices"]
+    gain, count = formatting.speedup(most, single), most.case["devices"]
     text = (
-        f"nn.DataParallel trains ResNet-18 {ratio_text.factor(gain)} as fast on {count} devices as on one, at batch"
+        f"nn.DataParallel trains ResNet-18 {formatting.factor(gain)} as fast on {count} devices as on one, at batch"
         f" {batch}."
     )
     yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)
@@ -79,8 +79,8 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
     if not (small and large) or small is large:
         return
-    before, after = ratio_text.final(small), ratio_text.final(large)
-    error = ratio_text.accuracy_error(before, after, result.spec["test_images"] or 10_000)
+    before, after = formatting.final(small), formatting.final(large)
+    error = formatting.accuracy_error(before, after, result.spec["test_images"] or 10_000)
     text = (
         f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
         f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
@@ -103,5 +103,5 @@ def published(result: Result) -> dict[str, float]:
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
     case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
-    for record in ratio_text.largest(result.select("epoch_time", **case), "devices"):
+    for record in formatting.largest(result.select("epoch_time", **case), "devices"):
         yield Number(label=f"epoch of ResNet-18 on {record.case['devices']} devices", record=record)

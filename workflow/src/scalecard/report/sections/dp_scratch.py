@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import ratio_text
+from scalecard.analysis import formatting
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.progress import counted
@@ -28,7 +28,7 @@ def plot(results: Sequence[Result]) -> Figure:
     left.set(xlabel="devices", ylabel="speed-up over one device", title="how many times as fast", ylim=(0, None))
     charts.ticks(left, counts)
     curves = results[0].select("accuracy")
-    ends = (1, *(record.case["devices"] for record in ratio_text.largest(curves, "devices")))
+    ends = (1, *(record.case["devices"] for record in formatting.largest(curves, "devices")))
     named = [(r, counted(r.integer("devices"), "device")) for r in curves if r.case["devices"] in ends]
     charts.accuracies([p for r, name in named for p in points.epochs(results[0], r, series=name)], right)
     right.set(title="accuracy after each epoch")
@@ -39,7 +39,7 @@ def _speedups(result: Result) -> list[Point]:
     single = result.find("epoch_time", devices=1)
     return [
         points.compared(
-            result, record, ratio_text.speedup(record, single), series="measured", x=record.integer("devices")
+            result, record, formatting.speedup(record, single), series="measured", x=record.integer("devices")
         )
         for record in result.select("epoch_time")
         if single
@@ -49,21 +49,21 @@ def _speedups(result: Result) -> list[Point]:
 def findings(result: Result) -> list[Finding]:
     """The speed-up on N devices, and whether the accuracy is the same."""
     single = result.find("epoch_time", devices=1)
-    most = ratio_text.largest(result.select("epoch_time"), "devices")
+    most = formatting.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
         return [not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
-    gain = ratio_text.speedup(most[0], single)
+    gain = formatting.speedup(most[0], single)
     text = (
-        f"Data parallelism from scratch trains LeNet {ratio_text.factor(gain)} as fast on {count} devices as on one:"
-        f" {ratio_text.time(most[0])} per epoch instead of {ratio_text.time(single)}."
+        f"Data parallelism from scratch trains LeNet {formatting.factor(gain)} as fast on {count} devices as on one:"
+        f" {formatting.time(most[0])} per epoch instead of {formatting.time(single)}."
     )
     found = [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.FROM_SCRATCH)]
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
     if one and many:
         text = (
-            f"Test accuracy after {len(one.samples[0])} epochs is {ratio_text.final(one):.3f} on one device and"
-            f" {ratio_text.final(many):.3f} on {count}, on {one.case['data']} images."
+            f"Test accuracy after {len(one.samples[0])} epochs is {formatting.final(one):.3f} on one device and"
+            f" {formatting.final(many):.3f} on {count}, on {one.case['data']} images."
         )
         found.append(Finding(text=text, topic=Topic.ACCURACY))
     return found
@@ -78,5 +78,5 @@ def published(result: Result) -> dict[str, float]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch on most devices."""
-    for record in ratio_text.largest(result.select("epoch_time"), "devices"):
+    for record in formatting.largest(result.select("epoch_time"), "devices"):
         yield Number(label=f"epoch of LeNet on {record.case['devices']} devices", record=record)

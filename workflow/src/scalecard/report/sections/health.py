@@ -13,14 +13,14 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from scalecard.analysis import gpu_links
-from scalecard.analysis.expectations import Judgement
+from scalecard.analysis.limits import Judgement
 from scalecard.figures import health
 from scalecard.figures.charts import heat_map
 from scalecard.records.record import Result
 from scalecard.report import health_findings
-from scalecard.report import health_tiles as parts
-from scalecard.report.health_tiles import Tile
-from scalecard.report.history.of_health import nightly
+from scalecard.report import health_findings as parts
+from scalecard.report.health_findings import Tile
+from scalecard.report.history.trend import nightly
 from scalecard.report.sections import Finding
 
 __all__ = ["findings", "judge", "nightly", "plot", "tiles", "topology"]

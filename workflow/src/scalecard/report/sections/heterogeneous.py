@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.uneven_split import Division, divisions, over_in_rounds, share_of
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Result
@@ -73,16 +73,16 @@ def _gain(division: Division) -> Finding:
     best, count = min(division.together, key=lambda record: record.median), len(division.together)
     ratio = over_in_rounds(best, division.alone)
     model = f"{division.alone.case['workload']}, {division.batch_size} samples"
-    text = ratio_text.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
+    text = formatting.versus(f"{model}: {division.shares(best)}, the best of {count} divisions measured,", ratio, alone)
     if division.nearest not in (best, division.alone):
         own = over_in_rounds(division.nearest, division.alone)
-        text += f"; {ratio_text.versus('the predicted division, chosen before it was measured,', own, 'it')}"
+        text += f"; {formatting.versus('the predicted division, chosen before it was measured,', own, 'it')}"
     helps = ratio.verdict == "faster"
     if ratio.verdict == "unclear":
         text += f". Whether {slower} helps cannot be said"
     elif not helps:
         text += f". {slower} does not help"
-    headline = f"{ratio_text.inverse(ratio).value:.2f}x" if helps else "no gain"
+    headline = f"{formatting.inverse(ratio).value:.2f}x" if helps else "no gain"
     return Finding(
         text=f"{text}.{_stands_for(division)}", headline=f"{headline} by the slower device", topic=Topic.UNEQUAL_DEVICES
     )
@@ -104,13 +104,13 @@ def _prediction(division: Division) -> Finding:
     text = (
         f"From each device alone, {first:.3g} of {division.batch_size} samples on {division.names[0]} should make both"
         f" finish at the same time, after {formatting.seconds(division.predicted_time)} without any exchange; with"
-        f" {division.shares(nearest)}, a step takes {ratio_text.time(nearest)}"
+        f" {division.shares(nearest)}, a step takes {formatting.time(nearest)}"
     )
     if nearest is best:
         text += ", the best that was measured"
     else:
         other = f"the best one measured, {division.shares(best)}"
-        text += f"; {ratio_text.versus('this', over_in_rounds(nearest, best), other)}"
+        text += f"; {formatting.versus('this', over_in_rounds(nearest, best), other)}"
     return Finding(text=f"{text}.{_drift(division)}", topic=Topic.PREDICTED_SHARE)
 
 
@@ -120,7 +120,7 @@ def _drift(division: Division) -> str:
     ratio = division.alone.over(before)
     if ratio.verdict not in ("faster", "slower"):
         return ""
-    changed = ratio_text.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
+    changed = formatting.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
     return f" In between the machine changed: {changed}."
 
 

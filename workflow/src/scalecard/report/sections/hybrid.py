@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.platforms import platform_label
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
@@ -38,8 +38,8 @@ def _rates(result: Result) -> list[Point]:
     records = [*alone, *result.select("step_time", strategy=HYBRID.name)]
     return [
         points.rated(result, r, r.integer("batch_size"), series=series, x=r.integer("devices"))
-        for nodes in ratio_text.spans(records)
-        if (series := ratio_text.over_nodes(nodes)[1:] or HYBRID.name)
+        for nodes in formatting.spans(records)
+        if (series := formatting.over_nodes(nodes)[1:] or HYBRID.name)
         for r in records
         if r.case.get("nodes") == nodes
     ]
@@ -49,15 +49,15 @@ def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
     single = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
     found = []
-    for nodes in ratio_text.spans(result.select("step_time", strategy=HYBRID.name)):
-        (most, *_) = ratio_text.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
-        found += [*_efficiency(most, single, ratio_text.over_nodes(nodes)), *_averaging(result, most, nodes)]
+    for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
+        (most, *_) = formatting.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
+        found += [*_efficiency(most, single, formatting.over_nodes(nodes)), *_averaging(result, most, nodes)]
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
 def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Finding]:
     if single:
-        ratio, case = ratio_text.inverse(most.over(single)), most.case
+        ratio, case = formatting.inverse(most.over(single)), most.case
         share = formatting.percent(ratio.value)
         bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
         text = (
@@ -70,14 +70,14 @@ def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Find
 def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Finding]:
     without = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
     if without:
-        step = f"A step with averaging{ratio_text.over_nodes(nodes)}"
-        text = ratio_text.versus(step, most.over(without), "one without") + "."
+        step = f"A step with averaging{formatting.over_nodes(nodes)}"
+        text = formatting.versus(step, most.over(without), "one without") + "."
         yield Finding(text=text, topic=Topic.HYBRID_AVERAGING)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step on most ranks, within a node and over nodes."""
-    for nodes in ratio_text.spans(result.select("step_time", strategy=HYBRID.name)):
-        for record in ratio_text.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks"):
-            label = f"step on {record.case['ranks']} ranks of two devices{ratio_text.over_nodes(nodes)}"
+    for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
+        for record in formatting.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks"):
+            label = f"step on {record.case['ranks']} ranks of two devices{formatting.over_nodes(nodes)}"
             yield Number(label=label, record=record)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, loader_results, ratio_text
+from scalecard.analysis import formatting, loader_results
 from scalecard.analysis.loader_results import LoaderResults, per_unit, rate, workers
 from scalecard.figures import charts, points
 from scalecard.progress import counted
@@ -109,7 +109,7 @@ def _steps(one: LoaderResults) -> Iterator[Finding]:
         if workers(step) not in seen and resident:
             seen.add(workers(step))
             ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
-            text = ratio_text.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
+            text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
             behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
             yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
@@ -119,7 +119,7 @@ def _copies(one: LoaderResults) -> Iterator[Finding]:
     copied = {step.text("copy"): step for step in one.steps if step.case.get("copy") and workers(step)}
     if base := copied.get("blocking"):
         texts = [
-            ratio_text.versus(f"{name}, a step", copied[copy].over(base), "with copies that wait")
+            formatting.versus(f"{name}, a step", copied[copy].over(base), "with copies that wait")
             for copy, name in COPIES.items()
             if copy in copied
         ]
@@ -153,7 +153,7 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
         more = formatting.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
     one = loader_results.ONE[record.text("unit")]
-    return ratio_text.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
+    return formatting.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 
 def nightly(result: Result) -> Iterator[Number]:

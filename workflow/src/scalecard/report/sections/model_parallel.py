@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -25,7 +25,7 @@ def plot(results: Sequence[Result]) -> Figure:
     cuts = [
         cut for cut in here.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)
     ]
-    lanes = ratio_text.largest(cuts, "devices")[:1]
+    lanes = formatting.largest(cuts, "devices")[:1]
     bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
     for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
@@ -85,7 +85,7 @@ def findings(result: Result) -> list[Finding]:
     found = list[Finding]()
     for cut in cuts:
         ratio, alone = cut.over(single), _stages(result, cut)
-        text = ratio_text.versus(f"Plain model parallelism, cut {cut_name(cut)},", ratio, "one device")
+        text = formatting.versus(f"Plain model parallelism, cut {cut_name(cut)},", ratio, "one device")
         if alone:
             text += f"; the devices idle {' and '.join(_idle(record, cut) for record in alone)} of the time"
         headline = f"{ratio.value:.2f}x one device's time"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, platforms, ratio_text
+from scalecard.analysis import formatting, platforms
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -53,7 +53,7 @@ def _speedups(result: Result) -> list[Point]:
     for r in runs:
         if single and (r not in library or r.case["strategy"] in fastest):
             count = -(-r.integer("batch_size") // r.integer("split_size"))
-            gain = ratio_text.speedup(r, single)
+            gain = formatting.speedup(r, single)
             found.append(points.compared(result, r, gain, series=r.text("strategy"), x=count))
     return found
 
@@ -106,10 +106,10 @@ def findings(result: Result) -> list[Finding]:
     best = min(_split(runs) or runs, key=lambda r: r.median)
     name, size = best.case["strategy"], best.case["split_size"]
     where = f", cut {pipeline_stages.cut_name(best)}," if _balanced(best) else ""
-    gain, over_plain = ratio_text.speedup(best, single), ratio_text.speedup(best, plain)
+    gain, over_plain = formatting.speedup(best, single), formatting.speedup(best, plain)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {ratio_text.factor(gain)} as fast as one"
-        f" device and {ratio_text.factor(over_plain)} as fast as plain model parallelism: {ratio_text.time(best)} per"
+        f"The best pipeline, {name} with split size {size}{where or ','} is {formatting.factor(gain)} as fast as one"
+        f" device and {formatting.factor(over_plain)} as fast as plain model parallelism: {formatting.time(best)} per"
         " batch."
     )
     whole = min(single, plain, key=lambda r: r.median)
@@ -131,7 +131,7 @@ def _balance(result: Result) -> Iterator[Finding]:
         textbook = result.find("step_time", strategy=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
             what = f"{name} at split size {size}, balanced{pipeline_stages.blocks(cut)},"
-            text = ratio_text.versus(what, cut.over(textbook), "cut after layer2") + "."
+            text = formatting.versus(what, cut.over(textbook), "cut after layer2") + "."
             yield Finding(text=text, topic=Topic.BALANCED_CUT)
 
 
@@ -143,7 +143,7 @@ def _library(result: Result) -> Iterator[Finding]:
         theirs = result.find("step_time", strategy=ours.case["beside"], split_size=size)
         if theirs:
             text = (
-                f"Our {ours.case['strategy']} at split size {size} is {ratio_text.factor(theirs.over(ours))} as"
+                f"Our {ours.case['strategy']} at split size {size} is {formatting.factor(theirs.over(ours))} as"
                 " fast as torch.distributed.pipelining's on two ranks, in the same rounds."
             )
             yield Finding(text=text, topic=Topic.LIBRARY_PIPELINE)
@@ -164,7 +164,7 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Fi
     own = [r for r in runs if r.case["strategy"] == "textbook"]
     for best in sorted(own, key=lambda r: r.median)[:1]:
         what = f"The textbook's pipeline, at its best split size {best.case['split_size']},"
-        text = ratio_text.versus(what, best.over(single), "one device")
+        text = formatting.versus(what, best.over(single), "one device")
         if result.emulated:
             text += "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
         yield Finding(text=f"{text}.", topic=Topic.TEXTBOOK_PIPELINE)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text, step_records
-from scalecard.analysis.advice.strategy_runs import workloads
+from scalecard.analysis import formatting, step_records
+from scalecard.analysis.strategy_choice import workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -38,7 +38,7 @@ def _at_most_devices(result: Result, workload: str) -> list[Point]:
     most = max((record.integer("devices") for record in _all(result, workload)), default=1)
     records = [r for r in _all(result, workload, scaling="strong", devices=most) if r.samples]
     return [
-        points.timed(result, r, series="", x=r.text("strategy") + ratio_text.over_nodes(r.integer("nodes", 0)))
+        points.timed(result, r, series="", x=r.text("strategy") + formatting.over_nodes(r.integer("nodes", 0)))
         for r in sorted(records, key=lambda record: record.median)
     ]
 
@@ -62,13 +62,13 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     best, *others = sorted((r for r in several if r.integer("devices") == most), key=lambda r: r.median)
     headline = f"{workload}: {best.case['strategy']}"
     name = f"{headline}, the fastest on {most} devices,"
-    runner_up = "; " + ratio_text.versus(others[0].text("strategy"), others[0].over(best), "it") if others else ""
+    runner_up = "; " + formatting.versus(others[0].text("strategy"), others[0].over(best), "it") if others else ""
     if single is None:
-        text = f"{name} takes {ratio_text.time(best)} for a step; one device alone was not timed{runner_up}."
+        text = f"{name} takes {formatting.time(best)} for a step; one device alone was not timed{runner_up}."
         yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
     else:
-        text = ratio_text.versus(name, best.over(single), "one device") + runner_up + "."
-        headline += f", {ratio_text.factor(ratio_text.speedup(best, single))}"
+        text = formatting.versus(name, best.over(single), "one device") + runner_up + "."
+        headline += f", {formatting.factor(formatting.speedup(best, single))}"
         yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
         slower = ", ".join(r.text("strategy") for r in (best, *others) if r.over(single).verdict == "slower")
         if slower:
@@ -105,4 +105,4 @@ def nightly(result: Result) -> Iterator[Number]:
     for name in workloads(result):
         of_ddp = _all(result, name, strategy=DDP.name, scaling="strong")
         if of_ddp:
-            yield Number(label=f"{name}, {DDP.name}", record=ratio_text.largest(of_ddp, "devices")[0])
+            yield Number(label=f"{name}, {DDP.name}", record=formatting.largest(of_ddp, "devices")[0])

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text
+from scalecard.analysis import formatting
 from scalecard.analysis.step_records import counted
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
@@ -63,18 +63,18 @@ def _divided(result: Result, model: str) -> list[Record]:
     measured = [
         r for r in result.select("step_time", workload=model) if r.case.get("strategy") not in (None, SINGLE.name)
     ]
-    return sorted(ratio_text.largest(measured, "devices"), key=lambda record: record.median)
+    return sorted(formatting.largest(measured, "devices"), key=lambda record: record.median)
 
 
 def _against_one(single: Record, best: Record, topic: Topic) -> Finding:
     ratio = best.over(single)
-    text = ratio_text.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
+    text = formatting.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
     return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
 
 
 def _among(divided: Sequence[Record]) -> Iterator[Finding]:
     for best, second in pairwise(divided[:2]):
-        text = ratio_text.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
+        text = formatting.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
         yield Finding(text=f"The two fastest partitions: {text}.", topic=Topic.PARTITIONS)
 
 

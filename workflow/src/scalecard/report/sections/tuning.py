@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, ratio_text, step_records
+from scalecard.analysis import formatting, step_records
 from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders, rate, units_of
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
-from scalecard.records.record import Record, Result
+from scalecard.records.record import BASELINE, RUNGS, Record, Result, combination, parts_of, rungs_of
 from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.table import Cell, Table
@@ -101,8 +100,8 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
         return
     gain, name = ladder.gain(best), f"{ladder.workload}: {combination(best.case)}"
     text = (
-        f"{ratio_text.versus(name, best.over(ladder.base), 'the plain float32 step')}, the best of {count} combinations"
-        f" at one batch size: {ratio_text.factor(gain)} the {ladder.base.case['unit']}/s."
+        f"{formatting.versus(name, best.over(ladder.base), 'the plain float32 step')}, the best of {count} combinations"
+        f" at one batch size: {formatting.factor(gain)} the {ladder.base.case['unit']}/s."
     )
     yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
 
@@ -157,7 +156,7 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
     )
     text = (
         f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
-        f" float32, {after} with {combination(best.case)}; there it is {ratio_text.factor(several.gain(tuned))} as"
+        f" float32, {after} with {combination(best.case)}; there it is {formatting.factor(several.gain(tuned))} as"
         " fast as float32."
     )
     yield Finding(text=text, topic=Topic.TUNED_SCALING)
@@ -169,12 +168,12 @@ def _epochs(result: Result) -> Iterator[Finding]:
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
         return
-    text = f"An epoch of {tuned.case['workload']} takes {ratio_text.time(tuned)} with {combination(tuned.case)}"
-    text += f", and {ratio_text.time(plain)} in float32"
+    text = f"An epoch of {tuned.case['workload']} takes {formatting.time(tuned)} with {combination(tuned.case)}"
+    text += f", and {formatting.time(plain)} in float32"
     scored = [score for record in (tuned, plain) if (score := result.find("accuracy", **record.case))]
     if len(scored) == 2:
-        ours, theirs = map(ratio_text.final, scored)
-        error = ratio_text.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
+        ours, theirs = map(formatting.final, scored)
+        error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
     headline = f"{formatting.seconds(tuned.median)} an epoch"
@@ -212,7 +211,7 @@ def published(result: Result) -> dict[str, float]:
     if best is None or any(spec[key] != value for key, value in textbook.items()):
         return {}
     accuracy = result.find("accuracy", **best.case)
-    scored = {"test_accuracy@1": ratio_text.final(accuracy)} if accuracy else {}
+    scored = {"test_accuracy@1": formatting.final(accuracy)} if accuracy else {}
     return {"sec_per_epoch@1": best.median, **scored}
 
 

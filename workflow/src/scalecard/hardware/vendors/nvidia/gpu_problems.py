@@ -1,6 +1,6 @@
 """What is wrong with this machine's GPUs, found before anything is measured: lost, cut into slices, an old driver.
 
-No torch here: the workflow asks on every start. What PyTorch itself sees is compared in torch_gpu_check.py.
+No torch here: the workflow asks on every start. What PyTorch itself sees is compared in runtime.py.
 """
 
 import os

@@ -17,7 +17,7 @@ import pynvml
 
 from scalecard.hardware.optional_facts import Missing, gpu_key
 from scalecard.hardware.vendors.nvidia import nvlink
-from scalecard.records.telemetry import POWER_CAP, Slowdown
+from scalecard.records.record import POWER_CAP, Slowdown
 
 Missing.unanswered.add(pynvml.NVMLError)
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis.advice.choice import Choice, avoid, choose
-from scalecard.analysis.advice.strategy_runs import LOST, TOO_LARGE, UNABLE, Place, fewest, places
+from scalecard.analysis.strategy_choice import LOST, TOO_LARGE, UNABLE, Choice, Place, avoid, choose, fewest, places
 from scalecard.records.record import Reason, Record, Result
 from scalecard.report.advice_text import sentences
 from support.eight_gpus import BATCH, DEVICES, measured, step, strategies, timed, too_large

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scalecard.analysis import ratio_text, step_records
-from scalecard.analysis.advice.strategy_runs import on, places, timed, workloads
+from scalecard.analysis import formatting, step_records
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.strategy_choice import on, places, timed, workloads
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
@@ -55,7 +55,7 @@ def best(found: list[Change]) -> list[Change]:
 
 
 def _of_ddp(result: Result) -> Iterator[Change]:
-    for nodes in ratio_text.spans(result.select("step_time")):
+    for nodes in formatting.spans(result.select("step_time")):
         for model in result.spec["models"]:
             options = step_records.options_of(result, model, nodes)
             default = options.get("default")

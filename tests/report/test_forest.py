@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from scalecard.analysis.comparison.compare import Row
+from scalecard.analysis.compare import Row
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report import pages
-from scalecard.report.comparison.forest import MOST_ROWS, Forest, forest
-from scalecard.report.comparison.summaries import Group
+from scalecard.report.changes_section import MOST_ROWS, Forest, forest
+from scalecard.report.changes_text import Group
 from support.builders import timed
 
 

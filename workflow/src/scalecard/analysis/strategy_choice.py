@@ -1,10 +1,10 @@
-"""Outcome of each strategy, by device count and scaling mode, and the batch below which scaling collapses."""
+"""Which strategy to use for a workload: what each reached, the best, the runner-up, and where scaling collapses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scalecard.analysis import ratio_text, step_records
+from scalecard.analysis import formatting, step_records
 from scalecard.progress import counted
 from scalecard.records import strategies
 from scalecard.records.record import Reason, Record, Result
@@ -13,6 +13,7 @@ from scalecard.records.strategies import Family
 
 FITS, TOO_LARGE, UNABLE, LOST = "fits", "does not fit", "cannot be used", "failed"
 COLLAPSED = 0.5  # of a device's full rate
+HALF = 2.0  # times as long as the one that is recommended: what is to be avoided
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,12 @@ class Place:
         if self.alone is None or not self.fits:
             return None
         more = self.units / self.alone.integer("units")
-        return ratio_text.scaled(ratio_text.inverse(self.step.over(self.alone)), more)
+        return formatting.scaled(formatting.inverse(self.step.over(self.alone)), more)
 
     @property
     def efficiency(self) -> Ratio | None:
         """The rate over that of as many devices that each work as fast as one alone."""
-        return self.gain and ratio_text.scaled(self.gain, 1 / self.devices)
+        return self.gain and formatting.scaled(self.gain, 1 / self.devices)
 
     @property
     def where(self) -> str:
@@ -98,7 +99,7 @@ class Place:
 
     def time_over(self, other: "Place") -> Ratio:
         """Time per sample or token, over another's."""
-        return ratio_text.scaled(self.step.over(other.step), other.units / self.units)
+        return formatting.scaled(self.step.over(other.step), other.units / self.units)
 
 
 def on(devices: int, nodes: int = 1) -> str:
@@ -189,7 +190,63 @@ def _alone(result: Result, workload: str) -> list[Point]:
     found = []
     for record in result.select("local_time", workload=workload):
         if record.case["batch_size"] != whole.case["batch_size"]:
-            rate = ratio_text.inverse(record.over(whole))
-            share = ratio_text.scaled(rate, record.integer("units") / whole.integer("units"))
+            rate = formatting.inverse(record.over(whole))
+            share = formatting.scaled(rate, record.integer("units") / whole.integer("units"))
             found.append(Point(record.integer("batch_size"), share, "one device alone"))
     return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`best` has the highest rate; `others` follow, each with its time per sample over the best one's."""
+
+    best: Place
+    others: list[tuple[Place, Ratio]]
+
+    @property
+    def runner_up(self) -> tuple[Place, Ratio] | None:
+        """The fastest of the others."""
+        return self.others[0] if self.others else None
+
+    @property
+    def tied(self) -> list[Place]:
+        """Those that cannot be told apart from the best one, or take the same time."""
+        return [place for place, ratio in self.others if ratio.verdict != "slower"]
+
+    @property
+    def helps(self) -> bool:
+        """Whether several devices are clearly faster than one."""
+        return self.best.devices > 1 and all(place.devices > 1 for place in self.tied)
+
+
+def choose(found: Sequence[Place], scaling: str) -> Choice | None:
+    """The highest rate at a scaling; of those within 1 % of it, the one on the fewest devices. None if none was timed.
+
+    Only what surely takes the same time gives way to fewer devices: what merely cannot be told apart does not.
+    """
+    able = sorted(timed(found, scaling), key=lambda place: -place.rate)
+    if not able:
+        return None
+    same = [place for place in able if place is able[0] or place.time_over(able[0]).verdict == "same"]
+    best = min(same, key=lambda place: (place.devices, -place.rate))
+    others = [(place, place.time_over(best)) for place in able if place is not best]
+    return Choice(best, others)
+
+
+def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
+    """On the most devices, with one device's batch, what loses time, and why; the slowest first.
+
+    Surely slower than one device, or surely less than half as fast as the best one on as many devices.
+    """
+    able = [place for place in timed(found, "strong") if place.devices > 1]
+    most = max((place.devices for place in able), default=0)
+    choice = choose([place for place in able if place.devices == most], "strong")
+    if choice is None:
+        return []
+    lost = []
+    for place, ratio in reversed(choice.others):
+        if place.gain and place.gain.interval and place.gain.interval.high < 1:
+            lost.append((place, "slower than one device"))
+        elif ratio.interval and ratio.interval.low > HALF:
+            lost.append((place, f"less than half as fast as {choice.best.strategy}"))
+    return lost

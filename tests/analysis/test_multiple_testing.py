@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from scalecard.analysis.comparison.compare import Comparison, Row, compare
+from scalecard.analysis.compare import Comparison, Row, compare
 from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from support.builders import timed

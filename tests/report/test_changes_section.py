@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import platforms
-from scalecard.analysis.comparison.compare import compare
+from scalecard.analysis.compare import compare
 from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
-from scalecard.report import pages
-from scalecard.report.comparison import changes_section
+from scalecard.report import changes_section, pages
 from scalecard.report.section import Section
 from support.builders import timed
 

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 from scalecard.analysis import formatting
-from scalecard.analysis.comparison.compare import DRIVER, Change, Comparison, Fact, Scope, compare, only
+from scalecard.analysis.compare import DRIVER, Change, Comparison, Fact, Scope, compare, only
 from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison import comparison_tables, sentences
+from scalecard.report import changes_section, changes_text
 from support.builders import out_of_memory, repeated, timed
 
 Make = Callable[..., Result]
@@ -98,7 +98,7 @@ def test_warnings_of_both_sides_are_kept_with_their_experiments(make_result: Mak
     old = make_result([repeated(1.0)], warnings=["GPU 0 was busy"])
     found = compare([old], [make_result([repeated(1.0)])])
     assert found.warnings == [("A", "GPU 0 was busy (async_timing)")]
-    assert any("GPU 0 was busy" in note for note in sentences.notes(found))
+    assert any("GPU 0 was busy" in note for note in changes_text.notes(found))
 
 
 def test_doubts_name_their_side(compared: Callable[..., Comparison]) -> None:
@@ -126,7 +126,7 @@ def test_the_views_for_readers_have_every_cell(
 ) -> None:
     found = compared([repeated(1.0)], [repeated(1.1)])
     text = view(found).replace("\u00a0", " ")  # a space before a unit does not break on a page
-    for cell in (*comparison_tables.cases(found.rows, "").texts[0], sentences.headline(found)):
+    for cell in (*changes_section.cases(found.rows, "").texts[0], changes_text.headline(found)):
         assert cell in text
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from scalecard.analysis.comparison import multiple_testing
+from scalecard.analysis import multiple_testing
 from scalecard.analysis.sample_diagnostics import doubts
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio

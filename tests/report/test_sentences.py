@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis.comparison.compare import Change, Comparison, Fact, Scope, compare
+from scalecard.analysis.compare import Change, Comparison, Fact, Scope, compare
 from scalecard.records.record import Record, Result
-from scalecard.report.comparison.sentences import change, occasion, sentence
+from scalecard.report.changes_text import change, occasion, sentence
 from support.builders import repeated, timed
 
 GPUS = {"kind": "cuda", "gpus": ["NVIDIA H100 80GB HBM3"] * 8, "num_devices": 8}

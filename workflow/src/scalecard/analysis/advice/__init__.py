@@ -1,1 +1,0 @@
-"""Which strategy to use, and which to avoid."""

@@ -1,1 +1,0 @@
-"""Two platforms, or one before and after, compared case by case."""
