@@ -20,7 +20,7 @@ PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 # The tests that need a whole workflow, a cluster, an engine, a browser or a compiler.
 SLOW := workflow or cluster or container or browser or pretended
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows pretended mutants fuzz faults check slurm generic kubernetes bench pictures lock clean
+.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -117,6 +117,11 @@ bench: $(VENV)/testing
 # The README's picture, from the report of this machine's own results. Needs Chromium.
 pictures: $(VENV)/testing
 	$(RUN) python docs/pictures.py $(ARGS)
+
+# After a change of a result's types.
+schema: $(VENV)/package
+	$(RUN) python -c 'import json; from scalecard.records.files import schema; print(json.dumps(schema(), indent=1))' \
+	  >workflow/schemas/result.schema.json
 
 # Needs uv. Recomputes every version and hash from the requirements.in files; the later ones follow docker's, the first.
 lock:

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
@@ -136,7 +135,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_valid_cannot_be_saved(tmp_path: Path, make_result: Callable[..., Result], bad: Record) -> None:
-    with pytest.raises((ValueError, jsonschema.ValidationError)):
+    with pytest.raises(ValueError, match=r"passed|finite|maybe"):
         save(make_result([bad]), tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []
 

@@ -59,7 +59,9 @@ def test_a_result_whose_folder_is_gone_is_kept_elsewhere_and_the_path_is_told(
 
 def test_a_result_that_is_not_valid_is_kept_beside_its_file(make_result: Make, tmp_path: Path) -> None:
     result = make_result([dataclasses.replace(timed([1.5]), status="odd")])
-    with pytest.raises(NotSaved, match=r"ddp.json: could not be written: .*'odd' is not one of"):
+    with pytest.raises(
+        NotSaved, match=r"ddp.json: could not be written: .*'odd': Input should be 'ok', 'skipped' or 'failed'"
+    ):
         save_or_keep(result, tmp_path / "ddp.json", elsewhere=[])
     assert [path.name for path in tmp_path.iterdir()] == ["ddp.json.unsaved"]
 

@@ -27,7 +27,7 @@ from scalecard.distributed.nodes import TIMEOUT
 from scalecard.distributed.notes import Notes
 from scalecard.distributed.rendezvous import RanksFailed, Rendezvous
 from scalecard.hardware.machine import Machine
-from scalecard.records.record import Case, Record
+from scalecard.records.record import Case, Record, Unit
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
 
@@ -39,7 +39,7 @@ def launch_and_record(
     machine: Machine,
     cases: Sequence[Case],
     metric: str,
-    unit: str = "s",
+    unit: Unit = "s",
     devices_each: int = 1,
     then: Sequence[tuple[Case, str]] = (),
 ) -> list[Record]:

@@ -24,7 +24,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -40,7 +40,8 @@ BYTES = (
     *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
     *("received bytes", "received by the busiest device", "parameter bytes"),
 )
-UNITS = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}  # the others are counted one by one
+# The others are counted one by one.
+UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
 COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
 SENDS = ("c10d.send.",)

@@ -13,7 +13,7 @@ from types import TracebackType
 from scalecard import progress
 from scalecard.hardware.failures import first_line, reason_of
 from scalecard.measuring.proof import Void
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.record import Case, Reason, Record, Unit
 
 OnFailure = Callable[[str, Reason], None]
 ON_ALL_RANKS = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN)
@@ -45,7 +45,7 @@ class caught(AbstractContextManager[None, bool]):  # noqa: N801 (named like cont
         return True
 
 
-def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: str = "s") -> Iterator[Record]:
+def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: Unit = "s") -> Iterator[Record]:
     """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so."""
     notes: list[tuple[str, Reason]] = []
     with caught(on_failure=lambda *failure: notes.append(failure), alone=False):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from scalecard.measuring.case_variant import Prepared, Variant
-from scalecard.records.record import HardwareState, Reason, Record, Telemetry
+from scalecard.records.record import HardwareState, Reason, Record, Telemetry, Unit
 
 NOT_ASKED = "only training steps and epochs are measured over a second"
 
@@ -70,10 +70,11 @@ class Timing:
 
     def accuracy_record(self) -> Record:
         """The share of test images that were classified correctly, after each epoch."""
-        case, metric, unit = self.variant.case, "accuracy", "fraction"
-        return self._absent(metric, unit) or Record(case=case, metric=metric, unit=unit, samples=[self.accuracies])
+        return self._absent("accuracy", "fraction") or Record(
+            case=self.variant.case, metric="accuracy", unit="fraction", samples=[self.accuracies]
+        )
 
-    def _absent(self, metric: str, unit: str = "s") -> Record | None:
+    def _absent(self, metric: str, unit: Unit = "s") -> Record | None:
         """A skipped or failed record, if there are no samples."""
         if self.left_out:
             return Record.skipped(self.variant.case, self.left_out, reason=Reason.NO_TIME, metric=metric, unit=unit)

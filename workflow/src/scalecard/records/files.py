@@ -1,113 +1,33 @@
 """Results as JSON files, whole and valid or refused with path and field; kept elsewhere if they cannot be saved.
 
-What a schema cannot say of a result: that its parts agree with one another.
-
-What the next run measures again by itself: failed cases once, and those that a smaller budget had left out.
-
-A result says if its cases failed twice, and how long it was allowed to take.
+Besides, what a file says of the next run: failed cases are measured again once, and so are those that a smaller budget
+had left out. A result says if its cases failed twice, and how long it was allowed to take.
 """
 
-import contextlib
-import dataclasses
 import functools
 import json
 import math
-import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import fastjsonschema
-import jsonschema
-from jsonschema.exceptions import best_match, relevance
+import pydantic
+from pydantic.json_schema import GenerateJsonSchema
 
 from scalecard import progress
 from scalecard.records import strict_json
+from scalecard.records.agreement import disagreements
 from scalecard.records.atomic import write_atomically
-from scalecard.records.record import (
-    SCHEMA_VERSION,
-    Check,
-    Count,
-    GpuState,
-    HardwareState,
-    Reason,
-    Record,
-    Result,
-    Spread,
-    Telemetry,
-)
-from scalecard.records.redact import without_identities
+from scalecard.records.record import Reason, Record, Result
 from scalecard.records.strict_json import json_path, printable
 
-SCHEMA = Path(__file__).parents[3] / "schemas" / "result.schema.json"
 NOT_RESULT_FILES = ("machine.json", "container.json")  # the other JSON files in a platform's folder
 SUFFIX = ".unsaved"  # so that nothing takes it for a result
-IN_SECONDS = re.compile(r"(?:.*_)?time")
+UNION_TAGS = ("int", "float", "str", "bool", "constrained-str")
+WITHOUT_VALUE = ("missing", "missing_argument", "extra_forbidden", "unexpected_keyword_argument")
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
-
-
-def problems(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """(field, what is wrong) of the data of a result that the schema accepts; nothing if its parts agree."""
-    yield from _moments(data)
-    yield from _environment(data["environment"])
-    cases: dict[str, int] = {}
-    rounds: dict[tuple[str, ...], tuple[int, list[int]]] = {}
-    for index, record in enumerate(data["records"]):
-        where = f"$.records[{index}]"
-        first = cases.setdefault(json.dumps([record["metric"], record["case"]], sort_keys=True), index)
-        if first != index:
-            yield f"{where}.case", f"the same case and metric as $.records[{first}]"
-        yield from ((f"{where}.{field}", what) for field, what in _problems_of_record(record))
-        yield from ((f"{where}.samples", what) for what in _unpaired(index, record, rounds))
-
-
-def _moments(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for field in ("started", "finished"):
-        try:
-            moment = datetime.fromisoformat(data[field])
-        except ValueError:
-            moment = None
-        if moment is None or moment.utcoffset() is None:
-            yield f"$.{field}", f"'{data[field]}' is no moment in ISO 8601 with its offset from UTC"
-
-
-def _environment(environment: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    machine = environment["machine"]
-    if environment["emulated"] != (machine["kind"] == "cpu"):
-        yield "$.environment.emulated", f"{environment['emulated']}, but machine.kind is '{machine['kind']}'"
-    if bool(machine["gpus"]) != (machine["kind"] != "cpu"):
-        yield "$.environment.machine.gpus", f"{len(machine['gpus'])} GPUs, but machine.kind is '{machine['kind']}'"
-    if len(environment["gpus"]) > len(machine["gpus"]):
-        yield "$.environment.gpus", f"{len(environment['gpus'])} GPUs, but machine.gpus names {len(machine['gpus'])}"
-
-
-def _problems_of_record(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for index, check in enumerate(record["checks"]):
-        if check["difference"] > check["tolerance"]:
-            what = f"true, but the difference {check['difference']:g} is above the tolerance {check['tolerance']:g}"
-            yield f"checks[{index}].passed", what
-    for index, count in enumerate(record["work"]):
-        if count["counted"] != count["expected"]:
-            yield f"work[{index}].passed", f"true, but {count['counted']:g} were counted, not {count['expected']:g}"
-    if IN_SECONDS.fullmatch(record["metric"]) and record["unit"] != "s":
-        yield "unit", f"'{record['unit']}', but {record['metric']} is in 's'"
-    if record["telemetry"] and len(record["telemetry"]) != len(record["samples"]):
-        yield "telemetry", f"{len(record['telemetry'])} entries for {len(record['samples'])} processes"
-
-
-def _unpaired(
-    index: int, record: dict[str, Any], rounds: dict[tuple[str, ...], tuple[int, list[int]]]
-) -> Iterator[str]:
-    """Records of the same rounds are paired sample by sample, so each process must have as many of either."""
-    if record["telemetry"]:
-        counts = [len(samples) for samples in record["samples"]]
-        together = tuple(entry["rounds_id"] for entry in record["telemetry"])
-        first, others = rounds.setdefault(together, (index, counts))
-        if counts != others:
-            yield f"{counts} samples per process, but $.records[{first}] of the same rounds has {others}"
 
 
 class InvalidResult(ValueError):
@@ -135,17 +55,19 @@ def load(path: Path) -> Result:
 def parse(text: str, where: str) -> Result:
     """A result from the text of a file; `where` names it in errors."""
     try:
-        data = strict_json.loads(text)
+        strict_json.loads(text)
     except strict_json.Refused as error:
         field = f"{json_path(error.path)}: " if error.path else ""
         raise InvalidResult(where, f"{field}{error}.") from error
-    problem = _first_problem(data)
-    if problem:
-        field, what = problem
-        raise InvalidResult(where, f"{field}: {what}. This is not a result of schema version {SCHEMA_VERSION}.")
-    without_identities(data)
-    records = [_record(record) for record in data.pop("records")]
-    return Result(**data, records=records)
+    try:
+        result = _reader().validate_json(text)
+    except pydantic.ValidationError as error:
+        field, what = _most_telling(error)
+    else:
+        field, what = next(disagreements(result), ("", ""))
+        if not what:
+            return result
+    raise InvalidResult(where, f"{field}: {what}. This is not a result of schema version {Result.schema_version}.")
 
 
 def save(result: Result, path: Path) -> None:
@@ -163,14 +85,24 @@ def as_json(result: Result, indent: int | None = None) -> str:
     for record in result.records:
         if not all(math.isfinite(sample) for samples in record.samples for sample in samples):
             raise ValueError(f"{result.experiment}: samples of {record.metric} at {record.case} must be finite")
-    data = dataclasses.asdict(result)
-    for written, record in zip(data["records"], result.records, strict=True):
-        verdicts: list[Check | Count] = [*record.checks, *record.work]
-        for entry, proven in zip([*written["checks"], *written["work"]], verdicts, strict=True):
-            entry["passed"] = proven.passed
-        written["uncertainty"] = _uncertainty(record)
-    without_identities(data)
+    data = _reader().dump_python(result, warnings=False)
     return json.dumps(data, allow_nan=False, indent=indent, separators=None if indent else (",", ":"))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a result's file. What it cannot say, that the fields agree with one another, `load` checks."""
+    return _reader().json_schema(mode="serialization", schema_generator=_Untitled)
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A title would repeat the field's name."""
+        return False
+
+
+@functools.cache
+def _reader() -> pydantic.TypeAdapter[Result]:
+    return pydantic.TypeAdapter(Result)
 
 
 def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
@@ -190,74 +122,18 @@ def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
             )
 
 
-def _first_problem(data: Any) -> tuple[str, str] | None:
-    """(field, what is wrong): what the schema says most about, else what does not agree; None for a result."""
-    with contextlib.suppress(fastjsonschema.JsonSchemaValueException):
-        _quick_check()(data)
-        return next(problems(data), None)
-    error = best_match(jsonschema.Draft202012Validator(_schema()).iter_errors(data), key=_how_telling)
-    assert error, "the schema's two readers disagree"
-    return json_path(error.absolute_path), _shortened(printable(error.message))
+def _most_telling(error: pydantic.ValidationError) -> tuple[str, str]:
+    """(field, what is wrong): a different version explains everything else; next comes what is nearest to the root."""
+    errors = error.errors(include_url=False)
+    first = min(errors, key=lambda each: (each["loc"] != ("schema_version",), len(each["loc"])))
+    where = [part for part in first["loc"] if part not in UNION_TAGS]
+    value = "" if first["type"] in WITHOUT_VALUE else f"{_shortened(first['input'])}: "
+    return json_path(where), f"{value}{printable(first['msg'].removeprefix('Value error, '))}"
 
 
-def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(SCHEMA.read_bytes())
-    return schema
-
-
-@functools.cache
-def _quick_check() -> Callable[[Any], Any]:
-    """Compiled, because a report of many platforms reads hundreds of results; it says less than jsonschema does."""
-    check: Callable[[Any], Any] = fastjsonschema.compile(_schema())
-    return check
-
-
-def _uncertainty(record: Record) -> dict[str, list[float] | None]:
-    """For readers of the file; recomputed from the samples when it is loaded."""
-    bounds = {"within": record.within, "between": record.between} if record.samples else {}
-    return {name: [value.low, value.high] if value else None for name, value in bounds.items()}
-
-
-def _how_telling(error: jsonschema.ValidationError) -> tuple[bool, Any]:
-    """A different schema version explains everything else; next comes the error nearest to the root."""
-    return error.json_path == "$.schema_version", relevance(error)
-
-
-def _shortened(message: str, limit: int = 200) -> str:
-    return message if len(message) <= limit else message[:limit] + "..."
-
-
-def _record(data: dict[str, Any]) -> Record:
-    data.pop("uncertainty")
-    checks = [Check(**_without_verdict(check)) for check in data.pop("checks")]
-    work = [Count(**_without_verdict(count)) for count in data.pop("work")]
-    telemetry = [_telemetry(entry) for entry in data.pop("telemetry")]
-    reason = data.pop("reason")
-    return Record(**data, reason=Reason(reason) if reason else None, checks=checks, work=work, telemetry=telemetry)
-
-
-def _without_verdict(data: dict[str, Any]) -> dict[str, Any]:
-    """`passed` is there for readers of the file; it is computed from the rest."""
-    return {key: value for key, value in data.items() if key != "passed"}
-
-
-def _telemetry(data: dict[str, Any]) -> Telemetry:
-    state = data.pop("state")
-    return Telemetry(**data, state=_hardware_state(state) if state else None)
-
-
-def _hardware_state(data: dict[str, Any]) -> HardwareState:
-    gpus, cpu_mhz = data.pop("gpus"), data.pop("cpu_mhz")
-    return HardwareState(**data, gpus=[_gpu_state(gpu) for gpu in gpus], cpu_mhz=_spread(cpu_mhz))
-
-
-def _gpu_state(data: dict[str, Any]) -> GpuState:
-    clock, temperature, power = (_spread(data.pop(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w"))
-    return GpuState(**data, sm_clock_mhz=clock, temperature_c=temperature, power_w=power)
-
-
-def _spread(data: dict[str, float] | None) -> Spread | None:
-    return Spread(**data) if data else None
+def _shortened(value: object, limit: int = 100) -> str:
+    text = printable(repr(value))
+    return text if len(text) <= limit else text[:limit] + "..."
 
 
 class NotSaved(OSError):
@@ -283,7 +159,7 @@ def save_or_keep(result: Result, path: Path, *, elsewhere: Iterable[Path]) -> No
     """Save; or keep the result beside its own file or in the first other folder that takes it, and raise NotSaved."""
     try:
         save(result, path)
-    except (OSError, ValueError, jsonschema.ValidationError) as error:
+    except (OSError, ValueError) as error:
         kept = _keep(result, path.name + SUFFIX, [path.parent, *elsewhere])
         raise NotSaved(f"{path}: could not be written: {_reason(error)}. {kept}") from error
 

@@ -1,7 +1,7 @@
 """What a measurement leaves behind: Result, Record, Check, Count, Telemetry; and what axes of cases are called.
 
-The writer (measuring/telemetry.py) and all readers share these types; result.schema.json describes them field by field.
-None means that the fact could not be read.
+The writer (measuring/telemetry.py) and all readers share these types, and result.schema.json is made of them. None
+means that the fact could not be read.
 """
 
 import functools
@@ -10,14 +10,36 @@ import statistics
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field, PlainSerializer, computed_field, model_validator, with_config
+from typing_extensions import TypedDict
+
+from scalecard.records.axes import Axes, Settings
+from scalecard.records.environment import Environment
+from scalecard.records.fields import (
+    STRICT,
+    AsRead,
+    FreeText,
+    Identifier,
+    InFile,
+    InOrder,
+    Moment,
+    Name,
+    Natural,
+    NotNegative,
+    Number,
+    Positive,
+    Share,
+    Told,
+)
+from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 
-SCHEMA_VERSION = 5
 BOUND = 0.9  # of the time
 Scalar = str | int | float | bool | None
 Case = dict[str, Scalar]
+Unit = Literal["s", "B", "fraction", "count", "B/s", "samples"]
 # The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
 RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
 BASELINE = "float32"  # without any
@@ -25,6 +47,7 @@ BASELINE = "float32"  # without any
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
 # What stands before a value where that is not the axis' name: nothing where the value says enough.
 LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
+WithoutPaths = PlainSerializer(without_paths, return_type=Settings)
 POWER_CAP = "power cap"  # a reason that is normal
 
 
@@ -37,65 +60,79 @@ class Slowdown(StrEnum):
     POWER_BRAKE = "power brake"
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The lowest, median and highest of the values that were read."""
+    """Of the values that were read."""
 
-    low: float
-    median: float
-    high: float
+    low: AsRead
+    median: AsRead
+    high: AsRead
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU over all readings. `reasons` maps each clock event reason to the share of readings that showed it."""
+    """One GPU over all readings."""
 
     sm_clock_mhz: Spread | None
     temperature_c: Spread | None
     power_w: Spread | None
-    others_memory_bytes: int | None
-    pcie_gen: int | None
-    pcie_width: int | None
-    reasons: dict[str, float]
+    others_memory_bytes: Natural | None
+    """Most bytes of its memory that other processes used."""
+    pcie_gen: Natural | None
+    """Highest PCIe generation."""
+    pcie_width: Natural | None
+    """Most PCIe lanes."""
+    reasons: dict[str, Share]
+    """Clock event reason to the share of readings that showed it."""
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class HardwareState:
-    """The GPUs and the CPU while something was timed.
+    """The GPUs and the CPU while something was timed."""
 
-    `sampler_cost` is the share of one core that reading the state took; `cpu_busy` and `steal` (time taken by the
-    hypervisor) are shares of the cores that this process may use. `missing` says why a fact is None.
-    """
-
-    seconds: float
-    readings: int
-    sampler_cost: float
+    seconds: NotNegative
+    """How long it was watched."""
+    readings: Positive
+    sampler_cost: NotNegative
+    """Share of one core that reading took."""
     gpus: list[GpuState]
-    load_average: float
+    """In CUDA's order."""
+    load_average: NotNegative
+    """The highest of one minute."""
     cpu_mhz: Spread | None
-    cpu_busy: float | None
-    steal: float | None
-    missing: dict[str, str]
+    """Mean frequency of the cores."""
+    cpu_busy: NotNegative | None
+    """Busy share of the time of the cores that this process may use, ours included."""
+    steal: NotNegative | None
+    """Share of the cores' time that the hypervisor took."""
+    missing: dict[str, FreeText]
+    """Why a fact is null."""
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """One process's timing of one variant.
-
-    Variants with the same `rounds_id` were timed in the same rounds, so their samples can be paired. `iterations` is
-    the number of calls in a block, `stopped` the reason why timing ended, `enqueue` the median seconds of one call
-    until everything is enqueued, `joules` the energy of one call over all GPUs or, if it is None, `no_joules` the
-    reason, and `measured_again` what slowed a GPU down the first time, before this was measured once more.
-    """
+    """How one process's samples of one variant were taken."""
 
     rounds_id: str
-    iterations: int = 1
+    """Records with the same value were timed in the same rounds, so their samples can be paired."""
+    iterations: Positive = 1
+    """Calls in one block, whose mean is one sample."""
     stopped: str = ""
-    enqueue: float | None = None
-    joules: float | None = None
+    """Why timing ended."""
+    enqueue: NotNegative | None = None
+    """Median seconds of one call until everything is enqueued."""
+    joules: NotNegative | None = None
+    """Energy of one call over all GPUs, from windows of at least a second."""
     no_joules: str = ""
-    measured_again: str = ""
+    """Why joules is null; empty if it is not."""
+    measured_again: FreeText = ""
+    """What slowed a GPU down the first time, before this was measured once more; otherwise empty."""
     state: HardwareState | None = None
+    """null on ranks that do not watch."""
 
 
 class Reason(StrEnum):
@@ -114,70 +151,117 @@ class Reason(StrEnum):
 SAID_BEFORE_NOTE = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN, Reason.DEVICE_FAULT)
 
 
+def _without_verdict(data: Any) -> Any:
+    """A file says that it passed, for its readers; here it is computed."""
+    passed = isinstance(data, dict) and data.get("passed") is True
+    return {key: value for key, value in data.items() if key != "passed"} if passed else data
+
+
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What was proven about a case: `difference`, computed in `dtype`, must not exceed `tolerance`."""
+    """What was proven about a case: `difference` must not exceed `tolerance`."""
 
-    name: str
-    dtype: str
-    difference: float
-    tolerance: float
+    name: Name
+    dtype: Told
+    """In which the work computed: float64, or as it was timed."""
+    difference: Number
+    """The largest that was measured."""
+    tolerance: Number
 
+    from_file = model_validator(mode="before")(_without_verdict)
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def passed(self) -> bool:
         """What is not finite does not pass."""
         return math.isfinite(self.difference) and self.difference <= self.tolerance
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """What one call of the timed work was seen to do, and the closed form of what it must do.
+    """What one call of the timed work was seen to do, for example FLOPs, and what it must do."""
 
-    Both are in `unit`: 'FLOP', 'B', or '' for what is counted one by one.
-    """
+    name: Name
+    counted: Number
+    """In one call of the object that was timed, on one rank."""
+    expected: Number
+    """Its closed form."""
+    unit: Literal["FLOP", "B", ""] = ""
+    """Of both; nothing for what is counted one by one."""
 
-    name: str
-    counted: float
-    expected: float
-    unit: str = ""
+    from_file = model_validator(mode="before")(_without_verdict)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def passed(self) -> bool:
         """Counts are exact."""
         return self.counted == self.expected
 
 
+class Uncertainty(TypedDict, total=False):
+    """95 % bounds of the median, within a process and between processes, computed from the samples."""
+
+    within: tuple[float, float] | None
+    between: tuple[float, float] | None
+
+
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One case that was measured ('ok'), skipped or failed.
+    """One case that was measured ('ok'), skipped or failed. An empty case: the whole experiment ended early."""
 
-    `samples` holds one list per process, in `unit`: seconds, bytes, or a fraction of one. `telemetry` has one entry per
-    list if something was timed, and is empty otherwise. `work` is what one call does. What has no samples has a
-    `reason`, and a `note` with the details. An empty case stands for the whole experiment, which ended early. Of a
-    model that is cut, `blocks` says how many each stage has.
-    """
-
-    case: Case
-    metric: str
-    unit: str
-    samples: list[list[float]] = field(default_factory=list)
-    status: str = "ok"
+    case: Annotated[Case, InFile(Axes), InOrder]
+    metric: Identifier
+    """time, enqueue_time, step_time, local_time (of a step of one device over a smaller batch), unsynchronised_time (of
+    a step without exchanging gradients), exchange_time (of exchanging them alone), rank_time (of one rank, without
+    waiting for others), epoch_time, block_time, stage_time, played_time (of a schedule, computed from stage_time),
+    played_bubble (the share of it in which devices idle), accuracy, peak_memory, errors (a counter's value before
+    and after a load), rate (what a link is set to), free_space, load_time (of a batch, by a loader alone),
+    compile_time (of the first step with torch.compile, in which code is compiled), predicted_share (of a minibatch,
+    on the first of two devices), predicted_time or largest_batch (per device)."""
+    unit: Unit
+    samples: list[Annotated[list[Number], Field(min_length=1)]] = field(default_factory=list)
+    """One list per fresh process, in the order in which they were taken; an accuracy has one value per epoch."""
+    status: Literal["ok", "skipped", "failed"] = "ok"
     reason: Reason | None = None
-    note: str = ""
+    """Why there are no samples; null if there are."""
+    note: FreeText = ""
+    """Why it was skipped or failed, or what some of the processes lost."""
     checks: list[Check] = field(default_factory=list)
+    """What was proven about it, in float64 on the same builder and as it was timed."""
     work: list[Count] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
+    """What one call of the timed work was seen to do, beside what it must do."""
+    blocks: list[Positive] = field(default_factory=list)
+    """Of a model that is cut, how many blocks each stage has."""
     telemetry: list[Telemetry] = field(default_factory=list)
+    """One entry per list of samples if something was timed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def from_file(cls, data: Any) -> Any:
+        """The uncertainty is computed from the samples."""
+        return {k: v for k, v in data.items() if k != "uncertainty"} if isinstance(data, dict) else data
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """For readers of the file."""
+        if not self.samples:
+            return {}
+        within, between = [(each.low, each.high) if each else None for each in (self.within, self.between)]
+        return {"within": within, "between": between}
 
     @classmethod
     def skipped(
-        cls, case: Case, note: str, *, reason: Reason = Reason.UNSUPPORTED, metric: str = "time", unit: str = "s"
+        cls, case: Case, note: str, *, reason: Reason = Reason.UNSUPPORTED, metric: str = "time", unit: Unit = "s"
     ) -> "Record":
         """A case that was not tried; `note` says why."""
         return cls(case=case, metric=metric, unit=unit, status="skipped", reason=reason, note=note)
 
     @classmethod
-    def failed(cls, case: Case, note: str, *, reason: Reason, metric: str = "time", unit: str = "s") -> "Record":
+    def failed(cls, case: Case, note: str, *, reason: Reason, metric: str = "time", unit: Unit = "s") -> "Record":
         """A case that was tried in vain; `note` says how it failed."""
         return cls(case=case, metric=metric, unit=unit, status="failed", reason=reason, note=note)
 
@@ -253,25 +337,27 @@ class Record:
         return ratio(self.samples, other.samples)
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """All records of one experiment on one platform, with what they were measured on and from.
+    """All records of one experiment on one platform, with what they were measured on and from."""
 
-    `budget_seconds` is how long it was allowed to take; 0 is as long as it needs. `failed_again` is whether the result
-    that it replaced had failed cases too.
-    """
-
-    experiment: str
-    platform: str
-    spec: dict[str, Any]
-    environment: dict[str, Any]
-    started: str
-    finished: str
-    warnings: list[str]
-    records: list[Record]
-    budget_seconds: int = 0
+    experiment: Identifier
+    platform: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """The folder of its results."""
+    spec: Annotated[dict[str, Any], InFile(Settings), InOrder, AfterValidator(without_paths), WithoutPaths]
+    """The values of config.yaml that this was measured with."""
+    environment: Annotated[dict[str, Any], InFile(Environment)]
+    started: Moment
+    finished: Moment
+    warnings: list[FreeText]
+    """What disturbed the measurement, and what readers must know about the data."""
+    records: Annotated[list[Record], Field(min_length=1)]
+    budget_seconds: Annotated[int, Field(ge=0)] = 0
+    """The share of config.yaml's `budget`, in seconds, that it was allowed to take; 0: as long as it needs."""
     failed_again: bool = False
-    schema_version: int = SCHEMA_VERSION
+    """Whether cases failed here and in the result that this one replaced: the next run leaves it alone."""
+    schema_version: Literal[5] = 5
 
     def __hash__(self) -> int:
         return hash((self.experiment, self.platform, self.started))  # for caches: what it holds cannot be hashed

@@ -40,28 +40,12 @@ def anonymous(text: str) -> str:
     return text
 
 
-def without_identities(data: dict[str, Any]) -> None:
-    """Change the data of a result: every text that may quote an error, and the paths of its settings."""
-    data["warnings"] = [anonymous(warning) for warning in data["warnings"]]
-    data["spec"] = _settings(data["spec"])
-    _hide_reasons(data["environment"]["missing"])
-    for record in data["records"]:
-        record["note"] = anonymous(record["note"])
-        for entry in record["telemetry"]:
-            entry["measured_again"] = anonymous(entry["measured_again"])
-            if entry["state"]:
-                _hide_reasons(entry["state"]["missing"])
-
-
-def _hide_reasons(missing: dict[str, str]) -> None:
-    missing.update({key: anonymous(reason) for key, reason in missing.items()})
-
-
-def _settings(value: Any) -> Any:
+def without_paths(value: Any) -> Any:
+    """Settings, whatever they are nested in, without absolute paths."""
     if isinstance(value, dict):
-        return {key: _settings(part) for key, part in value.items()}
+        return {key: without_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_settings(part) for part in value]
+        return [without_paths(part) for part in value]
     return PATH.sub("[path]", value) if isinstance(value, str) else value
 
 

@@ -1,0 +1,127 @@
+"""What a case may say of itself, and the settings of config.yaml that a result keeps, in which types."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from scalecard.records.fields import OPEN, Index, Name, Positive, Rate
+
+Several = Field(min_length=1)
+Sweep = Annotated[list[Positive], Several]
+Other = Annotated[str, Field(max_length=200)] | int | float | bool | None
+RUNG = Field(description="a rung of tuning that is on: its place among them, from 1")
+
+PART = Field(
+    description="textbook or matrix; of a machine: compute, memory, host link ...; of unequal devices: alone, predicted"
+    " or together; of a stage: forward, update ..."
+)
+
+
+@with_config(ConfigDict(strict=True))
+class Axes(TypedDict, total=False, extra_items=Other):  # type: ignore[call-arg]  # PEP 728, which mypy does not know yet
+    """An experiment may have others, which are not described here."""
+
+    access: Annotated[Name, Field(description="of a device's memory: read, write or copy")]
+    accumulate: Annotated[Positive, Field(description="batches whose gradients add up to one update, if several")]
+    adapter: Annotated[Name, Field(description="of a network, and its port: 'mlx5_0 port 1'")]
+    algorithm: Annotated[Name, Field(description="of an all-reduce")]
+    at_once: Annotated[bool | None, Field(description="whether all devices, or pairs of them, worked together")]
+    backend: Annotated[Name, Field(description="of torch.distributed: nccl or gloo")]
+    batch_factor: Annotated[Positive, Field(description="times the workload's usual batch, if it is larger")]
+    batch_size: Annotated[Positive, Field(description="samples in a batch, over all ranks")]
+    batches: Annotated[Positive, Field(description="in one call")]
+    benchmark: Annotated[Positive, RUNG]
+    beside: Annotated[Name, Field(description="the library's pipeline in whose rounds ours was timed")]
+    bf16: Annotated[Positive, RUNG]
+    block: Annotated[Index, Field(description="of a model, from 0")]
+    bytes: Annotated[Positive, Field(description="what each device holds or copies")]
+    call: Annotated[Name, Field(description="blocking or non_blocking")]
+    channels_last: Annotated[Positive, RUNG]
+    collective: Annotated[Name, Field(description="all_reduce, all_gather, reduce_scatter, all_to_all or broadcast")]
+    compile: Annotated[Positive, RUNG]
+    copy: Annotated[Name, Field(description="of a batch to the device: blocking, non_blocking or overlapped")]
+    counter: Annotated[Name, Field(description="of errors: 'ECC corrected', 'PCIe replays' ...")]
+    cut: Annotated[Name, Field(description="of a model into stages: 'after layer2' or 'balanced'")]
+    data: Annotated[Name, Field(description="the images: fashion-mnist or synthetic")]
+    device: Annotated[Index, Field(description="its number, from 0")]
+    devices: Annotated[Positive, Field(description="that took part, over all nodes")]
+    direction: Annotated[Name, Field(description="of a copy between the host and a device: to device or to host")]
+    dtype: Annotated[Name, Field(description="float32, tf32 or bfloat16")]
+    fused: Annotated[Positive, RUNG]
+    graphs: Annotated[Positive, RUNG]
+    image_size: Annotated[Positive, Field(description="pixels along a side")]
+    library: Annotated[bool | None, Field(description="whether it is torch.distributed.pipelining's")]
+    lr: Annotated[Rate, Field(description="the learning rate")]
+    memory: Annotated[Name, Field(description="pageable or pinned")]
+    mode: Annotated[Name, Field(description="single, serial or concurrent")]
+    node: Annotated[Index, Field(description="its number, from 0")]
+    nodes: Annotated[Positive | None, Field(description="that the devices are on, if several")]
+    numa_node: Annotated[Index | None, Field(description="whose memory it is; null: the kernel's choice")]
+    option: Annotated[Name, Field(description="of DDP")]
+    other: Annotated[Index, Field(description="the second node of a pair")]
+    pairing: Annotated[Name, Field(description="the names of two unequal devices")]
+    part: Annotated[Name, PART]
+    peer: Annotated[
+        bool | None,
+        Field(description="whether the source can write to the target's memory; null without GPUs"),
+    ]
+    persistent: Annotated[bool | None, Field(description="whether a loader's workers live longer than an epoch")]
+    place: Annotated[Name, Field(description="which of two unequal devices is alone, by name")]
+    prefetch: Annotated[Positive, Field(description="batches that each worker of a loader loads ahead")]
+    products: Annotated[Positive, Field(description="of matrices in one call")]
+    rank: Annotated[Index, Field(description="its number, from 0")]
+    ranks: Annotated[Positive, Field(description="processes, over all nodes")]
+    scaling: Annotated[Name, Field(description="strong or weak")]
+    share: Annotated[
+        Index,
+        Field(description="samples of a minibatch: those of the device alone, or those of the first of two"),
+    ]
+    size: Annotated[Positive, Field(description="rows of a square matrix")]
+    slowed: Annotated[
+        Positive,
+        Field(description="how often the second of two devices does its share, to stand for a slower one"),
+    ]
+    source: Annotated[Index | Literal["host"], Field(description="the device that is copied from, or host")]
+    split_size: Annotated[Positive | None, Field(description="samples in a micro-batch")]
+    stage: Annotated[Index, Field(description="of a cut model, from 0")]
+    step: Annotated[Name, Field(description="of the textbook: compute, copy ...")]
+    steps: Annotated[Positive, Field(description="batches in one call")]
+    strategy: Annotated[
+        Name,
+        Field(
+            description="how the model is trained: of a pipeline its schedule, of divided layers column, row or pairs"
+        ),
+    ]
+    target: Annotated[Index | Literal["host"], Field(description="the device that is copied to, or host")]
+    textbook: Annotated[bool | None, Field(description="whether this is the textbook's example")]
+    tf32: Annotated[Positive, RUNG]
+    unit: Annotated[Name, Field(description="what a workload counts: samples or tokens")]
+    units: Annotated[Positive, Field(description="samples or tokens in a step, over all ranks")]
+    workers: Annotated[Index, Field(description="processes of a loader; 0: the training's own reads")]
+    workload: Annotated[
+        Name,
+        Field(description="what is trained: the name of a built-in one, or its name in config.yaml"),
+    ]
+
+
+@with_config(OPEN)
+class Settings(TypedDict, total=False):
+    """The values of config.yaml that this was measured with; here are those that the report computes with."""
+
+    batch_size: Positive
+    batch_sizes: Sweep
+    batches: Positive
+    bytes: Sweep
+    data_dir: str
+    epochs: Positive
+    image_size: Positive
+    lr: Rate
+    lrs: Annotated[list[Rate], Several]
+    measure: dict[str, Any]
+    models: Annotated[list[Name], Several]
+    products: Positive
+    size: Positive
+    sizes: Sweep
+    split_sizes: Sweep
+    train_images: Positive | None
