@@ -3,26 +3,20 @@
 The verdict is that of `compare`, with its intervals, its margin and its control over all numbers together: A are the
 nights before, B is the last one. Each night before counts as one process, since nights differ more than the processes
 of one night do.
-
-The numbers of `health` to follow from night to night: of each part the slowest device, pair or node, alone.
-
-The slowest one is the part that a training step waits for. Its label names no device, so that it stays one number.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from scalecard.analysis import formatting, limits
 from scalecard.analysis.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
 from scalecard.report.history import index
 from scalecard.report.history.index import Entry, Followed
 from scalecard.report.history.layout import HISTORY, indices
-from scalecard.report.sections import Number
 
 BEFORE = 14  # nights that the last one is compared with: older ones say little of what is usual now
 
@@ -205,48 +199,3 @@ def _result(entry: Entry, records: list[Record]) -> Result:
         warnings=[],
         records=records,
     )
-
-
-def nightly(result: Result) -> Iterator[Number]:
-    """Products and memory of each device, links at their largest size, all-reduce on most devices, the storage."""
-    yield from _products(result)
-    copies = result.select("time", part="memory", access="copy", at_once=False)
-    yield from _slowest(copies, "memory copy, slowest device", passes=2)
-    for direction in ("to device", "to host"):
-        own = result.select("time", part="host link", direction=direction, memory="pinned", at_once=False)
-        yield from _slowest(own, f"host {'to slowest device' if direction == 'to device' else 'from slowest device'}")
-    yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
-    yield from _all_reduce(result)
-    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", rate=False)
-    yield from _slowest(result.select("time", part="storage"), "reading data_dir")
-
-
-def _products(result: Result) -> Iterator[Number]:
-    records = result.select("time", part="compute", at_once=False)
-    for dtype in dict.fromkeys(r.text("dtype") for r in records):
-        slowest = max((r for r in records if r.case["dtype"] == dtype), key=lambda r: r.median)
-        label, amount = f"{dtype} products, slowest device", limits.product_rate(slowest) * slowest.median
-        yield Number(label=label, record=slowest, amount=amount, unit="TFLOP/s")
-
-
-def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bool = True) -> Iterator[Number]:
-    """The slowest of those at the largest size; `passes` is how often each byte crosses the interface."""
-    largest = formatting.largest(records, "bytes")
-    if largest:
-        slowest = max(largest, key=lambda r: r.median)
-        size = float(slowest.case["bytes"] or 0)
-        named = f"{label}, {formatting.count_bytes(slowest.case['bytes'])}"
-        amount, unit = (passes * size / 1e9, "GB/s") if rate else (0.0, "s")
-        yield Number(label=named, record=slowest, amount=amount, unit=unit)
-
-
-def _all_reduce(result: Result) -> Iterator[Number]:
-    """Bus bandwidth at the largest size, on most devices, within a node and over nodes."""
-    everything = result.select("time", part="collective", collective="all_reduce")
-    for nodes in formatting.spans(everything):
-        most = formatting.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
-        for record in formatting.largest(most, "bytes"):
-            where = f"{record.case['devices']} devices{formatting.over_nodes(nodes)}"
-            label = f"all-reduce of {formatting.count_bytes(record.case['bytes'])} on {where}"
-            amount = limits.bus_bandwidth(record) * record.median
-            yield Number(label=label, record=record, amount=amount, unit="GB/s")

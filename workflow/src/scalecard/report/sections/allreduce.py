@@ -122,10 +122,14 @@ def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
 
 
 def nightly(result: Result) -> Iterator[Number]:
-    """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
-    everything = result.select("time", algorithm=LIBRARY)
-    for nodes in formatting.spans(everything):
-        most = formatting.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+    """The library's bus bandwidth at the largest size."""
+    return bandwidths(result.select("time", algorithm=LIBRARY))
+
+
+def bandwidths(records: Sequence[Record]) -> Iterator[Number]:
+    """Bus bandwidth at the largest size, on most devices, within a node and over nodes."""
+    for nodes in formatting.spans(records):
+        most = formatting.largest([r for r in records if r.case.get("nodes") == nodes], "devices")
         for record in formatting.largest(most, "bytes"):
             size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
             label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
