@@ -22,7 +22,6 @@ WORDS = {
 }
 WRITERS = {
     "sentences",
-    "forecast_text",
     "health",
     "formatting",
     "ratio_text",
