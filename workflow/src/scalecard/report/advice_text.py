@@ -21,7 +21,7 @@ from scalecard.analysis.strategy_choice import (
 )
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import strategy_table
+from scalecard.report.sections import strategies
 
 USE, BATCH, AVOID = "use", "batch", "avoid"
 
@@ -79,7 +79,7 @@ def _measures(result: Result, best: Place) -> str:
     if best.gain and best.efficiency:
         efficient = f"{formatting.percent(best.efficiency.value)} efficient"
         parts[:0] = [f"{formatting.factor(best.gain)} the rate of one device", efficient]
-    memory = strategy_table.memory(result, best.step).text
+    memory = strategies.memory(result, best.step).text
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
 

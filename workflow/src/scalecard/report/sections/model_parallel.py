@@ -6,6 +6,7 @@ and when it waits (grey): with one minibatch at a time, only one device works. W
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,8 +16,9 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report.pipeline_stages import balance, cut_name
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+
+CUTS = ("after layer2", "balanced")
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -92,8 +94,33 @@ def findings(result: Result) -> list[Finding]:
         topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
         found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
-            found.append(Finding(text=balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
+            found.append(Finding(text=_balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
     return [*found, *_memory(result)]
+
+
+def _balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
+    """The stages' own times, and what perfect balance would bring: the same work, shared equally."""
+    times = [record.median for record in alone]
+    shown = ", ".join(map(formatting.seconds, times))
+    perfect = sum(times) / len(times)
+    return (
+        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one"
+        f" {formatting.percent(max(times) / perfect - 1)} more than perfect balance, {formatting.seconds(perfect)}"
+        f" each: no pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device,"
+        f" and with perfect balance {single.median / perfect:.2f}x."
+    )
+
+
+def cut_name(record: Record) -> str:
+    """'after layer2, 2 devices'."""
+    return f"{record.case.get('cut', CUTS[0])}, {record.case.get('devices', 2)} devices"
+
+
+def blocks(record: Record) -> str:
+    """' (blocks 0-7 | 8-17)', or '' if they are not known."""
+    spans = [range(end - count, end) for end, count in zip(accumulate(record.blocks), record.blocks, strict=True)]
+    named = " | ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else f"{span[0]}" for span in spans)
+    return f" (blocks {named})" if named else ""
 
 
 def _stages(result: Result, cut: Record) -> list[Record]:

@@ -11,20 +11,17 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import formatting
 from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders, rate, units_of
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import BASELINE, RUNGS, Record, Result, combination, parts_of, rungs_of
-from scalecard.report import strategy_table
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, not_measured, strategies
 from scalecard.report.table import Cell, Table
 
-MEANINGS = {
+MEANINGS = strategies.MEANINGS | {
     "Gain": "the rate over that of the plain float32 step",
     "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
-    "Memory": "of the device that needs the most",
-    "Launching": "the share of a step in which work is still submitted",
 }
 
 # What one rung does, and what several do.
@@ -188,18 +185,13 @@ def overview(result: Result) -> Table:
 
 def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell]:
     alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
-    each, gain = step_records.operations_each(alone), ladder.gain(record).value
+    gain = ladder.gain(record).value
+    shown = Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain)
     return {
         "Workload": ladder.workload,
         "Devices": Cell(str(ladder.devices), ladder.devices),
         "Rungs": combination(record.case),
-        "Step": Cell(formatting.seconds(record.median), record.median),
-        "Gain": Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain),
-        "Rate": Cell(f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
-        "MFU": strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
-        "Memory": strategy_table.memory(result, record),
-        "Energy": strategy_table.energy(record),
-        "Launching": strategy_table.launching(result, record),
+        **strategies.step_cells(result, record, alone, shown, dtype_of(record)),
     }
 
 
