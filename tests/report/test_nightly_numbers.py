@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
-from scalecard.report.history.index import Followed
+from scalecard.report.history.kept_nights import Followed
 from scalecard.report.sections import health
 from support.builders import timed
 from support.every_experiment import every_result

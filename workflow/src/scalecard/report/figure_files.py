@@ -15,7 +15,7 @@ from scalecard.figures import charts, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import answers, plugin_loader, sections, table
+from scalecard.report import answers, sections, table, toc
 
 
 def draw(
@@ -71,7 +71,7 @@ def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
 
 
 def _title(name: str) -> str:
-    return plugin_loader.title(answers.load(name) if name in answers.names() else sections.load(name))
+    return toc.docstring(answers.load(name) if name in answers.names() else sections.load(name))[0]
 
 
 def origins(results: Sequence[Result]) -> list[str]:

@@ -24,7 +24,6 @@ from scalecard.report import (
     changes_section,
     first_screen,
     pages,
-    plugin_loader,
     provenance_table,
     record_table,
     section,
@@ -58,10 +57,11 @@ class Answer:
     def of(cls, name: str, measured: PlatformResults) -> "Answer":
         """What the module of this name computes."""
         module = answers.load(name)
+        title, how_to_read = toc.docstring(module)
         return cls(
             name=name,
-            title=plugin_loader.title(module),
-            how_to_read=plugin_loader.how_to_read(module),
+            title=title,
+            how_to_read=how_to_read,
             findings=module.findings(measured),
             tables=[table.filled() for table in module.tables(measured) if table.rows],
             calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
@@ -250,12 +250,11 @@ def _page(
     name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
 ) -> dict[str, Any]:
     """One experiment on every platform, for the template; findings are those of the first platform."""
-    module, results = sections.load(name), [s.result for s in own]
-    title = plugin_loader.title(module)
+    results, (title, how_to_read) = [s.result for s in own], toc.docstring(sections.load(name))
     return {
         "name": name,
         "title": title,
-        "how_to_read": plugin_loader.how_to_read(module),
+        "how_to_read": how_to_read,
         **_figure(figures, name, title, own[0].findings, left_out),
         "caption": style.caption(results),
         "tiles": own[0].tiles,

@@ -1,13 +1,15 @@
-"""What readers call the sections and answers, and the groups in which the page has them."""
+"""The page's sections and answers: their modules, what readers call them, and the groups in which the page has them."""
 
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
 from scalecard.analysis import formatting
-from scalecard.report import answers
 
 GROUPS = {
-    "Answers": answers.ORDER,
+    "Answers": ("why", "use", "forecast"),
     "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
     "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
     "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
@@ -35,6 +37,25 @@ NAMES = {
 }
 AS_WRITTEN = {"ddp"}  # named by what also has its capitals inside a sentence
 _ORDER = [name for names in GROUPS.values() for name in names]
+
+
+def names(package: ModuleType) -> list[str]:
+    """Every module in a package, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def load(package: ModuleType, name: str) -> ModuleType:
+    """A module of a package; ValueError says which ones exist."""
+    if name not in names(package):
+        what = package.__name__.rpartition(".")[2].removesuffix("s")
+        raise ValueError(f"no {what} named '{name}' (known: {', '.join(names(package))})")
+    return importlib.import_module(f"{package.__name__}.{name}")
+
+
+def docstring(module: ModuleType) -> tuple[str, str]:
+    """The question that a module answers, and how to read its figure."""
+    first, _, rest = (module.__doc__ or module.__name__).partition("\n")
+    return first.strip(), " ".join(rest.split())
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Where earlier nights are, and which platforms are the same hardware. Light: the workflow asks at every start.
 
     results/<platform>/history/<night>/<experiment>.json.gz   what was kept of a night
-    results/<platform>/history/trend.json                     its numbers, of all nights: index.py
+    results/<platform>/history/trend.json                     its numbers, of all nights: kept_nights.py
 
 A night is named by the moment when its last result was finished, as in 20260101T031500Z, so names sort by time.
 """

@@ -14,8 +14,8 @@ from statistics import median
 from scalecard.analysis.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.report.history import index
-from scalecard.report.history.index import Entry, Followed
+from scalecard.report.history import kept_nights
+from scalecard.report.history.kept_nights import Entry, Followed
 from scalecard.report.history.layout import HISTORY, indices
 
 BEFORE = 14  # nights that the last one is compared with: older ones say little of what is usual now
@@ -66,10 +66,10 @@ class Trend:
 
 def of_platform(platform: Path, *, only: Sequence[str] = (), margin: float = MARGIN) -> Trend:
     """Over the nights of this platform's folder and of the same hardware before an upgrade. ValueError without any."""
-    entries, left_out = index.refreshed(platform)
+    entries, left_out = kept_nights.refreshed(platform)
     for path in indices(platform):
         if path.parent.parent != platform:
-            more, unread = index.refreshed(path.parent.parent)
+            more, unread = kept_nights.refreshed(path.parent.parent)
             entries, left_out = entries + more, left_out + unread
     if not (entries or left_out):
         raise ValueError(f"'{platform}': no night was kept in {HISTORY}/ (scalecard keep {platform.name})")
@@ -85,7 +85,7 @@ def of_indices(paths: Sequence[Path], platform: str) -> Trend:
     entries, left_out = list[Entry](), list[str]()
     for path in paths:
         try:
-            entries += index.load(path)
+            entries += kept_nights.load(path)
         except InvalidResult as error:
             left_out.append(f"left out: {error} `scalecard keep {path.parent.parent.name}` makes it anew.")
     return over(entries, platform, left_out=left_out)

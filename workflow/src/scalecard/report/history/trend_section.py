@@ -6,7 +6,7 @@ from scalecard.analysis import formatting
 from scalecard.analysis.compare import VERDICTS
 from scalecard.progress import counted
 from scalecard.report import changes_text
-from scalecard.report.history.index import Followed
+from scalecard.report.history.kept_nights import Followed
 from scalecard.report.history.trend import BEFORE, Night, Series, Trend
 from scalecard.report.table import Table
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from scalecard.analysis import formatting
 from scalecard.records.record import Record, Result
-from scalecard.report import plugin_loader
+from scalecard.report import toc
 
 
 class Topic(IntEnum):
@@ -132,9 +132,9 @@ def headline(findings: Sequence[Finding]) -> str:
 
 def names() -> list[str]:
     """Every section, in alphabetical order."""
-    return plugin_loader.names(sys.modules[__name__])
+    return toc.names(sys.modules[__name__])
 
 
 def load(name: str) -> ModuleType:
     """The section of this name; ValueError says which ones exist."""
-    return plugin_loader.load(sys.modules[__name__], name)
+    return toc.load(sys.modules[__name__], name)
