@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
-from scalecard.report.history.kept_nights import Followed
 from scalecard.report.sections import health
 from support.builders import timed
 from support.every_experiment import every_result
@@ -97,5 +96,4 @@ def test_health_is_followed_by_the_slowest_of_each_part(
 ) -> None:
     (number,) = health.nightly(make_result(records, experiment="health"))
     assert (number.label, number.unit) == (label, unit)
-    followed = Followed(label=number.label, unit=number.unit, amount=number.amount, record=number.record)
-    assert followed.value == pytest.approx(value)
+    assert number.value == pytest.approx(value)

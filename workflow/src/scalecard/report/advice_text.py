@@ -21,6 +21,7 @@ from scalecard.analysis.strategy_choice import (
 )
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.report import by_key
 from scalecard.report.sections import strategies
 
 USE, BATCH, AVOID = "use", "batch", "avoid"
@@ -55,14 +56,17 @@ def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
 
 
 def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
-    best, single = choice.best, next(((p, ratio) for p, ratio in choice.others if p.devices == 1), None)
+    best, single = choice.best, next((ratio for place, ratio in choice.others if place.devices == 1), None)
+    runner_up = "".join(
+        f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}" for place, ratio in choice.others[:1]
+    )
     if best.devices == 1:
-        return f"stay on one device: with the same batch nothing on several is surely faster{_next(choice)}"
+        return f"stay on one device: with the same batch nothing on several is surely faster{runner_up}"
     if single and not choice.helps:
-        compared = formatting.versus(best.where, formatting.inverse(single[1]), "one device")
+        compared = formatting.versus(best.where, formatting.inverse(single), "one device")
         return f"with the same batch, one device will do: {compared}"
     what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
-    return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
+    return f"{what}use {best.where}: {_measures(result, best)}{runner_up}"
 
 
 def _needs(found: list[Place]) -> str:
@@ -81,14 +85,6 @@ def _measures(result: Result, best: Place) -> str:
         parts[:0] = [f"{formatting.factor(best.gain)} the rate of one device", efficient]
     memory = strategies.memory(result, best.step).text
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
-
-
-def _next(choice: Choice) -> str:
-    """The runner-up and by how much, or that it cannot be told apart."""
-    if choice.runner_up is None:
-        return ""
-    place, ratio = choice.runner_up
-    return f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}"
 
 
 def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Sentence]:
@@ -123,11 +119,10 @@ def _collapse(found: Batches) -> str:
 
 def _avoid(found: list[Place]) -> Iterator[Sentence]:
     """What is to be avoided for the same reason is said together; all of it is on the same number of devices."""
-    reasons: dict[str, list[str]] = {}
     lost = avoid(found)
-    for place, why in lost:
-        gain = f" ({place.gain.value:.2f}x)" if place.gain else ""
-        reasons.setdefault(why, []).append(f"{place.strategy}{gain}")
+    reasons = by_key(
+        (why, f"{place.strategy} ({place.gain.value:.2f}x)" if place.gain else place.strategy) for place, why in lost
+    )
     if reasons:
         names_and_why = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
         yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {names_and_why}")

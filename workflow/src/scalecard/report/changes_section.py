@@ -1,14 +1,11 @@
 """The report's part on another platform beside the current one: a table, a forest plot, speed-ups.
 
-A forest plot of a comparison: for each kind of work the median change of its cases, and the range of them.
+A forest plot shows for each kind of work the median change of its cases, and the range of them. The page draws the
+marks in a table beside the numbers (forest.html.j2): nothing depends on the drawing, and a phone shows them too.
 
-The page draws the marks in a table beside the numbers (forest.html.j2), so that nothing depends on the drawing, and
-that a phone shows them too.
-
-Speed-ups of one platform over another of unlike hardware, experiment by experiment.
-
-Over the cases that both have: the geometric mean of time there / time here, and its range. Launching is left out, which
-is the host's work and not the device's. Beside it stands what the experiment's section says first on each of the two.
+Speed-ups are over another platform of unlike hardware: of each experiment the geometric mean, over the cases that both
+have, of time there / time here. Launching is left out, which is the host's work and not the device's. Beside it stands
+what the experiment's section says first on each of the two.
 """
 
 import math
@@ -25,7 +22,7 @@ from scalecard.report import changes_text, toc
 from scalecard.report.changes_text import CHANGED, Group, grouped
 from scalecard.report.provenance_table import Brief
 from scalecard.report.section import Section
-from scalecard.report.table import Cell, Table
+from scalecard.report.table import EMPTY, Cell, Table
 
 MOST_CASES = 40  # `scalecard compare` has all of them
 HEAD = ("verdict", "change of time", "95 % interval", "A", "B", "experiment", "case")
@@ -51,7 +48,6 @@ class SpeedUp:
 
     @property
     def mean(self) -> float | None:
-        """The geometric mean."""
         return geometric_mean(self.ratios) if self.ratios else None
 
     @property
@@ -74,14 +70,14 @@ def headlines(results: Sequence[Result]) -> Headlines:
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
     """A speed-up for each experiment that both have, in the page's order."""
-    names = toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
-    return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
-
-
-def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) -> SpeedUp:
-    ratios = sorted(1 / row.ratio.value for row in rows if row.ratio and row.metric != "enqueue_time")
-    differing = next((row.differing for row in rows if row.differing), ())
-    return SpeedUp(experiment=name, ratios=ratios, differing=differing, old=old.get(name, ""), new=new.get(name, ""))
+    found = []
+    for name in toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys())):
+        own = [row for row in rows if row.experiment == name]
+        ratios = sorted(1 / row.ratio.value for row in own if row.ratio and row.metric != "enqueue_time")
+        differing = next((row.differing for row in own if row.differing), ())
+        said = {"old": old.get(name, ""), "new": new.get(name, "")}
+        found.append(SpeedUp(experiment=name, ratios=ratios, differing=differing, **said))
+    return found
 
 
 def table_of_speed_ups(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:
@@ -149,7 +145,7 @@ def _cells(row: Row, doubts: Sequence[str]) -> list[Cell]:
     interval = ratio and ratio.interval
     return [
         Cell(row.verdict),
-        Cell(formatting.change(ratio.value), ratio.value) if ratio else Cell(""),
+        Cell(formatting.change(ratio.value), ratio.value) if ratio else EMPTY,
         Cell(formatting.changes(interval.low, interval.high) if interval else reason or "too few samples"),
         Cell(formatting.seconds(row.old.median), row.old.median),
         Cell(formatting.seconds(row.new.median), row.new.median),

@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ def draw(
     style.tell_platforms_apart(chosen, show)
 
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
-        return pictures(_figure(name, subset, settings), outputs, _title(name), origins(subset))
+        return pictures(_figure(name, subset, settings), outputs, toc.docstring(_module(name))[0], origins(subset))
 
     left_out = found.left_out
     try:
@@ -53,36 +54,32 @@ def draw(
 
 
 def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
-    """Files that say why the figure is missing."""
     figure = plt.figure(figsize=(8, 1))
     figure.text(
         0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True, parse_math=False
     )
-    made = pictures(figure, outputs, _title(name), [])
-    return {path: svg.MISSING.encode() if path.suffix == ".html" else made[path] for path in made}
+    made = pictures(figure, outputs, toc.docstring(_module(name))[0], [])
+    return made | {path: svg.MISSING.encode() for path in outputs if path.suffix == ".html"}
 
 
 def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
-    if name in answers.names():
-        answer: Figure = answers.load(name).plot(platforms.current(results, settings))
-        return answer
-    section: Figure = sections.load(name).plot(results)
-    return section
+    shown = platforms.current(results, settings) if name in answers.names() else results
+    figure: Figure = _module(name).plot(shown)
+    return figure
 
 
-def _title(name: str) -> str:
-    return toc.docstring(answers.load(name) if name in answers.names() else sections.load(name))[0]
+def _module(name: str) -> ModuleType:
+    return answers.load(name) if name in answers.names() else sections.load(name)
 
 
 def origins(results: Sequence[Result]) -> list[str]:
     """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
-    by_platform = {platforms.platform_label(result): result for result in results}
-    return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
-
-
-def _origin(label: str, own: Sequence[Result]) -> str:
-    machine = from_facts(own[0].environment["machine"]).describe()
-    return f"{label}: {machine}; ScaleCard, commit {', '.join(provenance.commits(own))}; {provenance.days(own)}"
+    said = []
+    for label, platform in {platforms.platform_label(result): result.platform for result in results}.items():
+        own = [result for result in results if result.platform == platform]
+        machine, commits = from_facts(own[0].environment["machine"]).describe(), ", ".join(provenance.commits(own))
+        said.append(f"{label}: {machine}; ScaleCard, commit {commits}; {provenance.days(own)}")
+    return said
 
 
 def save(figure: Figure, path: Path, title: str = "", footer: Sequence[str] = ()) -> None:

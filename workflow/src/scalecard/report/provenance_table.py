@@ -8,7 +8,7 @@ from scalecard.analysis import formatting, platforms
 from scalecard.analysis.provenance import commits
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
-from scalecard.report import sections
+from scalecard.report import by_key, sections
 from scalecard.report.table import Table
 
 PROVENANCE = (
@@ -36,6 +36,10 @@ def facts(platform: str, results: Sequence[Result]) -> dict[str, Any]:
     own = [r for r in results if r.platform == platform]
     environment = own[0].environment
     machine = environment["machine"]
+    # Of the first result that says how NCCL's channels go, and of the first that spans several nodes.
+    paths: dict[str, int] = next(filter(None, (r.environment["nccl_paths"] for r in own)), {})
+    nodes: list[dict[str, Any]] = next(filter(None, (r.environment["nodes"] for r in own)), [])
+    channels = ", ".join(f"{count} by {path}" for path, count in paths.items())
     first, last = (formatting.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
     return {
         "platform": platform,
@@ -49,8 +53,8 @@ def facts(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",
             **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
-            **_nccl(own),
-            **{f"node {index}": _node(node) for index, node in enumerate(_nodes(own))},
+            **({"NCCL's channels": channels} if channels else {}),
+            **{f"node {index}": _node(node) for index, node in enumerate(nodes)},
         },
         "missing": {formatting.spaced(key): reason for key, reason in environment["missing"].items()},
     }
@@ -61,21 +65,9 @@ def _in_words(facts: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in known.items())
 
 
-def _nodes(own: Sequence[Result]) -> list[dict[str, Any]]:
-    """Those of the first result that spans several."""
-    return next((nodes for result in own if (nodes := result.environment["nodes"])), [])
-
-
 def _node(node: dict[str, Any]) -> str:
     differs = ", ".join(f"{formatting.spaced(path)} {value}" for path, value in node["differs"].items())
     return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
-
-
-def _nccl(own: Sequence[Result]) -> dict[str, str]:
-    """How NCCL's channels go, of the first result that says so."""
-    known: list[dict[str, int]] = [result.environment["nccl_paths"] for result in own]
-    paths = next(filter(None, known), {})
-    return {"NCCL's channels": ", ".join(f"{count} by {path}" for path, count in paths.items())} if paths else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +82,6 @@ class Brief:
 
     @classmethod
     def of(cls, result: Result) -> "Brief":
-        """The headline of the section's findings."""
         return cls(
             platform=platforms.platform_label(result),
             experiment=result.experiment,
@@ -102,12 +93,10 @@ class Brief:
 
 def others_table(known: Sequence[Brief], experiments: Sequence[str]) -> Table:
     """The rows, those measured last first; none if every platform is drawn."""
-    names = list(dict.fromkeys([*experiments, *(brief.experiment for brief in known)]))
-    by_platform: dict[str, list[Brief]] = {}
-    for brief in sorted(known, key=lambda brief: brief.finished, reverse=True):
-        by_platform.setdefault(brief.platform, []).append(brief)
+    names = dict.fromkeys([*experiments, *(brief.experiment for brief in known)])
+    newest_first = sorted(known, key=lambda brief: brief.finished, reverse=True)
     rows = []
-    for platform, own in by_platform.items():
+    for platform, own in by_key((brief.platform, brief) for brief in newest_first).items():
         row = {"Platform": platform, "Device": own[0].device, "Measured": formatting.minute(own[0].finished)}
         headlines = {brief.experiment: brief.headline for brief in own}
         rows.append(row | {formatting.spaced(name): headlines.get(name, "not measured") for name in names})

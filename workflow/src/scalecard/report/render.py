@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import compare, formatting, platforms, published_figures
+from scalecard.analysis import compare, platforms, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
 from scalecard.figures import style, svg
-from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
@@ -67,11 +66,6 @@ class Answer:
             calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
         )
 
-    @property
-    def by_topic(self) -> list[Finding]:
-        """The findings, those to act on first."""
-        return sections.by_topic(self.findings)
-
 
 def every_answer(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
     """The answers that the results of one platform allow; all of them rest on the strategies.
@@ -100,18 +94,20 @@ def write(
     """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
-    linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
     there = [path for path in exports if path.read_bytes() != MISSING]
-    missing = [LeftOut(path.name, NOT_WRITTEN, ours=True) for path in exports if path not in there]
-    left_out = [*found.left_out, *missing]
-    options: dict[str, Any] = {
-        "left_out": left_out,
-        "history": history,
-        "traces": linked,
-        "exports": [pages.link(path, output) for path in there],
-        "taken": pages.takes(there, output),
-    }
-    write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
+    left_out = [*found.left_out, *(LeftOut(p.name, NOT_WRITTEN, ours=True) for p in exports if p not in there)]
+    text = render(
+        found.results,
+        figures,
+        show=show,
+        left_out=left_out,
+        history=history,
+        traces=[path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)],
+        exports=[pages.link(path, output) for path in there],
+        taken=pages.takes(there, output),
+        settings=settings,
+    )
+    write_atomically(output, text)
     return left_out
 
 
@@ -138,19 +134,28 @@ def render(
     left_out = [] if left_out is None else left_out
     ours = [result for result in results if result.experiment in sections.names()]
     wanted = selection(ours, show)
-    known, brief, unfit = _read(ours, wanted)
-    left_out += unfit
+    known, unfit = each_fit([r for r in ours if r.platform in wanted], Section.of, here=wanted[0])
+    brief, unfit_elsewhere = each_fit([r for r in ours if r.platform not in wanted], Brief.of, here=wanted[0])
+    left_out += [*unfit, *unfit_elsewhere]
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
         raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
-    by_name = {name: _of(known, name, platforms) for name in toc.in_order({s.name for s in known})}
+    trend = None
+    if history:
+        html = (figures / "trend.html").read_text("utf-8")
+        trend = {**trend_section.page(of_indices(history, platforms[0])), "figure": html}
+    known.sort(key=lambda s: platforms.index(s.platform))
+    by_name = {name: [s for s in known if s.name == name] for name in toc.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
         "unknown": sorted(set(show or ()) - {r.platform for r in ours}),
         "platforms": platforms,
-        "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
+        "matrix": [
+            {"name": name, "cells": [{s.platform: s.headline for s in own}.get(p, "not measured") for p in platforms]}
+            for name, own in by_name.items()
+        ],
         "others": others_table(brief, list(by_name)),
-        "trend": _trend(history, figures, platforms[0]) if history else None,
+        "trend": trend,
         "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
@@ -173,112 +178,59 @@ def _said_of_all(
     return {
         "contents": toc.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
         "first": first_screen.of(current, left_out),
-        "masthead": _masthead([s.result for s in current]),
+        "masthead": {
+            "platform": platforms[0],
+            "emulated": current[0].result.emulated,
+            "warnings": [text for _, text in compare.warnings("", [s.result for s in current])],
+        },
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
-        "answers": [_answer(answer, figures, left_out) for answer in replies],
+        "answers": [
+            {**vars(answer), **_figure(figures, answer.name, answer.title, answer.findings, left_out)}
+            for answer in replies
+        ],
         "changes": [part for part in changes if part],
         "provenance": [provenance_table.facts(platform, results) for platform in platforms],
     }
 
 
-def _read(results: Sequence[Result], platforms: Sequence[str]) -> tuple[list[Section], list[Brief], list[LeftOut]]:
-    """These platforms' sections, the others in brief, and what cannot be said."""
-    chosen = [result for result in results if result.platform in platforms]
-    others = [result for result in results if result.platform not in platforms]
-    known, unfit = each_fit(chosen, Section.of, here=platforms[0])
-    brief, unfit_too = each_fit(others, Brief.of, here=platforms[0])
-    return known, brief, [*unfit, *unfit_too]
-
-
-def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:
-    """One experiment's sections, the current platform's first."""
-    return sorted((s for s in known if s.name == name), key=lambda s: platforms.index(s.platform))
-
-
-def _masthead(current: Sequence[Result]) -> dict[str, Any]:
-    return {
-        "machine": from_facts(current[0].environment["machine"]).describe(),
-        "platform": current[0].platform,
-        "when": formatting.minute(max(r.finished for r in current)) + " UTC",
-        "emulated": current[0].emulated,
-        "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
-        "warnings": [text for _, text in compare.warnings("", current)],
-        "num_experiments": len(current),
-    }
-
-
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
     """(name, finding) pairs to act on: at most two per section or answer, the first kind first."""
-    chosen = [(s.name, finding) for s in current for finding in s.by_topic[:2]]
+    chosen = [(s.name, finding) for s in current for finding in sections.by_topic(s.findings)[:2]]
     return sorted(chosen, key=lambda item: item[1].topic)[:most]
-
-
-def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> dict[str, Any]:
-    headlines = {s.platform: s.headline for s in own}
-    return {"name": name, "cells": [headlines.get(platform, "not measured") for platform in platforms]}
-
-
-def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
-    """The kept nights of this platform; old ones that cannot be read are named and stop nothing."""
-    return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
-
-
-def _panels(figures: Path, name: str, left_out: list[LeftOut]) -> str:
-    """The figure of a section or an answer; if it could not be drawn, it is left out."""
-    html = (figures / f"{name}.html").read_text("utf-8")
-    if html == svg.MISSING:
-        reason = f"it could not be drawn; see results/logs/figures/{name}.log"
-        left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
-    return html
-
-
-def _answer(answer: Answer, figures: Path, left_out: list[LeftOut]) -> dict[str, Any]:
-    """What is said of the current platform."""
-    return {
-        "name": answer.name,
-        "title": answer.title,
-        "how_to_read": answer.how_to_read,
-        **_figure(figures, answer.name, answer.title, answer.findings, left_out),
-        "findings": answer.findings,
-        "tables": answer.tables,
-        "calculator": answer.calculator,
-    }
 
 
 def _page(
     name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """One experiment on every platform, for the template; findings are those of the first platform."""
+    """One experiment on every platform, for the template, which shows of the first one what is in its section."""
     results, (title, how_to_read) = [s.result for s in own], toc.docstring(sections.load(name))
     return {
+        **vars(own[0]),
         "name": name,
         "title": title,
         "how_to_read": how_to_read,
         **_figure(figures, name, title, own[0].findings, left_out),
         "caption": style.caption(results),
-        "tiles": own[0].tiles,
-        "topology": own[0].topology,
-        "overview": own[0].overview,
-        "findings": own[0].by_topic,
+        "findings": sections.by_topic(own[0].findings),
         "table": record_table.table(
             f"Cases with medians and intervals, {name}",
             {s.platform: s.rows for s in own},
             [s.platform for s in own[:1] if s.in_one_process],
         ),
-        "judgements": own[0].judgements,
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
         "states": [(s.platform, s.state) for s in own[:1] if s.state],
         "absent": [row for s in own for row in s.absent],
-        "proofs": own[0].proofs,
         "published": own[0].published,
         "limits": [s.limit for s in own],
         "method": section.method(name),
         "settings": [(s.platform, s.settings) for s in own[:1]],
-        "traces": _traces(name, traces),
+        "traces": [
+            (unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in traces if path.parent.name == name
+        ],
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
     }
@@ -287,20 +239,13 @@ def _page(
 def _figure(
     figures: Path, name: str, title: str, findings: Sequence[Finding], left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """A figure as the page shows it, what it says in words, and its files."""
+    """A figure as the page shows it, what it says in words, and its files; if it could not be drawn, it is left out."""
+    html = (figures / f"{name}.html").read_text("utf-8")
+    if html == svg.MISSING:
+        reason = f"it could not be drawn; see results/logs/figures/{name}.log"
+        left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
     return {
-        "figure": _panels(figures, name, left_out),
+        "figure": html,
         "alt": f"Figure: {title} {findings[0].text if findings else ''}",
-        "files": _files(figures, name),
+        "files": [(kind.upper(), f"{figures.name}/{name}.{kind}") for kind in ("svg", "pdf", "png", "csv")],
     }
-
-
-def _files(figures: Path, name: str) -> list[tuple[str, str]]:
-    """(kind, link from the report) of a figure's files and of what it shows."""
-    return [(kind.upper(), f"{figures.name}/{name}.{kind}") for kind in ("svg", "pdf", "png", "csv")]
-
-
-def _traces(name: str, paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """(what, link) of an experiment's traces."""
-    own = [path for path in paths if path.parent.name == name]
-    return [(unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in own]

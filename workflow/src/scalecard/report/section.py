@@ -58,22 +58,14 @@ class Section:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.result.experiment
 
     @property
     def platform(self) -> str:
-        """The result's platform."""
         return self.result.platform
 
     @property
-    def by_topic(self) -> list[Finding]:
-        """The findings, those to act on first."""
-        return sections.by_topic(self.findings)
-
-    @property
     def headline(self) -> str:
-        """The most important number, in a few characters."""
         return sections.headline(self.findings)
 
     @property
@@ -123,14 +115,12 @@ class Section:
 
     @property
     def limit(self) -> dict[str, Any]:
-        """What the vendor says about the device."""
         device = platforms.device_name(self.result)
         spec = published_figures.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The values of config.yaml that this was measured with."""
         return {key: value for key, value in self.result.spec.items() if key not in NOT_SHOWN}
 
     @property

@@ -31,7 +31,8 @@ from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
-from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Family, Untimed
+from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Family
+from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.table import EMPTY, Cell, Table
@@ -111,9 +112,7 @@ def findings(measured: PlatformResults) -> list[Finding]:
     made = [_sentence(error(found)), *_of_workloads(found)]
     if why:
         made.append(_sentence(f"DDP is not forecast: {why}."))
-    by_reason = dict[tuple[Untimed, ...], list[str]]()
-    for strategy in without_a_model(measured.results):
-        by_reason.setdefault(strategy.untimed, []).append(strategy.name)
+    by_reason = by_key((strategy.untimed, strategy.name) for strategy in without_a_model(measured.results))
     if by_reason:
         left = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
         made.append(_sentence(f"No forecast for {'; '.join(left)}."))

@@ -100,7 +100,6 @@ def _over_devices(own: Sequence[Place]) -> list[Place]:
 
 
 def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
-    """The rates of the recommended strategy, with their intervals."""
     shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
     axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
     for point, place in zip(shown, line, strict=True):

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from scalecard.records.files import InvalidResult, is_result_file, parse, refuse
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
 from scalecard.report.history.layout import HISTORY, INDEX, night_name, nights
+from scalecard.report.sections import Number
 
 VERSION = 1
 KEPT = ".json.gz"
@@ -46,33 +47,6 @@ FACTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Followed:
-    """One number on one night; value and interval are in `unit`."""
-
-    label: str
-    unit: str
-    amount: float
-    record: Record
-
-    @property
-    def value(self) -> float:
-        """The median time, or the rate at it."""
-        return self._of(self.record.median)
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Its 95 % interval, the smaller limit first."""
-        own = self.record.interval
-        if own is None:
-            return None
-        low, high = sorted((self._of(own.low), self._of(own.high)))
-        return low, high
-
-    def _of(self, seconds: float) -> float:
-        return self.amount / seconds if self.amount else seconds
-
-
-@dataclass(frozen=True, kw_only=True)
 class Entry:
     """One experiment on one night of a platform."""
 
@@ -82,7 +56,7 @@ class Entry:
     finished: str
     spec: dict[str, Any]
     environment: dict[str, Any]
-    numbers: list[Followed]
+    numbers: list[Number]
 
 
 def entry_of(result: Result, night: str) -> Entry:
@@ -96,14 +70,15 @@ def entry_of(result: Result, night: str) -> Entry:
         finished=result.finished,
         spec=result.spec,
         environment={key: result.environment[key] for key in FACTS},
-        numbers=[Followed(label=n.label, unit=n.unit, amount=n.amount, record=_bare(n.record, n.label)) for n in named],
+        numbers=[replace(number, record=_bare(number)) for number in named],
     )
 
 
-def _bare(record: Record, label: str) -> Record:
+def _bare(number: Number) -> Record:
     """The samples alone, to six digits. The label takes the case's place: the slowest device may be another one."""
-    samples = [[float(f"{sample:.6g}") for sample in process] for process in record.samples]
-    return Record(case={"number": label}, metric=record.metric, unit=record.unit, samples=samples)
+    samples = [[float(f"{sample:.6g}") for sample in process] for process in number.record.samples]
+    record = number.record
+    return Record(case={"number": number.label}, metric=record.metric, unit=record.unit, samples=samples)
 
 
 def load(path: Path) -> list[Entry]:
@@ -123,12 +98,12 @@ def load(path: Path) -> list[Entry]:
         raise InvalidResult(path, "is no index of kept nights.") from error
 
 
-def _number(data: dict[str, Any]) -> Followed:
+def _number(data: dict[str, Any]) -> Number:
     samples: list[list[float]] = data["samples"]
     if not samples or not all(own and min(own) > 0 for own in samples):
         raise TypeError("no samples")
     record = Record(case={"number": data["label"]}, metric=data["metric"], unit="s", samples=samples)
-    return Followed(label=data["label"], unit=data["unit"], amount=float(data["amount"]), record=record)
+    return Number(label=data["label"], unit=data["unit"], amount=float(data["amount"]), record=record)
 
 
 def save(entries: Iterable[Entry], platform: Path) -> None:
@@ -215,7 +190,9 @@ def keep(platform: Path) -> Night:
         if not new:
             save(entries, platform)
             return Night(folder=None, experiments=[], left_out=left_out)
-        night = _name(history, new)
+        night = max(night_name(result.finished) for _, result in new.values())
+        if taken := [*history.glob(f"{night}*")]:
+            night += f"-{len(taken) + 1}"
         entries += [entry_of(result, night) for _, result in new.values()]  # before anything is written
         folder = _write(history, {name: text for name, (text, _) in new.items()}, night)
         save(entries, platform)
@@ -223,7 +200,7 @@ def keep(platform: Path) -> Night:
 
 
 def _checked(path: Path) -> tuple[str, Result]:
-    """A result's text as it is, and the result; InvalidResult if it cannot be used or is a copy from elsewhere."""
+    """A result's text and itself; InvalidResult if it cannot be used or is a copy from elsewhere."""
     try:
         text = strict_json.read(path)
     except strict_json.Refused as error:
@@ -248,13 +225,6 @@ def _alone(history: Path) -> Iterator[Path]:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _name(history: Path, new: dict[str, tuple[str, Result]]) -> str:
-    """By the last moment of its results; a second night of the same second has a number."""
-    name = night_name(max((result.finished for _, result in new.values()), key=night_name))
-    taken = [path.name for path in history.glob(f"{name}*")]
-    return f"{name}-{len(taken) + 1}" if taken else name
 
 
 def _write(history: Path, texts: dict[str, str], name: str) -> Path:

@@ -7,16 +7,18 @@ of one night do.
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from scalecard.analysis.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
+from scalecard.report import by_key
 from scalecard.report.history import kept_nights
-from scalecard.report.history.kept_nights import Entry, Followed
+from scalecard.report.history.kept_nights import Entry
 from scalecard.report.history.layout import HISTORY, indices
+from scalecard.report.sections import Number
 
 BEFORE = 14  # nights that the last one is compared with: older ones say little of what is usual now
 
@@ -38,7 +40,7 @@ class Series:
     experiment: str
     label: str
     unit: str
-    points: list[tuple[Night, Followed]]
+    points: list[tuple[Night, Number]]
     row: Row | None
     usual: float | None
 
@@ -60,7 +62,6 @@ class Trend:
 
     @property
     def slower(self) -> list[Series]:
-        """The numbers of the last night that are slower than before."""
         return [each for each in self.series if each.verdict == "slower"]
 
 
@@ -94,8 +95,7 @@ def of_indices(paths: Sequence[Path], platform: str) -> Trend:
 def over(entries: Iterable[Entry], platform: str, *, margin: float = MARGIN, left_out: Sequence[str] = ()) -> Trend:
     """The trend of these entries."""
     ordered = sorted(entries, key=lambda entry: (entry.night, entry.experiment))
-    nights = _nights(ordered)
-    compared = _compared(ordered, margin)
+    nights, compared = _nights(ordered), _compared(ordered, margin)
     rows = {(row.experiment, row.old.text("number")): row for row in compared.rows} if compared else {}
     return Trend(
         platform=platform,
@@ -127,11 +127,11 @@ def _facts(entry: Entry) -> dict[str, object]:
 
 
 def _series(ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple[str, str], Row]) -> list[Series]:
-    points: dict[tuple[str, str, str], list[tuple[Night, Followed]]] = {}
-    for entry in ordered:
-        for number in entry.numbers:
-            key = (entry.experiment, number.label, number.unit)
-            points.setdefault(key, []).append((nights[entry.night], number))
+    points = by_key(
+        ((entry.experiment, number.label, number.unit), (nights[entry.night], number))
+        for entry in ordered
+        for number in entry.numbers
+    )
     return [
         Series(
             experiment=experiment,
@@ -139,14 +139,10 @@ def _series(ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple
             unit=unit,
             points=own,
             row=rows.get((experiment, label)),
-            usual=_usual([number.value for _, number in own[-BEFORE - 1 : -1]]),
+            usual=median(number.value for _, number in own[-BEFORE - 1 : -1]) if len(own) > 1 else None,
         )
         for (experiment, label, unit), own in points.items()
     ]
-
-
-def _usual(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
 
 
 def _compared(ordered: Sequence[Entry], margin: float) -> Comparison | None:
@@ -155,14 +151,11 @@ def _compared(ordered: Sequence[Entry], margin: float) -> Comparison | None:
     pairs = [(_before(ordered, entry), entry) for entry in tonight]
     old = [_result(entries[-1], _pooled(entries)) for entries, _ in pairs if entries]
     new = [_result(entry, [number.record for number in entry.numbers]) for entries, entry in pairs if entries]
-    shared = {_key(r, record) for r in old for record in r.records} & {
-        _key(r, record) for r in new for record in r.records
-    }
-    return compare(old, new, margin=margin, names=("the nights before", "the last night")) if shared else None
-
-
-def _key(result: Result, record: Record) -> tuple[str, str, str]:
-    return result.experiment, record.metric, record.text("number")
+    before, last = (
+        {(each.experiment, record.metric, record.text("number")) for each in side for record in each.records}
+        for side in (old, new)
+    )
+    return compare(old, new, margin=margin, names=("the nights before", "the last night")) if before & last else None
 
 
 def _before(ordered: Sequence[Entry], last: Entry) -> list[Entry]:
@@ -174,17 +167,13 @@ def _before(ordered: Sequence[Entry], last: Entry) -> list[Entry]:
 
 def _pooled(entries: Sequence[Entry]) -> list[Record]:
     """Each number's samples over nights. One night alone keeps its processes, as when two results are compared."""
-    found: dict[str, list[Record]] = {}
-    for entry in entries:
-        for number in entry.numbers:
-            found.setdefault(number.label, []).append(number.record)
-    return [own[0] if len(own) == 1 else _as_one(own) for own in found.values()]
+    found = by_key((number.label, number.record) for entry in entries for number in entry.numbers)
+    return [own[0] if len(own) == 1 else replace(own[-1], samples=[*map(_alternating, own)]) for own in found.values()]
 
 
-def _as_one(nights: Sequence[Record]) -> Record:
-    """Each night as one process. Its processes' samples alternate, so that no half of them stands for one process."""
-    samples = [[s for turn in itertools.zip_longest(*night.samples) for s in turn if s is not None] for night in nights]
-    return Record(case=nights[-1].case, metric=nights[-1].metric, unit="s", samples=samples)
+def _alternating(night: Record) -> list[float]:
+    """A night as one process, whose processes' samples alternate, so that no half of them stands for one process."""
+    return [sample for turn in itertools.zip_longest(*night.samples) for sample in turn if sample is not None]
 
 
 def _result(entry: Entry, records: list[Record]) -> Result:

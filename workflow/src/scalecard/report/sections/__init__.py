@@ -119,6 +119,21 @@ class Number:
     amount: float = 0.0
     unit: str = "s"
 
+    @property
+    def value(self) -> float:
+        return self._of(self.record.median)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The value's 95 % interval, the smaller limit first."""
+        if (own := self.record.interval) is None:
+            return None
+        low, high = sorted((self._of(own.low), self._of(own.high)))
+        return low, high
+
+    def _of(self, seconds: float) -> float:
+        return self.amount / seconds if self.amount else seconds
+
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those to act on first."""

@@ -55,17 +55,12 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
         peak = limits.of_products(results[0], dtype)
         if peak and peak.rate <= VISIBLE * max(point.value for point in shown):
             charts.limit(axes, peak.rate, f"peak in {dtype}" + (" here" if several else ""))
-    if bound := _launch_bound(results[0]):
-        axes.axvspan(axes.get_xlim()[0], bound, color=style.colour("ideal"), alpha=0.15, linewidth=0)
+    products = results[0].select("time", mode="single", dtype="float32")
+    pairs = ((record, results[0].find("enqueue_time", **record.case)) for record in products)
+    bound = [r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median]
+    if bound:
+        axes.axvspan(axes.get_xlim()[0], max(bound), color=style.colour("ideal"), alpha=0.15, linewidth=0)
         axes.annotate("launching\ntakes longer", (0.02, 0.5), xycoords="axes fraction", va="center", fontsize="x-small")
-
-
-def _launch_bound(result: Result) -> float | None:
-    """The largest matrix of float32 whose products take less time than launching them; None if there is none."""
-    products = result.select("time", mode="single", dtype="float32")
-    pairs = ((record, result.find("enqueue_time", **record.case)) for record in products)
-    bound = (r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median)
-    return max(bound, default=None)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -97,10 +92,10 @@ def judge(result: Result) -> Iterator[Judgement]:
 
 
 def _largest(result: Result) -> dict[str, Record]:
-    """The largest product by dtype."""
-    ordered = sorted(result.select("time", mode="single"), key=lambda record: -record.integer("size"))
-    dtypes = dict.fromkeys(record.text("dtype") for record in result.select("time", mode="single"))
-    return {dtype: next(record for record in ordered if record.matches(dtype=dtype)) for dtype in dtypes}
+    records = result.select("time", mode="single")
+    dtypes = dict.fromkeys(record.text("dtype") for record in records)
+    by_dtype = {dtype: [record for record in records if record.matches(dtype=dtype)] for dtype in dtypes}
+    return {dtype: max(own, key=lambda record: record.integer("size")) for dtype, own in by_dtype.items()}
 
 
 def _rates(result: Result) -> list[Finding]:

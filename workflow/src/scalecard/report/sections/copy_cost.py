@@ -7,6 +7,7 @@ gain only from pinned memory; "overlapped" can take less than the sum of both. B
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,7 +20,9 @@ from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
 from scalecard.report.sections import Finding, Number, Topic
 
-TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
+Ends = tuple[Scalar, Scalar]  # source and target
+TO_DEVICE: Ends = ("host", 0)
+TO_HOST: Ends = (0, "host")
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
 CALLS = {"blocking": "blocking", "non_blocking": "non-blocking"}
 MAP = 190.0  # points: the width of a map's cells in all
@@ -46,7 +49,6 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
-    """GB/s over bytes, beside the link's rate."""
     charts.curves(shown, axes, unit="GB/s", x_unit="B")
     best = [limits.of_copy(here, record) for record in _between(here, *TO_DEVICE)]
     if best and best[-1]:
@@ -56,7 +58,6 @@ def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
 
 
 def _links(result: Result) -> Cells:
-    """The best rate of the largest copy from each device to each other one."""
     found = dict[tuple[int, int], Cell]()
     for record in formatting.largest(result.select("time", part="matrix"), "bytes"):
         if limits.is_pair(record):
@@ -168,10 +169,8 @@ def _overlap(result: Result) -> Iterator[Finding]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """The rate of the largest copy between host and device, in each direction and kind of memory."""
-    for ends in (TO_DEVICE, TO_HOST):
-        for memory in ("pinned", "pageable"):
-            records = _between(result, *ends, memory=memory, call="blocking")
-            for record in formatting.largest(records, "bytes"):
-                label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
-                amount = limits.copy_rate(record) * record.median
-                yield Number(label=label, record=record, amount=amount, unit="GB/s")
+    for ends, memory in product((TO_DEVICE, TO_HOST), ("pinned", "pageable")):
+        for record in formatting.largest(_between(result, *ends, memory=memory, call="blocking"), "bytes"):
+            label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
+            amount = limits.copy_rate(record) * record.median
+            yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -56,7 +56,6 @@ def _spans(result: Result) -> list[int | None]:
 
 
 def _relative(result: Result) -> list[Point]:
-    """Each option of the last model, over the default."""
     found = list[Point]()
     for nodes in _spans(result):
         options = options_of(result, result.spec["models"][-1], nodes)

@@ -25,6 +25,7 @@ from scalecard.figures import health
 from scalecard.figures.charts import heat_map
 from scalecard.progress import counted
 from scalecard.records.record import Case, Record, Result
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, allreduce
 
 ROW = 0.3  # inches for each strip
@@ -77,11 +78,9 @@ def judge(result: Result) -> Iterator[Judgement]:
         yield Judgement(
             what=alert.what, value=alert.value, expectation=alert.normal, verdict=alert.verdict, advice=alert.advice
         )
-    alike: dict[str, list[Verdict]] = {}
-    for verdict in verdicts(result):
-        if verdict.verdict == "normal" and verdict.share is not None:
-            part = f"{verdict.part}, " if verdict.kind in (Kind.PAIR, Kind.PCIE_PAIR) else ""
-            alike.setdefault(part + verdict.measured, []).append(verdict)
+    normal = [verdict for verdict in verdicts(result) if verdict.verdict == "normal" and verdict.share is not None]
+    links = (Kind.PAIR, Kind.PCIE_PAIR)
+    alike = by_key((f"{verdict.part}, " * (verdict.kind in links) + verdict.measured, verdict) for verdict in normal)
     for what, own in alike.items():
         shares = sorted(verdict.share for verdict in own if verdict.share is not None)
         middle = min(own, key=lambda verdict: abs((verdict.share or 0) - median(shares)))
@@ -137,7 +136,6 @@ def _under_load(result: Result) -> Iterator[Finding]:
 
 
 def _without_figures(result: Result) -> Iterator[Finding]:
-    """Rates that have no limit, because the vendor's figure is not known."""
     lacking: dict[str, dict[str, None]] = {}
     for rate in measured_rates.rates(result) if result.environment["gpus"] else ():
         if what := _without_figure(rate):
@@ -173,7 +171,6 @@ class Tile:
 
     @property
     def trouble(self) -> bool:
-        """Whether something is wrong with it."""
         return self.verdict not in FINE
 
 
@@ -188,7 +185,12 @@ def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
     # What could not be judged does not make a tile of it, as long as something could.
     judged = [verdict for verdict in own if verdict.verdict != "not judged"]
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
-    number, what, share = _number(_standing(part, rates))
+    number, what, share = "", "", ""
+    if standing := _standing(part, rates):
+        middle, limits = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
+        limit = limits.pop() if len(limits) == 1 else None
+        number, what = standing[0].in_words(middle), rate_text.in_tile(standing[0])
+        share = formatting.percent(middle / limit) if limit else ""
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
     return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
 
@@ -200,16 +202,6 @@ def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
     found = next((own for own in per_case if own), [])
     sizes = [(rate.record.case.get("devices") or 0, rate.record.case.get("bytes") or 0) for rate in found]
     return [rate for rate, size in zip(found, sizes, strict=True) if size == max(sizes)]
-
-
-def _number(rates: Sequence[Rate]) -> tuple[str, str, str]:
-    """The median of these rates, what it is, and its share of the limit."""
-    if not rates:
-        return "", "", ""
-    first, middle = rates[0], median(rate.value for rate in rates)
-    limits = {rate.limit and rate.limit.rate for rate in rates}
-    limit = limits.pop() if len(limits) == 1 else None
-    return first.in_words(middle), rate_text.in_tile(first), formatting.percent(middle / limit) if limit else ""
 
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:

@@ -39,15 +39,16 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _draw(result: Result, one: LoaderResults, axes: Axes) -> None:
-    loaders, steps = (
-        [points.rated(result, r, r.integer("units"), series=series, x=workers(r)) for r in records]
+    shown = [
+        points.rated(result, r, r.integer("units"), series=series, x=workers(r))
         for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
-    )
+        for r in records
+    ]
     unit = one.fastest.case["unit"]
     rates = [rate(record) for record in (*filter(None, [one.resident()]), *one.loaders, *one.steps)]
     if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
         axes.set_yscale("log")
-    charts.curves([*loaders, *steps], axes, unit=f"{unit}/s")
+    charts.curves(shown, axes, unit=f"{unit}/s")
     for resident in filter(None, [one.resident()]):
         charts.limit(axes, rate(resident), "one device, its data resident")
     axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
@@ -79,15 +80,15 @@ def _devices(number: float) -> str:
 
 
 def _enough(one: LoaderResults) -> str:
-    if one.enough is None:
-        bounds = one.devices_fed.interval
-        if any(map(one.keeps_up, one.usual)):
-            return " Alone it keeps up with one device, but a step that it feeds takes longer."
-        surely = "No number of workers that was measured keeps up with one device."
-        return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
     if one.enough == 0:
         return " For one device no worker is needed: the training's own process reads fast enough."
-    return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
+    if one.enough is not None:
+        return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
+    if any(map(one.keeps_up, one.usual)):
+        return " Alone it keeps up with one device, but a step that it feeds takes longer."
+    if one.devices_fed.interval and one.devices_fed.interval.high < 1:
+        return " No number of workers that was measured keeps up with one device."
+    return " Whether it keeps up with one device cannot be said."
 
 
 def _rate(record: Record) -> str:

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -28,7 +27,14 @@ def plot(results: Sequence[Result]) -> Figure:
         cut for cut in here.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)
     ]
     lanes = formatting.largest(cuts, "devices")[:1]
-    bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
+    bars = {
+        model: [
+            points.timed(result, record, series="", x=_label(record))
+            for result in results
+            for record in result.select("step_time", workload=model, stage=None)
+        ]
+        for model in ("resnet50", "toy")
+    }
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
     for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
         charts.bars(shown, axes, unit="s")
@@ -36,12 +42,6 @@ def plot(results: Sequence[Result]) -> Figure:
     for cut in lanes:
         _draw_lanes(cut, _stages(here, cut), others[0])
     return figure
-
-
-def _times(result: Result, model: str) -> list[Point]:
-    """One device, and every cut; each stage alone is in the other panel."""
-    records = result.select("step_time", workload=model, stage=None)
-    return [points.timed(result, record, series="", x=_label(record)) for record in records]
 
 
 def _label(record: Record) -> str:

@@ -152,7 +152,6 @@ def _library(result: Result) -> Iterator[Finding]:
 
 
 def _fastest(records: Iterable[Record], *axes: str) -> list[Record]:
-    """Of the records with the same values on these axes, the fastest."""
     found: dict[tuple[Scalar, ...], Record] = {}
     for record in records:
         key = tuple(record.case.get(axis) for axis in axes)

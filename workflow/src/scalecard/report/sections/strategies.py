@@ -179,11 +179,6 @@ def _launching(result: Result, record: Record) -> Cell:
     return Cell(formatting.percent(share), share)
 
 
-def published(result: Result) -> dict[str, float]:
-    """No published figure has these workloads at these values."""
-    return {}
-
-
 def nightly(result: Result) -> Iterator[Number]:
     """DDP on the most devices."""
     for name in workloads(result):

@@ -131,7 +131,6 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
 
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
-    """How long the first step took, and after how many steps that is repaid."""
     for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
         step = ladder.find(("compile",))
@@ -160,7 +159,6 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
-    """The epochs of float32 and of the fastest rungs, and what they do to the accuracy."""
     plain = result.find("epoch_time", **dict.fromkeys(RUNGS))
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
