@@ -156,8 +156,7 @@ def _cells(row: Row, doubts: Sequence[str]) -> list[Cell]:
 
 def case(row: Row) -> str:
     """'enqueue time, mode single, size 4000': the metric, unless it is a plain time, and the case."""
-    metric = [] if row.metric == "time" else [formatting.spaced(row.metric)]
-    return ", ".join([*metric, formatting.case(row.case)])
+    return ", ".join([*([] if row.metric == "time" else [formatting.spaced(row.metric)]), formatting.case(row.case)])
 
 
 def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]:
@@ -180,12 +179,11 @@ def _of_like(found: Comparison) -> dict[str, Any]:
     changed = [row for row in found.rows if row.verdict in CHANGED]
     changed.sort(key=lambda row: abs(math.log(row.ratio.value)) if row.ratio else 0.0, reverse=True)
     shown = [*changed, *(row for row in found.rows if row.verdict == "not compared")]
-    table = cases(shown[:MOST_CASES], f"Cases that changed since {found.old}")
     return {
         "told": changes_text.sentence(found),
         "notes": [f"{changes_text.headline(found)}.", *changes_text.notes(found)[1:]],
         "forest": forest(grouped(found.rows), found.margin),
-        "cases": table if shown else None,
+        "cases": cases(shown[:MOST_CASES], f"Cases that changed since {found.old}") if shown else None,
         "num_cases": len(shown),
     }
 
@@ -196,5 +194,5 @@ def _of_unlike(
     notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
     if found and any(found.only.values()):
         notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
-    table = table_of_speed_ups(speed_ups(found.rows if found else [], *said), names)
-    return {"speed_ups": table, "notes": notes}
+    faster = speed_ups(found.rows if found else [], *said)
+    return {"speed_ups": table_of_speed_ups(faster, names), "notes": notes}

@@ -97,8 +97,7 @@ def faults_of(result: Result) -> list[str]:
 def _scaling(result: Result) -> Iterator[Scaling]:
     """Of each workload, the strategy that is the fastest on the most devices at a fixed total batch."""
     for workload in workloads(result):
-        found = places(result, workload)
-        several = [place for place in timed(found, "strong") if place.devices > 1]
+        several = [place for place in timed(places(result, workload), "strong") if place.devices > 1]
         most = max((place.devices for place in several), default=0)
         choice = choose([place for place in several if place.devices == most], "strong")
         if choice and choice.best.gain:

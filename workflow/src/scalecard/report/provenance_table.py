@@ -52,17 +52,17 @@ def facts(platform: str, results: Sequence[Result]) -> dict[str, Any]:
             "commit": ", ".join(commits(own)),
             **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",
-            **{f"GPU {index}": _in_words(gpu) for index, gpu in enumerate(environment["gpus"])},
+            **{
+                f"GPU {index}": ", ".join(
+                    f"{formatting.spaced(key)} {'not known' if value is None else value}" for key, value in gpu.items()
+                )
+                for index, gpu in enumerate(environment["gpus"])
+            },
             **({"NCCL's channels": channels} if channels else {}),
             **{f"node {index}": _node(node) for index, node in enumerate(nodes)},
         },
         "missing": {formatting.spaced(key): reason for key, reason in environment["missing"].items()},
     }
-
-
-def _in_words(facts: dict[str, Any]) -> str:
-    known = {formatting.spaced(key): "not known" if value is None else value for key, value in facts.items()}
-    return ", ".join(f"{key} {value}" for key, value in known.items())
 
 
 def _node(node: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,10 +171,10 @@ def intervals(record: Record) -> tuple[Interval | None, Interval | None]:
     return (None, None) if record.metric in LAST_SAMPLE else (record.within, record.between)
 
 
-def table(label: str, platforms: Mapping[str, Mapping[str, Row]], one_process: Sequence[str]) -> Table:
+def table(label: str, platforms: Mapping[str, Mapping[str, Row]], *, in_one_process: bool) -> Table:
     """One row per case and metric: the first platform in full, and the medians of the others; no column is empty.
 
-    In `one_process` are the platforms on which nothing was measured in several.
+    `in_one_process`: whether no case of the first was measured in several.
     """
     first, *others = platforms
     by_case: dict[str, dict[str, Row]] = {}
@@ -193,22 +193,17 @@ def table(label: str, platforms: Mapping[str, Mapping[str, Row]], one_process: S
         }
         for row, own in known
     ]
-    return Table.of(label, made, _note(platforms[first].values(), one_process)).filled()
-
-
-def _note(rows: Iterable[Row], one_process: Sequence[str]) -> str:
-    said = ["An interval of the median needs at least six samples. Epochs are few, so every one is kept."]
-    for platform in one_process:
-        said.append(
-            f"On {platform} every case was measured in one process: the spread between fresh processes was not"
-            " measured."
+    note = "An interval of the median needs at least six samples. Epochs are few, so every one is kept."
+    if in_one_process:
+        note += (
+            f" On {first} every case was measured in one process: the spread between fresh processes was not measured."
         )
-    if remarked := sum(row.remarked for row in rows):
-        said.append(
-            f"{remarked} of the numbers carry a remark. Where samples drift or resemble their neighbours, the interval"
+    if remarked := sum(row.remarked for row in platforms[first].values()):
+        note += (
+            f" {remarked} of the numbers carry a remark. Where samples drift or resemble their neighbours, the interval"
             " within a process is too narrow."
         )
-    return " ".join(said)
+    return Table.of(label, made, note).filled()
 
 
 def absent(result: Result) -> list[dict[str, Any]]:

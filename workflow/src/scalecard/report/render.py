@@ -216,7 +216,7 @@ def _page(
         "table": record_table.table(
             f"Cases with medians and intervals, {name}",
             {s.platform: s.rows for s in own},
-            [s.platform for s in own[:1] if s.in_one_process],
+            in_one_process=own[0].in_one_process,
         ),
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),

@@ -76,8 +76,8 @@ def entry_of(result: Result, night: str) -> Entry:
 
 def _bare(number: Number) -> Record:
     """The samples alone, to six digits. The label takes the case's place: the slowest device may be another one."""
-    samples = [[float(f"{sample:.6g}") for sample in process] for process in number.record.samples]
     record = number.record
+    samples = [[float(f"{sample:.6g}") for sample in process] for process in record.samples]
     return Record(case={"number": number.label}, metric=record.metric, unit=record.unit, samples=samples)
 
 
@@ -89,7 +89,7 @@ def load(path: Path) -> list[Entry]:
             raise InvalidResult(path, f"of version {data['version']}, not {VERSION}.")
         platform = path.parent.parent.name
         return _ordered(
-            Entry(**(each | {"platform": platform, "numbers": [*map(_number, each["numbers"])]}))
+            Entry(**{**each, "platform": platform, "numbers": [*map(_number, each["numbers"])]})
             for each in data["entries"]
         )
     except strict_json.Refused as error:

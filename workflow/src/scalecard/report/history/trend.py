@@ -148,9 +148,9 @@ def _series(ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple
 def _compared(ordered: Sequence[Entry], margin: float) -> Comparison | None:
     """The last night against the nights before; None if it has nothing that they have."""
     tonight = [entry for entry in ordered if entry.night == ordered[-1].night]  # none of none
-    pairs = [(_before(ordered, entry), entry) for entry in tonight]
-    old = [_result(entries[-1], _pooled(entries)) for entries, _ in pairs if entries]
-    new = [_result(entry, [number.record for number in entry.numbers]) for entries, entry in pairs if entries]
+    pairs = [(entries, entry) for entry in tonight if (entries := _before(ordered, entry))]
+    old = [_result(entries[-1], _pooled(entries)) for entries, _ in pairs]
+    new = [_result(entry, [number.record for number in entry.numbers]) for _, entry in pairs]
     before, last = (
         {(each.experiment, record.metric, record.text("number")) for each in side for record in each.records}
         for side in (old, new)

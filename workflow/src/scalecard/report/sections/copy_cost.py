@@ -96,7 +96,15 @@ def _by_direction(result: Result) -> list[list[Record]]:
 
 def findings(result: Result) -> list[Finding]:
     """The best rate in each direction with its share of the link, and what overlapping gains."""
-    return [*_rates(result), *_overlap(result)]
+    found = [*_rates(result)]
+    serial = result.find("time", part="textbook", step="compute, then copy")
+    overlapped = result.find("time", part="textbook", step="overlapped")
+    if serial and overlapped:
+        ratio = overlapped.over(serial)
+        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
+        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
+        found.append(Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP))
+    return found
 
 
 def published(result: Result) -> dict[str, float]:
@@ -155,16 +163,6 @@ def _rates(result: Result) -> list[Finding]:
         topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
         found.append(Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic))
     return found
-
-
-def _overlap(result: Result) -> Iterator[Finding]:
-    serial = result.find("time", part="textbook", step="compute, then copy")
-    overlapped = result.find("time", part="textbook", step="overlapped")
-    if serial and overlapped:
-        ratio = overlapped.over(serial)
-        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
-        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
-        yield Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -46,8 +46,7 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
                 series = kind + formatting.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = formatting.speedup(single, single)
-            found.append(points.compared(result, single, one, series=kind, x=1))
+            found.append(points.compared(result, single, formatting.speedup(single, single), series=kind, x=1))
     return found
 
 

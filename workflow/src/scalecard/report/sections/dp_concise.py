@@ -27,8 +27,7 @@ def plot(results: Sequence[Result]) -> Figure:
     for (batch, lr), axes in zip(settings, others, strict=True):
         curves = here.select("accuracy", batch_size=batch, lr=lr)
         ends = [curves[0], *curves[1:][-1:]]
-        scored = [p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")]
-        charts.accuracies(scored, axes)
+        charts.accuracies([p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")], axes)
         axes.set(title=f"batch {batch}, lr {lr:g}")
     return figure
 

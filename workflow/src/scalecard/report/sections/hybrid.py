@@ -51,7 +51,12 @@ def findings(result: Result) -> list[Finding]:
     found = []
     for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
         (most, *_) = formatting.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
-        found += [*_efficiency(most, single, formatting.over_nodes(nodes)), *_averaging(result, most, nodes)]
+        found += _efficiency(most, single, formatting.over_nodes(nodes))
+        without = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
+        if without:
+            step = f"A step with averaging{formatting.over_nodes(nodes)}"
+            text = formatting.versus(step, most.over(without), "one without") + "."
+            found.append(Finding(text=text, topic=Topic.HYBRID_AVERAGING))
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
@@ -65,14 +70,6 @@ def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Find
             f"{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
         )
         yield Finding(text=text, headline=f"{share}, {case['ranks']} ranks", topic=Topic.HYBRID)
-
-
-def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Finding]:
-    without = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
-    if without:
-        step = f"A step with averaging{formatting.over_nodes(nodes)}"
-        text = formatting.versus(step, most.over(without), "one without") + "."
-        yield Finding(text=text, topic=Topic.HYBRID_AVERAGING)
 
 
 def nightly(result: Result) -> Iterator[Number]:

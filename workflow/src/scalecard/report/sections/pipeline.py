@@ -139,8 +139,7 @@ def _balance(result: Result) -> Iterator[Finding]:
 
 def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
-    both = [record for record in result.select("step_time") if record.case.get("beside")]
-    for ours in _fastest(both, "strategy"):
+    for ours in _fastest((r for r in result.select("step_time") if r.case.get("beside")), "strategy"):
         size = ours.case["split_size"]
         theirs = result.find("step_time", strategy=ours.case["beside"], split_size=size)
         if theirs:
@@ -206,8 +205,7 @@ def _played(result: Result) -> Iterator[Finding]:
 
 
 def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Finding]:
-    own = [r for r in runs if r.case["strategy"] == "textbook"]
-    for best in sorted(own, key=lambda r: r.median)[:1]:
+    for best in sorted((r for r in runs if r.case["strategy"] == "textbook"), key=lambda r: r.median)[:1]:
         what = f"The textbook's pipeline, at its best split size {best.case['split_size']},"
         text = formatting.versus(what, best.over(single), "one device")
         if result.emulated:

@@ -63,8 +63,7 @@ def _gains(result: Result, ladder: Ladder) -> list[Point]:
 
 
 def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Axes) -> None:
-    shown = [points.timed(result, record, series="", x=_rungs(record)) for record in epochs]
-    charts.bars(shown, left, unit="s")
+    charts.bars([points.timed(result, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
     left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {result.spec['epochs_of']}")
     curves = result.select("accuracy")
     charts.accuracies([p for r in curves for p in points.epochs(result, r, series=_rungs(r))], right)
@@ -135,8 +134,7 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
         step = ladder.find(("compile",))
         if step and step.over(ladder.base).verdict == "faster":
-            steps = record.median / (ladder.base.median - step.median)
-            text += f", repaid after {formatting.count(steps)} steps"
+            text += f", repaid after {formatting.count(record.median / (ladder.base.median - step.median))} steps"
         yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
 
 
@@ -171,8 +169,7 @@ def _epochs(result: Result) -> Iterator[Finding]:
         error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
-    headline = f"{formatting.seconds(tuned.median)} an epoch"
-    yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
+    yield Finding(text=f"{text}.", headline=f"{formatting.seconds(tuned.median)} an epoch", topic=Topic.TUNED_EPOCHS)
 
 
 def overview(result: Result) -> Table:
