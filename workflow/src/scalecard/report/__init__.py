@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -36,8 +35,12 @@ def draw(
     chosen = sorted((r for r in found.results if r.platform in names), key=lambda r: names.index(r.platform))
     style.tell_platforms_apart(chosen, show)
 
+    module = answers.load(name) if name in answers.names() else sections.load(name)
+    title, _ = toc.docstring(module)
+
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
-        return pictures(_figure(name, subset, settings), outputs, toc.docstring(_module(name))[0], origins(subset))
+        figure = module.plot(platforms.current(subset, settings) if name in answers.names() else subset)
+        return pictures(figure, outputs, title, origins(subset))
 
     left_out = found.left_out
     try:
@@ -48,28 +51,18 @@ def draw(
         ours = [result for result in chosen if result.platform == names[0]]
         left_out += unfit
         made = attempt(f"figure of {name}", partial(drawn_of, [*ours, *fitting]), left_out)
-    for path, content in (made or _missing(name, left_out[-1].reason, outputs)).items():
+    for path, content in (made or _missing(title, left_out[-1].reason, outputs)).items():
         write_atomically(path, content)
     return left_out
 
 
-def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
+def _missing(title: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
     figure = plt.figure(figsize=(8, 1))
     figure.text(
         0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True, parse_math=False
     )
-    made = pictures(figure, outputs, toc.docstring(_module(name))[0], [])
+    made = pictures(figure, outputs, title, [])
     return made | {path: svg.MISSING.encode() for path in outputs if path.suffix == ".html"}
-
-
-def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
-    shown = platforms.current(results, settings) if name in answers.names() else results
-    figure: Figure = _module(name).plot(shown)
-    return figure
-
-
-def _module(name: str) -> ModuleType:
-    return answers.load(name) if name in answers.names() else sections.load(name)
 
 
 def origins(results: Sequence[Result]) -> list[str]:

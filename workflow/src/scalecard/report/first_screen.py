@@ -14,6 +14,7 @@ from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report import advice_text, by_key
 from scalecard.report.section import Section
+from scalecard.report.sections import Topic
 
 T = TypeVar("T")
 
@@ -111,8 +112,8 @@ def _scaling(result: Result) -> Iterator[Scaling]:
 def _use(result: Result) -> list[str]:
     """The gist of the advice; its reasons are in the section."""
     return [
-        f"{workload}: {one.gist}, at a fixed total batch"
+        f"{one.headline}, at a fixed total batch"
         for workload in workloads(result)
         for one in advice_text.sentences(result, workload)
-        if one.about == advice_text.USE
+        if one.topic is Topic.ADVICE
     ]

@@ -38,6 +38,7 @@ from scalecard.report.sections import Finding
 from scalecard.report.table import Table
 
 NUM_LEADING = 8
+NOT_SHOWN = ("devices", "data_dir")  # settings
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
 
 
@@ -216,18 +217,18 @@ def _page(
         "table": record_table.table(
             f"Cases with medians and intervals, {name}",
             {s.platform: s.rows for s in own},
-            in_one_process=own[0].in_one_process,
+            in_one_process=all(len(record.samples) == 1 for record in results[0].records if record.samples),
         ),
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
-        "states": [(s.platform, s.state) for s in own[:1] if s.state],
+        "states": [(own[0].platform, own[0].state)] if own[0].state else [],
         "absent": [row for s in own for row in s.absent],
         "published": own[0].published,
         "limits": [s.limit for s in own],
         "method": section.method(name),
-        "settings": [(s.platform, s.settings) for s in own[:1]],
+        "settings": [(own[0].platform, {k: v for k, v in results[0].spec.items() if k not in NOT_SHOWN})],
         "traces": [
             (unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in traces if path.parent.name == name
         ],

@@ -17,7 +17,6 @@ from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-NOT_SHOWN = ("devices", "data_dir")  # settings left out of the report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +68,6 @@ class Section:
         return sections.headline(self.findings)
 
     @property
-    def in_one_process(self) -> bool:
-        """Whether no case was measured in several fresh processes."""
-        return all(len(record.samples) == 1 for record in self.result.records if record.samples)
-
-    @property
     def published(self) -> dict[str, Any]:
         """Published figures next to ours; accuracies are left out if the images were synthetic."""
         synthetic = any(record.case.get("data") == "synthetic" for record in self.result.records)
@@ -118,10 +112,6 @@ class Section:
         device = platforms.device_name(self.result)
         spec = published_figures.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {key: value for key, value in self.result.spec.items() if key not in NOT_SHOWN}
 
     @property
     def raw(self) -> dict[str, str]:

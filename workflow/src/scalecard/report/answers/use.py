@@ -41,7 +41,6 @@ VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "unclear
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, advice_text.AVOID: Topic.TO_AVOID}
 
 
 def plot(measured: PlatformResults) -> Figure:
@@ -76,7 +75,8 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
         # More lines would be a tangle, and the tables have them all.
         others = [place.strategy for place in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
         for name in dict.fromkeys(place.strategy for place in several):
-            line = _over_devices([place for place in several if place.strategy == name])
+            own = sorted((place for place in several if place.strategy == name), key=lambda p: (p.devices, -p.nodes))
+            line = [*{place.devices: place for place in own}.values()]  # each over the fewest nodes
             if choice and choice.best.strategy == name:
                 text = name if scaling == "strong" else f"{name}, weak"
                 _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
@@ -93,12 +93,6 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
     charts.number_axis(axes.yaxis, "")
 
 
-def _over_devices(own: Sequence[Place]) -> list[Place]:
-    """A strategy's places by devices, each over the fewest nodes."""
-    by_devices = {place.devices: place for place in sorted(own, key=lambda place: -place.nodes)}
-    return [by_devices[devices] for devices in sorted(by_devices)]
-
-
 def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
     shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
     axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
@@ -111,30 +105,15 @@ def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour:
 
 def findings(measured: PlatformResults) -> list[Finding]:
     """The advice, three sentences per workload at most; of emulated devices none."""
-    result = measured.of("strategies")
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
-    found = [
-        Finding(text=one.text, headline=one.gist and f"{name}: {one.gist}", topic=TOPICS[one.about])
-        for name, one in _sentences(result)
-    ]
-    found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _on_defaults(measured)]
-    if found:
+    if found := advice_text.advice(measured):
         return found
+    result = measured.of("strategies")
     why = formatting.reason(result, "step_time") if result else ""
     text = f"Nothing to choose from: {why or 'strategies was not measured'}."
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
-
-
-def _sentences(result: Result | None) -> list[tuple[str, advice_text.Sentence]]:
-    if result is None:
-        return []
-    return [(name, one) for name in workloads(result) for one in advice_text.sentences(result, name)]
-
-
-def _on_defaults(measured: PlatformResults) -> list[str]:
-    return [*advice_text.on_defaults(changes(measured)), *advice_text.on_data_parallel(measured)]
 
 
 def tables(measured: PlatformResults) -> list[Table]:
@@ -145,8 +124,8 @@ def tables(measured: PlatformResults) -> list[Table]:
         made = [_summary(result), _everything(result), _by_batch(result), *made]
     if trial:
         note = "What real devices with these times would be told, in three sentences per workload at most."
-        said = [*(one.text for _, one in _sentences(result)), *_on_defaults(measured)]
-        made.insert(0, Table.of("What would be advised", [{"Sentence": each} for each in said], note))
+        said = [{"Sentence": one.text} for one in advice_text.advice(measured)]
+        made.insert(0, Table.of("What would be advised", said, note))
     return [replace(table, trial=trial) for table in made if table.rows]
 
 

@@ -98,16 +98,15 @@ def _largest(result: Result) -> dict[str, Record]:
     return {dtype: max(own, key=lambda record: record.integer("size")) for dtype, own in by_dtype.items()}
 
 
-def _rates(result: Result) -> list[Finding]:
-    found: list[Finding] = []
+def _rates(result: Result) -> Iterator[Finding]:
+    topic = Topic.PRODUCT_RATE
     for dtype, record in _largest(result).items():
         limit, rate = limits.of_products(result, dtype), limits.product_rate(record)
         share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = formatting.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        topic = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
-        found.append(Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic))
-    return found
+        yield Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic)
+        topic = Topic.OTHER_PRODUCTS
 
 
 def _enqueue(result: Result) -> Iterator[Finding]:

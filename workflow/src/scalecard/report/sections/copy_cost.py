@@ -150,8 +150,8 @@ def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
             yield records, f" It is the slowest of {len(pairs)}."
 
 
-def _rates(result: Result) -> list[Finding]:
-    found: list[Finding] = []
+def _rates(result: Result) -> Iterator[Finding]:
+    topic = Topic.COPY_RATE
     for records, remark in _worth_showing(result):
         best = max(records, key=limits.copy_rate)
         limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), formatting.direction(best)
@@ -160,9 +160,8 @@ def _rates(result: Result) -> list[Finding]:
             f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
             f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
-        topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
-        found.append(Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic))
-    return found
+        yield Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic)
+        topic = Topic.OTHER_COPIES
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -76,9 +76,8 @@ def findings(result: Result) -> list[Finding]:
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
-def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
+def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
     single = result.find("step_time", workload=model, scaling="strong", devices=1)
-    found = []
     for scaling in ("strong", "weak"):
         most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
@@ -90,10 +89,9 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
             f"DDP's {scaling} scaling of {model} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
             f" {formatting.factor(gain)} the samples/s of one rank."
         )
-        topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
-        topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
-        found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic))
-    return found
+        leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
+        topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
+        yield Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic)
 
 
 def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:

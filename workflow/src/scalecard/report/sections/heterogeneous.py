@@ -25,7 +25,11 @@ def plot(results: Sequence[Result]) -> Figure:
     for division, left, right in zip(found, panels[::2], panels[1::2], strict=False):
         _draw(results[0], division, left)
         _draw(results[0], division, right, named=False)
-        _zoom(division, right)
+        # The shares that were swept, without the even split.
+        near = [r for r in division.together if share_of(r) != division.batch_size // 2] or division.together
+        shares, times = [share_of(r) for r in [*near, division.nearest]], [r.median for r in [*near, division.alone]]
+        margin = max(1.0, 0.2 * (max(shares) - min(shares)))
+        right.set(xlim=(min(shares) - margin, max(shares) + margin), ylim=(0, 1.3 * max(times)))
         left.set(title=f"{division.alone.case['workload']}: all shares", ylim=(0, None))
         right.set(title="near the prediction")
     if not found:
@@ -49,15 +53,6 @@ def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True)
     charts.mark_at(axes, division.predicted * division.batch_size, "predicted")
     axes.axhline(division.alone.median, color=style.colour(SINGLE.name), linestyle="--")
     axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step")
-
-
-def _zoom(division: Division, axes: Axes) -> None:
-    """On the shares that were swept, without the even split."""
-    even = division.batch_size // 2
-    near = [r for r in division.together if share_of(r) != even] or division.together
-    shares, times = [share_of(r) for r in [*near, division.nearest]], [r.median for r in [*near, division.alone]]
-    margin = max(1.0, 0.2 * (max(shares) - min(shares)))
-    axes.set(xlim=(min(shares) - margin, max(shares) + margin), ylim=(0, 1.3 * max(times)))
 
 
 def findings(result: Result) -> list[Finding]:

@@ -48,7 +48,7 @@ def _rates(result: Result) -> list[Point]:
 def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
     single = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
-    found = []
+    found = list[Finding]()
     for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
         (most, *_) = formatting.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
         found += _efficiency(most, single, formatting.over_nodes(nodes))
