@@ -223,10 +223,6 @@ class Proof:
     proven: list[str]
     counted: list[str]
 
-    @property
-    def num_cases(self) -> int:
-        return len(self.cases)
-
 
 def proofs(result: Result) -> list[Proof]:
     """Of all cases that were timed; what was skipped or failed has none."""

@@ -138,7 +138,10 @@ def _under_load(result: Result) -> Iterator[Finding]:
 def _without_figures(result: Result) -> Iterator[Finding]:
     lacking: dict[str, dict[str, None]] = {}
     for rate in measured_rates.rates(result) if result.environment["gpus"] else ():
-        if what := _without_figure(rate):
+        dtype = rate.record.case.get("dtype")
+        of_kind = {Kind.COMPUTE: f"{dtype} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
+        what = of_kind.get(rate.kind)
+        if what and rate.alone and not rate.limit and not measured_rates.is_small(rate.record):
             (view,) = (view for view in views(result) if view.node == rate.node)
             gpu = rate.record.integer("device" if "device" in rate.record.case else "source")
             lacking.setdefault(str(view.result.environment["gpus"][gpu]["name"]), {})[what] = None
@@ -147,14 +150,6 @@ def _without_figures(result: Result) -> Iterator[Finding]:
         judged = "they were compared with one another only" if several else "they were not judged"
         text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
         yield Finding(text=text, topic=Topic.NO_VENDOR_FIGURE)
-
-
-def _without_figure(rate: Rate) -> str:
-    """'bfloat16 products' if these have no limit for want of a vendor's figure; '' if they have one, or need none."""
-    if rate.limit or measured_rates.is_small(rate.record) or not rate.alone:
-        return ""
-    named = {Kind.COMPUTE: f"{rate.record.case.get('dtype')} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
-    return named.get(rate.kind, "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,14 @@ def findings(result: Result) -> list[Finding]:
         found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
             found.append(Finding(text=_balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
-    return [*found, *_memory(result)]
+    whole = result.find("peak_memory", strategy=SINGLE.name)
+    halves = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
+    if whole and halves:
+        peaks = " and ".join(formatting.count_bytes(record.median) for record in halves)
+        peaks += f" on the two devices, against {formatting.count_bytes(whole.median)} on one"
+        text = f"On top of parameters and inputs a step needs at most {peaks}."
+        found.append(Finding(text=text, topic=Topic.STAGE_MEMORY))
+    return found
 
 
 def _balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
@@ -131,16 +138,6 @@ def _stages(result: Result, cut: Record) -> list[Record]:
         result.find("step_time", workload="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages
     ]
     return [record for record in found if record] if all(found) else []
-
-
-def _memory(result: Result) -> Iterator[Finding]:
-    single = result.find("peak_memory", strategy=SINGLE.name)
-    cut = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
-    if single and cut:
-        whole, *stages = (formatting.count_bytes(record.median) for record in (single, *cut))
-        peaks = f"{' and '.join(stages)} on the two devices, against {whole} on one"
-        text = f"On top of parameters and inputs a step needs at most {peaks}."
-        yield Finding(text=text, topic=Topic.STAGE_MEMORY)
 
 
 def published(result: Result) -> dict[str, float]:

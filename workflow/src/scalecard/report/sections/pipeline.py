@@ -61,28 +61,15 @@ def _speedups(result: Result) -> list[Point]:
 
 @dataclass(frozen=True)
 class Fit:
-    """C: one stage's forward and backward of the whole batch; o: overhead of a micro-batch; both in seconds."""
+    """The `overhead` of a micro-batch in seconds, and the largest relative error on sizes that were not fitted."""
 
-    batch_size: int
-    compute: float
     overhead: float
-    sizes: list[int]
+    best_split: float
     held_out_error: float
-
-    def predict(self, split_size: float) -> float:
-        m = self.batch_size / split_size
-        return (m + STAGES - 1) * (self.compute / m + self.overhead)
-
-    @property
-    def best_split(self) -> float:
-        """From the best number of micro-batches, sqrt((p - 1) C / o)."""
-        if self.overhead <= 0:
-            return min(self.sizes)
-        return float(self.batch_size / max(1.0, ((STAGES - 1) * self.compute / self.overhead) ** 0.5))
 
 
 def fitted(result: Result) -> Fit | None:
-    """Least squares of relative errors on every second split size, with the largest relative error on the others."""
+    """Least squares of relative errors on every second split size; None of fewer than four."""
     found = [record for record in result.select("step_time", strategy=FITTED, beside=None) if not _balanced(record)]
     records = sorted(found, key=lambda r: r.integer("split_size"))
     if len(records) < 4:
@@ -95,7 +82,9 @@ def fitted(result: Result) -> Fit | None:
     held_in = np.arange(len(sizes)) % 2 == 0
     (compute, overhead), *_ = np.linalg.lstsq(columns[held_in], np.ones(held_in.sum()), rcond=None)
     error = np.abs(columns[~held_in] @ [compute, overhead] - 1).max()
-    return Fit(batch, float(compute), float(overhead), sizes, float(error))
+    # A stage computes for `compute` seconds in all, so sqrt((p - 1) compute / overhead) micro-batches are best.
+    best = batch / max(1.0, ((STAGES - 1) * compute / overhead) ** 0.5) if overhead > 0 else sizes[0]
+    return Fit(float(overhead), float(best), float(error))
 
 
 def findings(result: Result) -> list[Finding]:
