@@ -124,12 +124,11 @@ def render(
     taken: Sequence[Take] = (),
     settings: Settings = NO_SETTINGS,
 ) -> str:
-    """The report over all experiments and platforms; the first result's platform is the current one.
+    """The report; the first result's platform is the current one, and `show` names the platforms to draw.
 
-    `figures` is the folder of the figures' panels, `show` names the platforms to draw, and to `left_out` is added what
-    cannot be said or was not drawn. `history` are the indices of kept nights, `traces` and `exports` are linked, and
-    `taken` is on the first screen. `settings` are those of answers. ValueError if results of one platform are of
-    different hardware, InvalidResult if nothing can be said of the current one.
+    `figures` is the folder of the figures' panels. To `left_out` is added what cannot be said or was not drawn.
+    `history` are the indices of kept nights, `exports` are linked, `taken` is on the first screen, `settings` are those
+    of answers. ValueError: one platform, different hardware. InvalidResult: nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
     left_out = [] if left_out is None else left_out
@@ -141,22 +140,15 @@ def render(
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
         raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
-    trend = None
-    if history:
-        html = (figures / "trend.html").read_text("utf-8")
-        trend = {**trend_section.page(of_indices(history, platforms[0])), "figure": html}
     known.sort(key=lambda s: platforms.index(s.platform))
     by_name = {name: [s for s in known if s.name == name] for name in toc.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
         "unknown": sorted(set(show or ()) - {r.platform for r in ours}),
         "platforms": platforms,
-        "matrix": [
-            {"name": name, "cells": [{s.platform: s.headline for s in own}.get(p, "not measured") for p in platforms]}
-            for name, own in by_name.items()
-        ],
+        "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
         "others": others_table(brief, list(by_name)),
-        "trend": trend,
+        "trend": _trend(history, figures, platforms[0]) if history else None,
         "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
@@ -193,6 +185,15 @@ def _said_of_all(
         "changes": [part for part in changes if part],
         "provenance": [provenance_table.facts(platform, results) for platform in platforms],
     }
+
+
+def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> dict[str, Any]:
+    headlines = {s.platform: s.headline for s in own}
+    return {"name": name, "cells": [headlines.get(platform, "not measured") for platform in platforms]}
+
+
+def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
+    return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
 
 
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
