@@ -3,10 +3,10 @@
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 
 from scalecard.analysis import formatting
+from scalecard.report import by_key
 
 GROUPS = {
     "Answers": ("why", "use", "forecast"),
@@ -58,15 +58,6 @@ def docstring(module: ModuleType) -> tuple[str, str]:
     return first.strip(), " ".join(rest.split())
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A line of the contents; `judged`: whether its rates and times are as they should be, if any is judged."""
-
-    name: str
-    label: str
-    judged: bool | None = None
-
-
 def label(name: str) -> str:
     """'Copies' for copy_cost; the name itself, if nobody has given it a better one."""
     return NAMES.get(name, formatting.spaced(name))
@@ -83,12 +74,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
-def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[Entry]]:
-    """The contents by group, those with something to show."""
-    shown = in_order(names)
-    groups = {**GROUPS, "Others": tuple(name for name in shown if name not in _ORDER)}
-    made = {
-        group: [Entry(name, label(name), judged.get(name)) for name in shown if name in own]
-        for group, own in groups.items()
-    }
-    return {group: entries for group, entries in made.items() if entries}
+def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[tuple[str, bool | None]]]:
+    """The contents by group: each name, and whether its rates and times are as they should be, if any is judged."""
+    group_of = {name: group for group, own in GROUPS.items() for name in own}
+    return by_key((group_of.get(name, "Others"), (name, judged.get(name))) for name in in_order(names))
