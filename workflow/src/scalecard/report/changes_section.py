@@ -20,8 +20,7 @@ from scalecard.analysis.load_results import UNFIT, each_fit
 from scalecard.records.record import Result
 from scalecard.report import changes_text, toc
 from scalecard.report.changes_text import CHANGED, Group, grouped
-from scalecard.report.provenance_table import Brief
-from scalecard.report.section import Section
+from scalecard.report.section import Brief, Section
 from scalecard.report.table import EMPTY, Cell, Table
 
 MOST_CASES = 40  # `scalecard compare` has all of them
@@ -65,7 +64,7 @@ def _times(ratio: float) -> str:
 def headlines(results: Sequence[Result]) -> Headlines:
     """Headlines of the results; one that lacks what its section needs says nothing."""
     found, _ = each_fit(results, Brief.of, here="")
-    return {brief.experiment: brief.headline for brief in found}
+    return {brief.result.experiment: brief.headline for brief in found}
 
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:

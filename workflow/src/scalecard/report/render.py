@@ -11,32 +11,41 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import compare, platforms, published_figures
+from scalecard.analysis import compare, formatting, platforms, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
+from scalecard.analysis.provenance import commits
 from scalecard.figures import style, svg
+from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import (
-    answers,
-    changes_section,
-    first_screen,
-    pages,
-    provenance_table,
-    record_table,
-    section,
-    sections,
-    toc,
-)
+from scalecard.report import answers, changes_section, first_screen, pages, record_table, section, sections, toc
 from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
-from scalecard.report.provenance_table import Brief, others_table
-from scalecard.report.section import Section
+from scalecard.report.section import Brief, Section, others_table
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table
 
+PROVENANCE = (
+    "fingerprint",
+    "torch",
+    "torchvision",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "nccl_process_group",
+    "float32_products",
+    "float32_convolutions",
+    "python",
+    "os",
+    "container_engine",
+    "container",
+    "cpu_governor",
+    "cgroup_cpu_max",
+    "cgroup_memory_max",
+)
 NUM_LEADING = 8
 NOT_SHOWN = ("devices", "data_dir")  # settings
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
@@ -183,7 +192,7 @@ def _said_of_all(
             for answer in replies
         ],
         "changes": [part for part in changes if part],
-        "provenance": [provenance_table.facts(platform, results) for platform in platforms],
+        "provenance": [_environment([r for r in results if r.platform == platform]) for platform in platforms],
     }
 
 
@@ -194,6 +203,44 @@ def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> 
 
 def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
     return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
+
+
+def _environment(own: Sequence[Result]) -> dict[str, Any]:
+    """The environment in which a platform was measured, fact by fact."""
+    environment = own[0].environment
+    machine = environment["machine"]
+    # Of the first result that says how NCCL's channels go, and of the first that spans several nodes.
+    paths: dict[str, int] = next(filter(None, (r.environment["nccl_paths"] for r in own)), {})
+    nodes: list[dict[str, Any]] = next(filter(None, (r.environment["nodes"] for r in own)), [])
+    channels = ", ".join(f"{count} by {path}" for path, count in paths.items())
+    first, last = (formatting.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
+    return {
+        "platform": own[0].platform,
+        "facts": {
+            "machine": from_facts(machine).describe(),
+            "driver": machine["driver"],
+            "memory": formatting.count_bytes(environment["ram_bytes"]),
+            "locked software": machine["software"],
+            **({"further packages": added} if (added := environment.get("packages")) else {}),
+            "commit": ", ".join(commits(own)),
+            **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
+            "measured": f"{first} to {last} UTC",
+            **{
+                f"GPU {index}": ", ".join(
+                    f"{formatting.spaced(key)} {'not known' if value is None else value}" for key, value in gpu.items()
+                )
+                for index, gpu in enumerate(environment["gpus"])
+            },
+            **({"NCCL's channels": channels} if channels else {}),
+            **{f"node {index}": _node(node) for index, node in enumerate(nodes)},
+        },
+        "missing": {formatting.spaced(key): reason for key, reason in environment["missing"].items()},
+    }
+
+
+def _node(node: dict[str, Any]) -> str:
+    differs = ", ".join(f"{formatting.spaced(path)} {value}" for path, value in node["differs"].items())
+    return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
 
 
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
