@@ -12,7 +12,6 @@ from scalecard.records.record import (
     IN_BYTES,
     Check,
     Count,
-    HardwareState,
     Record,
     Result,
     Scalar,
@@ -91,7 +90,16 @@ def telemetry_overview(result: Result) -> list[tuple[str, str]]:
     states = [entry.state for record in result.records for entry in record.telemetry if entry.state]
     if not states:
         return []
-    rows = [*_gpus(states), ("highest load average", f"{max(state.load_average for state in states):.1f}")]
+    rows = []
+    for index in range(max(len(state.gpus) for state in states)):
+        gpus = [state.gpus[index] for state in states if index < len(state.gpus)]
+        ranges = {
+            "SM clock": _range([gpu.sm_clock_mhz for gpu in gpus], "MHz"),
+            "temperature": _range([gpu.temperature_c for gpu in gpus], "°C"),
+            "power": _range([gpu.power_w for gpu in gpus], "W"),
+        }
+        rows += [(f"GPU {index} {label}", text or "not reported by this GPU") for label, text in ranges.items()]
+    rows.append(("highest load average", f"{max(state.load_average for state in states):.1f}"))
     for label, values in (
         ("CPU busy", [state.cpu_busy for state in states]),
         ("CPU time taken by the hypervisor", [state.steal for state in states]),
@@ -102,18 +110,6 @@ def telemetry_overview(result: Result) -> list[tuple[str, str]]:
     rows.append(("CPU frequency", _range([state.cpu_mhz for state in states], "MHz") or why_not))
     cost = max(state.sampler_cost for state in states)
     return [*rows, ("cost of these readings", f"at most {formatting.percent(cost, 2)} of a core")]
-
-
-def _gpus(states: Sequence[HardwareState]) -> Iterator[tuple[str, str]]:
-    for index in range(max(len(state.gpus) for state in states)):
-        gpus = [state.gpus[index] for state in states if index < len(state.gpus)]
-        ranges = {
-            "SM clock": _range([gpu.sm_clock_mhz for gpu in gpus], "MHz"),
-            "temperature": _range([gpu.temperature_c for gpu in gpus], "°C"),
-            "power": _range([gpu.power_w for gpu in gpus], "W"),
-        }
-        for label, text in ranges.items():
-            yield f"GPU {index} {label}", text or "not reported by this GPU"
 
 
 def _range(spreads: Sequence[Spread | None], unit: str) -> str:
