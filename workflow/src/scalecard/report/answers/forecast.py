@@ -61,23 +61,19 @@ def plot(measured: PlatformResults) -> Figure:
         own += [one] * (one.model.strategy in DRAWN)
     figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)
     for axes, (title, own) in zip(panels, (by_panel or {"": []}).items(), strict=True):
-        _panel(axes, own, measured.platform)
         axes.set_title(title)
+        if not own:
+            charts.nothing(axes)
+            continue
+        for one in own:
+            _line(axes, one, measured.platform)
+        farthest = max(one.shown[-1] for one in own)
+        axes.axhline(own[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
+        axes.set(xscale="log", xlabel="devices", ylabel="efficiency", ylim=(0, 1.12))
+        charts.number_axis(axes.yaxis, "share")
+        counts = max(own, key=lambda one: one.counts[-1]).counts
+        charts.ticks(axes, [count for count in counts if count <= farthest])
     return figure
-
-
-def _panel(axes: Axes, found: Sequence[Forecast], platform: str) -> None:
-    if not found:
-        charts.nothing(axes)
-        return
-    for one in found:
-        _line(axes, one, platform)
-    farthest = max(one.shown[-1] for one in found)
-    axes.axhline(found[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.set(xscale="log", xlabel="devices", ylabel="efficiency", ylim=(0, 1.12))
-    charts.number_axis(axes.yaxis, "share")
-    counts = [count for count in max(found, key=lambda one: one.counts[-1]).counts if count <= farthest]
-    charts.ticks(axes, counts)
 
 
 def _line(axes: Axes, one: Forecast, platform: str) -> None:

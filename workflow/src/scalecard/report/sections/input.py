@@ -7,7 +7,6 @@ there already.
 
 from collections.abc import Iterator, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, loader_results
@@ -32,30 +31,26 @@ def plot(results: Sequence[Result]) -> Figure:
     found = loader_results.workloads(results[0])
     figure, panels = charts.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
-        _draw(results[0], one, axes)
+        shown = [
+            points.rated(results[0], r, r.integer("units"), series=series, x=workers(r))
+            for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
+            for r in records
+        ]
+        unit, resident = one.fastest.case["unit"], one.resident()
+        rates = [rate(record) for record in (*one.loaders, *one.steps, *([resident] if resident else []))]
+        if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
+            axes.set_yscale("log")
+        charts.curves(shown, axes, unit=f"{unit}/s")
+        if resident:
+            charts.limit(axes, rate(resident), "one device, its data resident")
+        axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        charts.ticks(axes, [workers(record) for record in one.loaders])
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
     if not found:
         charts.nothing(panels[0])
     return figure
-
-
-def _draw(result: Result, one: LoaderResults, axes: Axes) -> None:
-    shown = [
-        points.rated(result, r, r.integer("units"), series=series, x=workers(r))
-        for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
-        for r in records
-    ]
-    unit = one.fastest.case["unit"]
-    rates = [rate(record) for record in (*filter(None, [one.resident()]), *one.loaders, *one.steps)]
-    if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
-        axes.set_yscale("log")
-    charts.curves(shown, axes, unit=f"{unit}/s")
-    for resident in filter(None, [one.resident()]):
-        charts.limit(axes, rate(resident), "one device, its data resident")
-    axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
-    axes.set_xscale("symlog", base=2, linthresh=1)
-    charts.ticks(axes, [workers(record) for record in one.loaders])
-    if axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
 
 
 def findings(result: Result) -> list[Finding]:

@@ -8,7 +8,6 @@ and with the rungs whose steps were the fastest.
 
 from collections.abc import Iterator, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
@@ -47,7 +46,12 @@ def plot(results: Sequence[Result]) -> Figure:
     if not count:
         charts.nothing(panels[0])
     if epochs:
-        _draw_epochs(here, epochs, *panels[-2:])
+        left, right = panels[-2:]
+        charts.bars([points.timed(here, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
+        left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {here.spec['epochs_of']}")
+        curves = here.select("accuracy")
+        charts.accuracies([p for r in curves for p in points.epochs(here, r, series=_rungs(r))], right)
+        right.set(title="accuracy after each epoch")
     return figure
 
 
@@ -60,14 +64,6 @@ def _gains(result: Result, ladder: Ladder) -> list[Point]:
         for kind, records in kinds.items()
         for record in records
     ]
-
-
-def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Axes) -> None:
-    charts.bars([points.timed(result, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
-    left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {result.spec['epochs_of']}")
-    curves = result.select("accuracy")
-    charts.accuracies([p for r in curves for p in points.epochs(result, r, series=_rungs(r))], right)
-    right.set(title="accuracy after each epoch")
 
 
 def _rungs(record: Record) -> str:
