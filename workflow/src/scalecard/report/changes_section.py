@@ -169,9 +169,14 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
     if platforms.same_hardware(old, new):
         shown = _of_like(found) if found else {"told": f"{changes_text.occasion(differ)}: {refusal}."}
         return {"platform": other[0].platform, "changes": list(map(changes_text.change, differ)), **shown}
-    said = [{section.name: section.headline for section in side} for side in (other, current)]
+    names = platforms.nicknames(old, new)
     software = [changes_text.change(each) for each in differ if each.fact.key in changes_text.SOFTWARE]
-    return {"platform": other[0].platform, **_of_unlike(platforms.nicknames(old, new), found, software, said)}
+    notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
+    if found and any(found.only.values()):
+        notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
+    said = ({section.name: section.headline for section in side} for side in (other, current))
+    faster = speed_ups(found.rows if found else [], *said)
+    return {"platform": other[0].platform, "speed_ups": table_of_speed_ups(faster, names), "notes": notes}
 
 
 def _of_like(found: Comparison) -> dict[str, Any]:
@@ -185,13 +190,3 @@ def _of_like(found: Comparison) -> dict[str, Any]:
         "cases": cases(shown[:MOST_CASES], f"Cases that changed since {found.old}") if shown else None,
         "num_cases": len(shown),
     }
-
-
-def _of_unlike(
-    names: tuple[str, str], found: Comparison | None, software: Sequence[str], said: Sequence[Headlines]
-) -> dict[str, Any]:
-    notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
-    if found and any(found.only.values()):
-        notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
-    faster = speed_ups(found.rows if found else [], *said)
-    return {"speed_ups": table_of_speed_ups(faster, names), "notes": notes}

@@ -120,8 +120,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _parts(health: Group) -> list[Group]:
     """The parts of which a case changed, and one group of the others."""
-    names = dict.fromkeys(row.case.get("part") for row in health.rows)
-    parts = {name: [row for row in health.rows if row.case.get("part") == name] for name in names}
+    parts = by_key((row.case.get("part"), row) for row in health.rows)
     changed = [part for name, rows in parts.items() if (part := Group(f"{health.label} ({name})", rows)).changed]
     others = [row for row in health.rows if not any(row in part.rows for part in changed)]
     label = f"{health.label} (other parts)" if changed else health.label
