@@ -126,8 +126,7 @@ def _avoid(found: list[Place]) -> Iterator[Finding]:
 def on_defaults(found: list[Change]) -> list[str]:
     """One sentence per piece of work: the settings that pay, each by how much, or that none does."""
     sentences = []
-    for what in dict.fromkeys(change.what for change in found):
-        own = [change for change in found if change.what == what]
+    for what, own in by_key((change.what, change) for change in found).items():
         paying = [_change(own, change) for change in best(own)]
         if paying:
             sentences.append(f"{what}: {'; '.join(paying)}.")

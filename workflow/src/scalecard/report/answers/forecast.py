@@ -284,8 +284,7 @@ def _networks(found: Sequence[Forecast]) -> Iterator[Table]:
 def _training(found: Sequence[Forecast]) -> Iterator[Table]:
     """Hours and energy to train so many samples on each number of devices, with the fastest strategy there."""
     rows = list[Row]()
-    for name in dict.fromkeys(one.model.workload.name for one in found):
-        own = [one for one in found if one.model.workload.name == name]
+    for own in by_key((one.model.workload.name, one) for one in found).values():
         for count in sorted({count for one in own for count in one.counts if count <= one.trusted[0]}):
             able = [one for one in own if count <= one.trusted[0] and count in one.efficiencies]
             rows.append(_trained(min(able, key=lambda one: middle(one.training_seconds(count))), count))

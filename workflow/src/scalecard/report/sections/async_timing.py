@@ -14,6 +14,7 @@ from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Case, Record, Result
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
@@ -92,9 +93,7 @@ def judge(result: Result) -> Iterator[Judgement]:
 
 
 def _largest(result: Result) -> dict[str, Record]:
-    records = result.select("time", mode="single")
-    dtypes = dict.fromkeys(record.text("dtype") for record in records)
-    by_dtype = {dtype: [record for record in records if record.matches(dtype=dtype)] for dtype in dtypes}
+    by_dtype = by_key((record.text("dtype"), record) for record in result.select("time", mode="single"))
     return {dtype: max(own, key=lambda record: record.integer("size")) for dtype, own in by_dtype.items()}
 
 

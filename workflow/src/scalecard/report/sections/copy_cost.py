@@ -18,6 +18,7 @@ from scalecard.figures import charts, points
 from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
 Ends = tuple[Scalar, Scalar]  # source and target
@@ -90,8 +91,7 @@ def _between(result: Result, source: Scalar, target: Scalar, **case: Scalar) -> 
 def _by_direction(result: Result) -> list[list[Record]]:
     """All copies with the same source and target, of every pair of these."""
     records = result.select("time", part="matrix")
-    every = dict.fromkeys((record.case["source"], record.case["target"]) for record in records)
-    return [_between(result, *ends) for ends in every]
+    return [*by_key(((record.case["source"], record.case["target"]), record) for record in records).values()]
 
 
 def findings(result: Result) -> list[Finding]:

@@ -212,8 +212,8 @@ def nightly(result: Result) -> Iterator[Number]:
     No label names a device, so that each stays one number.
     """
     products = result.select("time", part="compute", at_once=False)
-    for dtype in dict.fromkeys(r.text("dtype") for r in products):
-        slowest = max((r for r in products if r.case["dtype"] == dtype), key=lambda r: r.median)
+    for dtype, own in by_key((record.text("dtype"), record) for record in products).items():
+        slowest = max(own, key=lambda r: r.median)
         amount = limits.product_rate(slowest) * slowest.median
         yield Number(label=f"{dtype} products, slowest device", record=slowest, amount=amount, unit="TFLOP/s")
     copies = result.select("time", part="memory", access="copy", at_once=False)

@@ -15,6 +15,7 @@ from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
@@ -100,14 +101,14 @@ def _by(record: Record) -> str:
 
 def _steps(one: LoaderResults) -> Iterator[Finding]:
     """What a step takes that is fed as PyTorch does unless told otherwise, and with the workers that it takes."""
-    resident, seen = one.resident("settings"), set[int]()
-    for step in one.steps if resident else ():
-        if workers(step) not in seen and resident:
-            seen.add(workers(step))
-            ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
-            text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
-            behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
-            yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
+    resident = one.resident("settings")
+    if resident is None:
+        return
+    for step, *_ in by_key((workers(step), step) for step in one.steps).values():
+        ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
+        text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
+        behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
+        yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
 
 def _copies(one: LoaderResults) -> Iterator[Finding]:

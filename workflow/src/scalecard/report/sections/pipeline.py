@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, platforms
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.records.record import Record, Result, Scalar
+from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.sections.model_parallel import blocks, cut_name
 
@@ -140,11 +141,8 @@ def _library(result: Result) -> Iterator[Finding]:
 
 
 def _fastest(records: Iterable[Record], *axes: str) -> list[Record]:
-    found: dict[tuple[Scalar, ...], Record] = {}
-    for record in records:
-        key = tuple(record.case.get(axis) for axis in axes)
-        found[key] = min(found.get(key, record), record, key=lambda one: one.median)
-    return list(found.values())
+    alike = by_key((tuple(record.case.get(axis) for axis in axes), record) for record in records)
+    return [min(own, key=lambda record: record.median) for own in alike.values()]
 
 
 def _fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
