@@ -34,7 +34,7 @@ SHORT = {
     "measuring/stopping_rule.py": "the clock takes it",
     "measuring/whole_numbers.py": "collectives of all rooms are proven with it",
     "parallel/step.py": "experiments without a data set do not import one",
-    "report/plugin_loader.py": "sections and answers are both loaded with it",
+    "report/history/layout.py": "the workflow asks it at every start, and imports no more",
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/resnets.py": "what ResNet-18 and ResNet-50 share",

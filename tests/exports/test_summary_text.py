@@ -8,8 +8,8 @@ import pytest
 from scalecard.analysis import platforms, provenance
 from scalecard.exports.summary_text import TRIAL, summary
 from scalecard.records.record import Record, Result
-from scalecard.report import health_findings
 from scalecard.report.answers import use
+from scalecard.report.sections import health
 from scalecard.report.table import markdown
 from support.builders import gpu_state, hardware_state
 from support.eight_gpus import measured, step, strategies, too_large
@@ -67,7 +67,7 @@ def test_health_has_a_line_per_part_and_the_reports_sentences() -> None:
     said = "\n".join(part(text("summary.md", 8), "Health"))
     assert "- ✓ network: normal; " in said
     assert re.search(r"- . compute: .*; 1?\d+ TFLOP/s.* \(bfloat16 products, one at a time\); \d+ of \d+ normal", said)
-    for finding in health_findings.findings(result):
+    for finding in health.findings(result):
         assert markdown(finding.text).replace("\\`", "`")[:60] in said.replace("\\`", "`")
     assert "`nvidia-smi -q -d PCIE`" in said, "a command stays one"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scalecard.analysis.load_results import LeftOut
 from scalecard.records.record import Result
-from scalecard.report import answers, plugin_loader
+from scalecard.report import answers, toc
 from scalecard.report.render import every_answer as every
 from scalecard.report.render import render
 from support.every_experiment import every_result
@@ -22,7 +22,7 @@ def figures(tmp_path: Path) -> Path:
 
 def test_answers_are_asked_in_the_order_of_a_reader() -> None:
     assert answers.names() == ["why", "use", "forecast"]
-    assert sorted(answers.names()) == plugin_loader.names(answers)
+    assert sorted(answers.names()) == toc.names(answers)
     with pytest.raises(ValueError, match=r"no answer named 'how' \(known: forecast, use, why\)"):
         answers.load("how")
 

@@ -22,8 +22,7 @@ WORDS = {
 }
 WRITERS = {
     "sentences",
-    "forecast_text",
-    "health_findings",
+    "health",
     "formatting",
     "ratio_text",
 }  # modules whose functions return words

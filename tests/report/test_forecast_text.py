@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.report import forecast_text
 from scalecard.report.answers import forecast as answer
 from support.blocks import CONFIG
 from support.forecast_results import changed, found, results
@@ -42,9 +41,9 @@ def test_what_is_not_forecast_is_named_with_the_reason() -> None:
 def test_the_strategy_that_is_forecast_worst_is_named_if_it_leaves_its_band() -> None:
     """Three times as slow as measured: a forecast that was right is 67 % short."""
     odd = changed(results(), "strategies", {"step_time": 3.0}, devices=8, strategy="our gpipe", scaling="weak")
-    sentence = forecast_text.error(list(found(odd).values()))
+    sentence = answer.error(list(found(odd).values()))
     off = re.search(r" The farthest off is gpt, our gpipe, weak scaling, by ([\d.]+) %\.$", sentence)
     assert off, sentence
     assert float(off[1]) == pytest.approx(66.7, abs=3)
     inside = [one for one in found(results()).values() if one.held_out and one.held_out.inside]
-    assert "farthest" not in forecast_text.error(inside)
+    assert "farthest" not in answer.error(inside)

@@ -13,7 +13,7 @@ from scalecard.records.record import Result
 from scalecard.report import figure_files
 from scalecard.report.render import render
 from scalecard.report.section import Section
-from scalecard.report.sections import health
+from scalecard.report.sections import by_topic, health
 from support.health_boxes import Box
 
 HALF = {(2, 5): 0.5}
@@ -160,7 +160,7 @@ def test_of_workers_nothing_is_said_about_this_machine(tmp_path: Path) -> None:
 
 def test_sentences_lead_with_the_faults() -> None:
     section = Section.of(BOXES["eight"].result())
-    first, second = section.by_topic[:2]
+    first, second = by_topic(section.findings)[:2]
     assert first.text.startswith("GPU 3")
     assert second.text.startswith("GPU 2 and GPU 5")
     assert section.headline == "2 alerts"

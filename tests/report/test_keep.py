@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Result
-from scalecard.report.history import index, layout
-from scalecard.report.history.keep import keep
+from scalecard.report.history import kept_nights, layout
+from scalecard.report.history.kept_nights import keep
 from support.nights import Nights, step
 
 Make = Callable[..., Result]
@@ -32,7 +32,7 @@ def test_a_night_is_named_by_its_last_moment_and_holds_the_files_as_they_were(ni
     assert kept.experiments == ["async_timing"]
     assert kept.folder == nights.folder() / "history" / "20260102T021000Z"
     assert gzip.decompress((kept.folder / "async_timing.json.gz").read_bytes()) == path.read_bytes()
-    assert index.read_kept(kept.folder / "async_timing.json.gz") == nights.last
+    assert kept_nights.read_kept(kept.folder / "async_timing.json.gz") == nights.last
     assert os.stat(kept.folder).st_mode & 0o777 == 0o755
 
 
@@ -99,7 +99,7 @@ def test_a_keep_that_fails_half_way_leaves_no_night(nights: Nights, monkeypatch:
     def full(path: Path, content: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("scalecard.report.history.keep.write_atomically", full)
+    monkeypatch.setattr("scalecard.report.history.kept_nights.write_atomically", full)
     with pytest.raises(OSError, match="No space"):
         keep(nights.folder())
     assert sorted(path.name for path in (nights.folder() / "history").iterdir()) == ["20260102T021000Z", "trend.json"]
@@ -115,13 +115,16 @@ def test_what_a_killed_keep_left_is_removed_and_its_night_is_in_the_next_index(n
     assert [night.name for night in layout.nights(nights.folder())] == ["20260102T021000Z"]
     nights.keep(1.1)
     assert not stale.exists()
-    assert [entry.night for entry in index.load(history / "trend.json")] == ["20260102T021000Z", "20260103T021000Z"]
+    assert [entry.night for entry in kept_nights.load(history / "trend.json")] == [
+        "20260102T021000Z",
+        "20260103T021000Z",
+    ]
 
 
 def test_an_index_has_the_numbers_with_their_intervals_and_is_made_anew(nights: Nights) -> None:
     nights.keep(0.5)
     path = nights.folder() / "history" / "trend.json"
-    (entry,) = index.load(path)
+    (entry,) = kept_nights.load(path)
     (number,) = entry.numbers
     assert (entry.experiment, number.label, number.unit) == ("async_timing", "float32 products of 4 rows", "TFLOP/s")
     # 2 x 4^3 = 128 operations in the median of 0.49985, 0.500175 and 0.500675 s.
@@ -132,11 +135,11 @@ def test_an_index_has_the_numbers_with_their_intervals_and_is_made_anew(nights: 
     for damage in ("", "{}", '{"version": 1, "entries": [{}]}', '{"version": 9, "entries": []}'):
         path.write_text(damage)
         with pytest.raises(InvalidResult, match=str(path)):
-            index.load(path)
-        assert index.refreshed(nights.folder()) == ([entry], [])
-    index.save([entry], nights.folder())
+            kept_nights.load(path)
+        assert kept_nights.refreshed(nights.folder()) == ([entry], [])
+    kept_nights.save([entry], nights.folder())
     shutil.rmtree(nights.folder() / "history" / entry.night)
-    assert index.refreshed(nights.folder()) == ([], [])
+    assert kept_nights.refreshed(nights.folder()) == ([], [])
 
 
 def test_samples_that_cannot_be_times_are_refused(nights: Nights) -> None:
@@ -146,7 +149,7 @@ def test_samples_that_cannot_be_times_are_refused(nights: Nights) -> None:
     data["entries"][0]["numbers"][0]["samples"][0][0] = 0.0
     path.write_text(json.dumps(data))
     with pytest.raises(InvalidResult, match="no index"):
-        index.load(path)
+        kept_nights.load(path)
 
 
 def test_a_night_that_cannot_be_read_is_told_and_stops_nothing(nights: Nights) -> None:
@@ -158,7 +161,7 @@ def test_a_night_that_cannot_be_read_is_told_and_stops_nothing(nights: Nights) -
     kept = nights.keep(1.1)
     assert kept.folder
     assert [line.split(": ")[1].split("/")[-2] for line in kept.left_out] == ["20250101T000000Z", "20250102T000000Z"]
-    assert len(index.load(history / "trend.json")) == 2
+    assert len(kept_nights.load(history / "trend.json")) == 2
 
 
 def test_only_other_drivers_of_the_same_hardware_belong_together(nights: Nights) -> None:
@@ -186,5 +189,5 @@ def test_a_night_has_the_name_of_a_moment_in_utc() -> None:
 
 def test_a_record_of_three_processes_keeps_them(nights: Nights) -> None:
     nights.keep(step(1.0, processes=3))
-    (entry,) = index.load(nights.folder() / "history" / "trend.json")
+    (entry,) = kept_nights.load(nights.folder() / "history" / "trend.json")
     assert len(entry.numbers[0].record.samples) == 3

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
-from scalecard.report.history import trend
-from scalecard.report.history.index import Followed
+from scalecard.report.sections import health
 from support.builders import timed
 from support.every_experiment import every_result
 
@@ -95,7 +94,6 @@ OF_HEALTH: list[tuple[list[Record], str, float, str]] = [
 def test_health_is_followed_by_the_slowest_of_each_part(
     make_result: Callable[..., Result], records: list[Record], label: str, value: float, unit: str
 ) -> None:
-    (number,) = trend.nightly(make_result(records, experiment="health"))
+    (number,) = health.nightly(make_result(records, experiment="health"))
     assert (number.label, number.unit) == (label, unit)
-    followed = Followed(label=number.label, unit=number.unit, amount=number.amount, record=number.record)
-    assert followed.value == pytest.approx(value)
+    assert number.value == pytest.approx(value)

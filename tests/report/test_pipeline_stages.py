@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 from scalecard.records.record import Record, Result
-from scalecard.report import pipeline_stages
 from scalecard.report.sections import model_parallel, pipeline
 from support.builders import timed
 
-TEXTBOOK, BALANCED = ({"devices": 2, "cut": name} for name in pipeline_stages.CUTS)
+TEXTBOOK, BALANCED = ({"devices": 2, "cut": name} for name in model_parallel.CUTS)
 SPEC = {"split_sizes": [1, 2], "batch_size": 4, "image_size": 64}
 
 

@@ -12,7 +12,7 @@ from scalecard.jobs import inputs
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
 from scalecard.report import answers, figure_files, render
-from scalecard.report.history import figure, index, layout
+from scalecard.report.history import figure, kept_nights, layout
 from scalecard.report.history.trend import of_platform
 from support.every_experiment import every_result
 from support.nights import Nights
@@ -91,11 +91,11 @@ def test_nights_are_neither_results_nor_inputs(nights: Nights, monkeypatch: pyte
 
 def made_up(platform: Path, number: int) -> None:
     """An index of this many nights of all experiments."""
-    entries = [index.entry_of(result, "night") for result in every_result(platform.name)]
+    entries = [kept_nights.entry_of(result, "night") for result in every_result(platform.name)]
     for number_ in range(number):
         (platform / "history" / f"{20260101 + number_}T021000Z").mkdir(parents=True)
     named = [replace(e, night=f"{20260101 + n}T021000Z") for n in range(number) for e in entries]
-    index.save(named, platform)
+    kept_nights.save(named, platform)
 
 
 def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 from scalecard.analysis import formatting
 from scalecard.records.record import Case, Count, Record, Result, Telemetry
 from scalecard.records.strategies import SINGLE
-from scalecard.report import strategy_table
 from scalecard.report.sections import strategies
 from support.builders import out_of_memory
 
@@ -42,7 +41,7 @@ def result(make_result: Callable[..., Result]) -> Result:
 
 
 def row(result: Result, strategy: str, scaling: str = "strong") -> dict[str, str]:
-    made = strategy_table.table(result)
+    made = strategies.overview(result)
     for cells in made.rows:
         shown = dict(zip(made.head, (cell.text for cell in cells), strict=True))
         if shown["Strategy"] == strategy and shown["Scaling"] in (scaling, ""):
@@ -66,7 +65,7 @@ def test_the_share_of_the_peak_counts_what_the_model_needs(result: Result) -> No
 
 
 def test_the_fastest_comes_first_of_its_number_of_devices(result: Result) -> None:
-    names = [cells[1].text for cells in strategy_table.table(result).rows]
+    names = [cells[1].text for cells in strategies.overview(result).rows]
     assert names == [SINGLE.name, "DDP", "model parallel", "DDP"]
 
 
@@ -112,7 +111,7 @@ def test_columns_that_nothing_fills_are_left_out_with_their_notes(result: Result
     emulated = replace(
         result, environment={**result.environment, "gpus": [], "emulated": True}, records=[*result.records[:4]]
     )
-    made = strategy_table.table(emulated)
+    made = strategies.overview(emulated)
     assert list(made.head) == ["Workload", "Strategy", "Devices", "Scaling", "Step", "Gain", "Rate", "Energy"]
     assert made.note == "Gain: the rate over one device's."
 
@@ -125,7 +124,7 @@ def test_over_nodes_the_devices_say_so_and_the_largest_batch_is_of_the_same_plac
     far = replace(far, case={**far.case, "nodes": 2})
     place: Case = {"workload": "gpt", "strategy": "DDP", "devices": 4}
     largest = Record(case=place, metric="largest_batch", unit="samples", samples=[[96.0]])
-    made = strategy_table.table(replace(make_result([near, far, largest]), experiment="strategies"))
+    made = strategies.overview(replace(make_result([near, far, largest]), experiment="strategies"))
     cells = [dict(zip(made.head, (cell.text for cell in row), strict=True)) for row in made.rows]
     assert [(row["Devices"], row["Largest batch"]) for row in cells] == [("4", "96"), ("4 on 2 nodes", "")]
 

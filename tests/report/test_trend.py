@@ -78,7 +78,7 @@ def named(record: Record, label: str) -> Record:
 
 def test_only_the_nights_just_before_count(nights: Nights) -> None:
     nights.keep(1.0)
-    ((first,), _) = trend.index.refreshed(nights.folder())
+    ((first,), _) = trend.kept_nights.refreshed(nights.folder())
     (number,) = first.numbers
     times = [2.0] * 20 + [1.0] * trend.BEFORE + [1.1]
     entries = [
@@ -112,9 +112,9 @@ def test_many_numbers_are_judged_together(nights: Nights, make_result: Make) -> 
     for number in (1, 60):
         box = Nights(nights.root / str(number), make_result)
         box.keep_all([1.00, 1.01, 0.99])
-        entries = trend.index.refreshed(box.folder())[0]
+        entries = trend.kept_nights.refreshed(box.folder())[0]
         box.keep(1.06)
-        last = [entry for entry in trend.index.refreshed(box.folder())[0] if entry.night > entries[-1].night]
+        last = [entry for entry in trend.kept_nights.refreshed(box.folder())[0] if entry.night > entries[-1].night]
         noisy = [_noisy(entry, night, number) for night, entry in enumerate([*entries, *last])]
         found.append(trend.over(noisy, "box").series[0])
     assert [each.row.alone for each in found if each.row] == ["slower", "slower"]
@@ -166,7 +166,7 @@ def test_counters_and_clocks_are_no_changes(nights: Nights) -> None:
 
 def test_what_was_not_measured_in_the_last_night_has_no_verdict(nights: Nights) -> None:
     nights.keep_all([1.0, 1.0])
-    entries, _ = trend.index.refreshed(nights.folder())
+    entries, _ = trend.kept_nights.refreshed(nights.folder())
     other = replace(entries[-1], experiment="ddp", night="20270101T000000Z")
     found = {series.experiment: series.verdict for series in trend.over([*entries, other], "box").series}
     assert found == {"async_timing": "not in the last night", "ddp": "first night"}
@@ -212,7 +212,7 @@ def test_the_figure_is_narrow_has_a_panel_a_number_and_marks_what_changed(nights
 
 def test_many_nights_have_a_band_for_their_intervals(nights: Nights) -> None:
     nights.keep(1.0)
-    ((first,), _) = trend.index.refreshed(nights.folder())
+    ((first,), _) = trend.kept_nights.refreshed(nights.folder())
     entries = [
         replace(first, night=f"{20260101 + i}T021000Z", finished=f"2026-01-01T{i // 60:02}:{i % 60:02}:00+00:00")
         for i in range(figure.MOST_BARS + 1)
@@ -243,7 +243,7 @@ def test_a_damaged_index_is_told_in_the_report_and_stops_nothing(nights: Nights)
 
 def test_milliseconds_are_drawn_as_such(nights: Nights) -> None:
     nights.keep_all([1.0, 1.0])
-    entries, _ = trend.index.refreshed(nights.folder())
+    entries, _ = trend.kept_nights.refreshed(nights.folder())
     in_seconds = [
         replace(e, numbers=[replace(n, amount=0.0, unit="s", record=named(step(0.02), n.label)) for n in e.numbers])
         for e in entries

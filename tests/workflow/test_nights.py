@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Result
-from scalecard.report.history import index
+from scalecard.report.history import kept_nights
 from support.nights import Nights
 from support.projects import SMOKE, completed, copy_project
 
@@ -36,9 +36,9 @@ def test_a_hundred_nights_do_not_slow_the_start(tmp_path: Path, make_result: Cal
         copy = kept.with_name(f"2025{1 + number // 28:02}{1 + number % 28:02}T021000Z")
         copy.mkdir(exist_ok=True)
         (copy / "async_timing.json.gz").write_bytes((kept / "async_timing.json.gz").read_bytes())
-    entries, left_out = index.refreshed(nights.folder(here))
+    entries, left_out = kept_nights.refreshed(nights.folder(here))
     assert (len({entry.night for entry in entries}), left_out) == (101, [])
-    index.save(entries, nights.folder(here))
+    kept_nights.save(entries, nights.folder(here))
     with_nights, plan = min(spent(folder) for _ in range(2))
     assert "draw the figure of the kept nights" in plan
     assert with_nights < LARGEST * without

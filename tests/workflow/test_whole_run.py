@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scalecard import experiments, exports
 from scalecard.hardware.machine import probe
-from scalecard.report import answers, plugin_loader, sections
+from scalecard.report import answers, sections, toc
 from support.projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
 
 pytestmark = pytest.mark.workflow
@@ -116,4 +116,4 @@ def test_snakemakes_own_report_has_the_figures_with_captions(measured: Path, tmp
     completed(measured, *SMOKE, "--report", str(tmp_path / "snakemake-report.html"))
     text = (tmp_path / "snakemake-report.html").read_text()
     assert "results/figures/pipeline.svg" in text
-    assert plugin_loader.title(sections.load("pipeline")) in text
+    assert toc.docstring(sections.load("pipeline"))[0] in text

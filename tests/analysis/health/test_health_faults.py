@@ -6,8 +6,8 @@ import pytest
 from scalecard.analysis.health.alerts import alerts
 from scalecard.cli.health_gate import check
 from scalecard.records.record import Reason, Record, Result
-from scalecard.report import health_findings
 from scalecard.report.first_screen import faults_of
+from scalecard.report.sections import health
 from support.builders import out_of_memory
 from support.health_boxes import Box
 
@@ -39,7 +39,7 @@ def test_a_gpu_whose_driver_reports_an_error_is_one_alert(level: str) -> None:
     assert "uncorrectable ECC" in alert.value
     assert "dmesg" in alert.advice
     assert check([box], "box", fail_on=level).failing == [alert]
-    words = {tile.part: tile.verdict for tile in health_findings.tiles(box)}
+    words = {tile.part: tile.verdict for tile in health.tiles(box)}
     assert (words["compute"], words["memory"], words["host"]) == ("errors", "errors", "normal")
 
 

@@ -9,8 +9,8 @@ import yaml
 from scalecard.analysis import limits, published_figures
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.records.record import Record, Result, Telemetry
-from scalecard.report.health_findings import findings
 from scalecard.report.section import Section
+from scalecard.report.sections.health import findings
 from support.builders import gpu_state, hardware_state, timed
 from support.health_boxes import Box
 from support.projects import ROOT

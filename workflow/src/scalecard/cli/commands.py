@@ -158,7 +158,7 @@ def _health(args: argparse.Namespace) -> int:
 
 
 def _keep(args: argparse.Namespace) -> None:
-    from scalecard.report.history.keep import keep
+    from scalecard.report.history.kept_nights import keep
 
     folder = _platform(args)
     found = keep(folder)

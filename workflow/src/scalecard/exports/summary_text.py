@@ -12,9 +12,8 @@ from scalecard.analysis.strategy_choice import Place
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
-from scalecard.report import health_findings
 from scalecard.report.answers import use
-from scalecard.report.health_findings import Tile
+from scalecard.report.sections import health
 from scalecard.report.table import markdown
 
 TRIAL = (
@@ -75,10 +74,10 @@ def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result
 
 def _health(result: Result) -> list[str]:
     """A line per part of the machine, as its tile has it, then the alerts."""
-    return [*map(_tile, health_findings.tiles(result)), *(finding.text for finding in health_findings.findings(result))]
+    return [*map(_tile, health.tiles(result)), *(finding.text for finding in health.findings(result))]
 
 
-def _tile(tile: Tile) -> str:
+def _tile(tile: health.Tile) -> str:
     share = f", {tile.share} of the limit" if tile.share else ""
     number = f"{tile.number}{share} ({tile.what})" if tile.number else "no rate was measured"
     return f"{tile.symbol} {tile.part}: {tile.verdict}; {number}; {tile.detail}"

@@ -1,14 +1,13 @@
 """What the numbers of a workload come down to, in three sentences at most."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scalecard.analysis import formatting
-from scalecard.analysis.default_settings import Change, best
+from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
-    Batches,
     Choice,
     Place,
     avoid,
@@ -18,51 +17,55 @@ from scalecard.analysis.strategy_choice import (
     on,
     places,
     timed,
+    workloads,
 )
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import strategy_table
-
-USE, BATCH, AVOID = "use", "batch", "avoid"
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """What it is about (USE, BATCH or AVOID), and its gist, if it has one."""
-
-    about: str
-    text: str
-    gist: str = ""
+from scalecard.report import by_key
+from scalecard.report.sections import Finding, Topic, strategies
 
 
-def sentences(result: Result, workload: str) -> list[Sentence]:
+def advice(measured: PlatformResults) -> list[Finding]:
+    """All sentences: three per workload at most, then those on settings that are not the defaults."""
+    result = measured.of("strategies")
+    found = [one for name in workloads(result) for one in sentences(result, name)] if result else []
+    others = (*on_defaults(changes(measured)), *on_data_parallel(measured))
+    return [*found, *(Finding(text=text, topic=Topic.DEFAULTS) for text in others)]
+
+
+def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = places(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
-    return [replace(one, text=f"{workload}: {one.text}.") for one in every]
+    return [
+        replace(o, text=f"{workload}: {o.text}.", headline=o.headline and f"{workload}: {o.headline}") for o in every
+    ]
 
 
-def _use(result: Result, found: list[Place]) -> Iterator[Sentence]:
+def _use(result: Result, found: list[Place]) -> Iterator[Finding]:
     choice, too_large = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
     if choice and any(place.devices > 1 for place in timed(found, "strong")):
-        yield Sentence(USE, _chosen(result, choice, found), choice.best.where)
+        yield Finding(text=_chosen(result, choice, found), headline=choice.best.where, topic=Topic.ADVICE)
     elif needs := _needs(found):
-        yield Sentence(USE, needs, f"fits on {on(fewest(found)[0].devices)}")
+        yield Finding(text=needs, headline=f"fits on {on(fewest(found)[0].devices)}", topic=Topic.ADVICE)
     elif too_large and not fewest(found):
         most = on(max(place.devices for place in too_large))
         text = f"it fits nowhere up to {most}, by any strategy; try a smaller batch, or more devices"
-        yield Sentence(USE, text, "fits nowhere")
+        yield Finding(text=text, headline="fits nowhere", topic=Topic.ADVICE)
 
 
 def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
-    best, single = choice.best, next(((p, ratio) for p, ratio in choice.others if p.devices == 1), None)
+    best, single = choice.best, next((ratio for place, ratio in choice.others if place.devices == 1), None)
+    runner_up = "".join(
+        f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}" for place, ratio in choice.others[:1]
+    )
     if best.devices == 1:
-        return f"stay on one device: with the same batch nothing on several is surely faster{_next(choice)}"
+        return f"stay on one device: with the same batch nothing on several is surely faster{runner_up}"
     if single and not choice.helps:
-        compared = formatting.versus(best.where, formatting.inverse(single[1]), "one device")
+        compared = formatting.versus(best.where, formatting.inverse(single), "one device")
         return f"with the same batch, one device will do: {compared}"
     what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
-    return f"{what}use {best.where}: {_measures(result, best)}{_next(choice)}"
+    return f"{what}use {best.where}: {_measures(result, best)}{runner_up}"
 
 
 def _needs(found: list[Place]) -> str:
@@ -79,65 +82,51 @@ def _measures(result: Result, best: Place) -> str:
     if best.gain and best.efficiency:
         efficient = f"{formatting.percent(best.efficiency.value)} efficient"
         parts[:0] = [f"{formatting.factor(best.gain)} the rate of one device", efficient]
-    memory = strategy_table.memory(result, best.step).text
+    memory = strategies.memory(result, best.step).text
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
 
-def _next(choice: Choice) -> str:
-    """The runner-up and by how much, or that it cannot be told apart."""
-    if choice.runner_up is None:
-        return ""
-    place, ratio = choice.runner_up
-    return f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}"
-
-
-def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Sentence]:
+def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Finding]:
     """Where scaling collapses, how far down it holds, and what it brings if the batch grows with the devices."""
     if not any(place.fits and place.devices > 1 for place in found):
         return
-    parts = [_collapse(batches(result, workload, found))]
-    weak = choose([place for place in found if place.devices > 1], "weak")
-    if weak and weak.best.efficiency:
-        each = weak.best.batch / weak.best.devices
-        share = formatting.share(weak.best.efficiency)
-        parts.append(f"with {_samples(each)} on each, {weak.best.where} is {share} efficient")
-    if any(parts):
-        yield Sentence(BATCH, "; ".join(filter(None, parts)))
-
-
-def _samples(number: float) -> str:
-    return f"{number:g} sample{'' if number == 1 else 's'}"
-
-
-def _collapse(found: Batches) -> str:
-    down, least = found.collapse, found.least
-    parts = []
+    tried = batches(result, workload, found)
+    down, least, parts = tried.collapse, tried.least, list[str]()
     if down:
         share = f"{formatting.share(down.share)} of a device's full rate"
         parts.append(f"scaling collapses at {_samples(down.batch)} per device, where {down.what} does {share}")
     if least:
         holds = f"{_samples(least.batch)} per device ({least.what}: {formatting.share(least.share)} efficient)"
         parts.append(f"it holds at {holds}" if down else f"scaling holds down to {holds}")
-    return "; ".join(parts)
+    weak = choose([place for place in found if place.devices > 1], "weak")
+    if weak and weak.best.efficiency:
+        each = weak.best.batch / weak.best.devices
+        share = formatting.share(weak.best.efficiency)
+        parts.append(f"with {_samples(each)} on each, {weak.best.where} is {share} efficient")
+    if parts:
+        yield Finding(text="; ".join(parts), topic=Topic.LARGER_BATCH)
 
 
-def _avoid(found: list[Place]) -> Iterator[Sentence]:
+def _samples(number: float) -> str:
+    return f"{number:g} sample{'' if number == 1 else 's'}"
+
+
+def _avoid(found: list[Place]) -> Iterator[Finding]:
     """What is to be avoided for the same reason is said together; all of it is on the same number of devices."""
-    reasons: dict[str, list[str]] = {}
     lost = avoid(found)
-    for place, why in lost:
-        gain = f" ({place.gain.value:.2f}x)" if place.gain else ""
-        reasons.setdefault(why, []).append(f"{place.strategy}{gain}")
+    reasons = by_key(
+        (why, f"{place.strategy} ({place.gain.value:.2f}x)" if place.gain else place.strategy) for place, why in lost
+    )
     if reasons:
         names_and_why = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
-        yield Sentence(AVOID, f"with the same batch on {on(lost[0][0].devices)}, avoid {names_and_why}")
+        text = f"with the same batch on {on(lost[0][0].devices)}, avoid {names_and_why}"
+        yield Finding(text=text, topic=Topic.TO_AVOID)
 
 
 def on_defaults(found: list[Change]) -> list[str]:
     """One sentence per piece of work: the settings that pay, each by how much, or that none does."""
     sentences = []
-    for what in dict.fromkeys(change.what for change in found):
-        own = [change for change in found if change.what == what]
+    for what, own in by_key((change.what, change) for change in found).items():
         paying = [_change(own, change) for change in best(own)]
         if paying:
             sentences.append(f"{what}: {'; '.join(paying)}.")

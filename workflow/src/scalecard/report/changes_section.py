@@ -1,14 +1,11 @@
 """The report's part on another platform beside the current one: a table, a forest plot, speed-ups.
 
-A forest plot of a comparison: for each kind of work the median change of its cases, and the range of them.
+A forest plot shows for each kind of work the median change of its cases, and the range of them. The page draws the
+marks in a table beside the numbers (forest.html.j2): nothing depends on the drawing, and a phone shows them too.
 
-The page draws the marks in a table beside the numbers (forest.html.j2), so that nothing depends on the drawing, and
-that a phone shows them too.
-
-Speed-ups of one platform over another of unlike hardware, experiment by experiment.
-
-Over the cases that both have: the geometric mean of time there / time here, and its range. Launching is left out, which
-is the host's work and not the device's. Beside it stands what the experiment's section says first on each of the two.
+Speed-ups are over another platform of unlike hardware: of each experiment the geometric mean, over the cases that both
+have, of time there / time here. Launching is left out, which is the host's work and not the device's. Beside it stands
+what the experiment's section says first on each of the two.
 """
 
 import math
@@ -23,9 +20,8 @@ from scalecard.analysis.load_results import UNFIT, each_fit
 from scalecard.records.record import Result
 from scalecard.report import changes_text, toc
 from scalecard.report.changes_text import CHANGED, Group, grouped
-from scalecard.report.provenance_table import Brief
-from scalecard.report.section import Section
-from scalecard.report.table import Cell, Table
+from scalecard.report.section import Brief, Section
+from scalecard.report.table import EMPTY, Cell, Table
 
 MOST_CASES = 40  # `scalecard compare` has all of them
 HEAD = ("verdict", "change of time", "95 % interval", "A", "B", "experiment", "case")
@@ -51,7 +47,6 @@ class SpeedUp:
 
     @property
     def mean(self) -> float | None:
-        """The geometric mean."""
         return geometric_mean(self.ratios) if self.ratios else None
 
     @property
@@ -69,19 +64,19 @@ def _times(ratio: float) -> str:
 def headlines(results: Sequence[Result]) -> Headlines:
     """Headlines of the results; one that lacks what its section needs says nothing."""
     found, _ = each_fit(results, Brief.of, here="")
-    return {brief.experiment: brief.headline for brief in found}
+    return {brief.result.experiment: brief.headline for brief in found}
 
 
 def speed_ups(rows: Sequence[Row], old: Headlines, new: Headlines) -> list[SpeedUp]:
     """A speed-up for each experiment that both have, in the page's order."""
-    names = toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys()))
-    return [_speed_up(name, [r for r in rows if r.experiment == name], old, new) for name in names]
-
-
-def _speed_up(name: str, rows: Sequence[Row], old: Headlines, new: Headlines) -> SpeedUp:
-    ratios = sorted(1 / row.ratio.value for row in rows if row.ratio and row.metric != "enqueue_time")
-    differing = next((row.differing for row in rows if row.differing), ())
-    return SpeedUp(experiment=name, ratios=ratios, differing=differing, old=old.get(name, ""), new=new.get(name, ""))
+    found = []
+    for name in toc.in_order({row.experiment for row in rows} | (old.keys() & new.keys())):
+        own = [row for row in rows if row.experiment == name]
+        ratios = sorted(1 / row.ratio.value for row in own if row.ratio and row.metric != "enqueue_time")
+        differing = next((row.differing for row in own if row.differing), ())
+        said = {"old": old.get(name, ""), "new": new.get(name, "")}
+        found.append(SpeedUp(experiment=name, ratios=ratios, differing=differing, **said))
+    return found
 
 
 def table_of_speed_ups(found: Sequence[SpeedUp], names: tuple[str, str]) -> Table:
@@ -149,7 +144,7 @@ def _cells(row: Row, doubts: Sequence[str]) -> list[Cell]:
     interval = ratio and ratio.interval
     return [
         Cell(row.verdict),
-        Cell(formatting.change(ratio.value), ratio.value) if ratio else Cell(""),
+        Cell(formatting.change(ratio.value), ratio.value) if ratio else EMPTY,
         Cell(formatting.changes(interval.low, interval.high) if interval else reason or "too few samples"),
         Cell(formatting.seconds(row.old.median), row.old.median),
         Cell(formatting.seconds(row.new.median), row.new.median),
@@ -160,8 +155,7 @@ def _cells(row: Row, doubts: Sequence[str]) -> list[Cell]:
 
 def case(row: Row) -> str:
     """'enqueue time, mode single, size 4000': the metric, unless it is a plain time, and the case."""
-    metric = [] if row.metric == "time" else [formatting.spaced(row.metric)]
-    return ", ".join([*metric, formatting.case(row.case)])
+    return ", ".join([*([] if row.metric == "time" else [formatting.spaced(row.metric)]), formatting.case(row.case)])
 
 
 def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]:
@@ -175,30 +169,24 @@ def part(other: Sequence[Section], current: Sequence[Section]) -> dict[str, Any]
     if platforms.same_hardware(old, new):
         shown = _of_like(found) if found else {"told": f"{changes_text.occasion(differ)}: {refusal}."}
         return {"platform": other[0].platform, "changes": list(map(changes_text.change, differ)), **shown}
-    said = [{section.name: section.headline for section in side} for side in (other, current)]
+    names = platforms.nicknames(old, new)
     software = [changes_text.change(each) for each in differ if each.fact.key in changes_text.SOFTWARE]
-    return {"platform": other[0].platform, **_of_unlike(platforms.nicknames(old, new), found, software, said)}
+    notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
+    if found and any(found.only.values()):
+        notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
+    said = ({section.name: section.headline for section in side} for side in (other, current))
+    faster = speed_ups(found.rows if found else [], *said)
+    return {"platform": other[0].platform, "speed_ups": table_of_speed_ups(faster, names), "notes": notes}
 
 
 def _of_like(found: Comparison) -> dict[str, Any]:
     changed = [row for row in found.rows if row.verdict in CHANGED]
     changed.sort(key=lambda row: abs(math.log(row.ratio.value)) if row.ratio else 0.0, reverse=True)
     shown = [*changed, *(row for row in found.rows if row.verdict == "not compared")]
-    table = cases(shown[:MOST_CASES], f"Cases that changed since {found.old}")
     return {
         "told": changes_text.sentence(found),
         "notes": [f"{changes_text.headline(found)}.", *changes_text.notes(found)[1:]],
         "forest": forest(grouped(found.rows), found.margin),
-        "cases": table if shown else None,
+        "cases": cases(shown[:MOST_CASES], f"Cases that changed since {found.old}") if shown else None,
         "num_cases": len(shown),
     }
-
-
-def _of_unlike(
-    names: tuple[str, str], found: Comparison | None, software: Sequence[str], said: Sequence[Headlines]
-) -> dict[str, Any]:
-    notes = [f"Besides the hardware, these differ: {'; '.join(software)}."] if software else []
-    if found and any(found.only.values()):
-        notes.append(f"{found.only['B']} cases were measured only on {names[1]}, {found.only['A']} only on {names[0]}.")
-    table = table_of_speed_ups(speed_ups(found.rows if found else [], *said), names)
-    return {"speed_ups": table, "notes": notes}

@@ -3,10 +3,8 @@
 'After driver 575 -> 580: all-reduce 7 to 8 % slower in 27 of 27 cases; training unchanged.' It begins with what differs
 and goes on with what became slower or faster, then with the rest. Nothing is called so but by the cases' own verdicts.
 
-Compared cases by kind of work: how many of each changed, by how much, and what became of them as a whole.
-
-A kind is an experiment; parts of `health` that changed, which share no more than a name, are one each. The verdicts are
-those of the cases, which hold among all of them; a group has none of its own.
+A kind of work is an experiment; parts of `health` that changed, which share no more than a name, are one each. The
+verdicts are those of the cases, which hold among all of them; a group has none of its own.
 """
 
 import math
@@ -29,7 +27,7 @@ from scalecard.analysis.compare import (
     Scope,
 )
 from scalecard.progress import counted
-from scalecard.report import toc
+from scalecard.report import by_key, toc
 
 # What is likely to be the cause comes first.
 SOFTWARE = (
@@ -40,36 +38,30 @@ NAMES = {"gpus": "GPUs", "cpu": "CPU", "num_devices": "devices", "gpu_uuid_hashe
 DIGESTS = ("commit", "container")
 DIFFERENT_WORKLOAD = "different workload"
 MOST_CHANGES, MOST_GROUPS, MOST_NAMES = 3, 5, 4
-TRAINING = {
-    name
-    for group in ("Data parallelism", "Model parallelism", "Your models")
-    for name in toc.GROUPS[group]
-    if name != "input"
-}
+TRAINING = {*toc.GROUPS["Data parallelism"], *toc.GROUPS["Model parallelism"], *toc.GROUPS["Your models"]} - {"input"}
 CHANGED = ("slower", "faster")
 
 
 class Outcome(Enum):
-    """Outcomes of a group of cases."""
+    """Outcomes of a group of cases, in words where these need no numbers."""
 
     CHANGED = "some became slower or faster"
-    UNCHANGED = "all are the same"
+    UNCHANGED = "unchanged"
     PARTLY_UNCHANGED = "some are the same, the others cannot be told"
     UNCLEAR = "cannot be told"
-    TOO_FEW_SAMPLES = "cannot be told, because nothing has an interval"
-    NOT_COMPARED = "all are different work"
+    TOO_FEW_SAMPLES = "cannot be told (too few samples)"
+    NOT_COMPARED = f"not compared ({DIFFERENT_WORKLOAD})"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cases of one kind, or of several that are told together. `median`, `low` and `high` are B / A over the cases."""
+    """Cases of one kind, or of several that are told together. `median` and `span` are of B / A over the cases."""
 
     label: str
     rows: Sequence[Row]
 
     @property
     def compared(self) -> list[Row]:
-        """The cases with a ratio."""
         return [row for row in self.rows if row.ratio]
 
     @property
@@ -84,16 +76,13 @@ class Group:
 
     @property
     def changed(self) -> bool:
-        """True if any case became slower or faster."""
         return any(row.verdict in CHANGED for row in self.rows)
 
     def count(self, verdict: str) -> int:
-        """Number of cases with this verdict."""
         return sum(row.verdict == verdict for row in self.rows)
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome of all cases together."""
         if not self.compared:
             return Outcome.NOT_COMPARED
         if self.changed:
@@ -120,33 +109,30 @@ def grouped(rows: Sequence[Row], label: Callable[[str], str] = toc.label) -> lis
     return sorted(found, key=_by_change)
 
 
-def together(groups: Sequence[Group]) -> Group:
-    """Several as one: 'copies, pipelines and loading data'."""
-    return Group(listed([group.label for group in groups]), [row for group in groups for row in group.rows])
+def _together(groups: Sequence[Group]) -> Group:
+    return Group(_listed([group.label for group in groups]), [row for group in groups for row in group.rows])
 
 
-def listed(parts: Sequence[str]) -> str:
+def _listed(parts: Sequence[str]) -> str:
     """'a, b and c'."""
     return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
 
 
 def _parts(health: Group) -> list[Group]:
     """The parts of which a case changed, and one group of the others."""
-    names = dict.fromkeys(row.case.get("part") for row in health.rows)
-    parts = {name: [row for row in health.rows if row.case.get("part") == name] for name in names}
+    parts = by_key((row.case.get("part"), row) for row in health.rows)
     changed = [part for name, rows in parts.items() if (part := Group(f"{health.label} ({name})", rows)).changed]
     others = [row for row in health.rows if not any(row in part.rows for part in changed)]
     label = f"{health.label} (other parts)" if changed else health.label
-    return [*changed, *([Group(label, others)] if others else [])]
+    return [*changed, Group(label, others)] if others else changed
 
 
 def _by_change(group: Group) -> tuple[int, float]:
     """What became slower comes first, then what became faster, each by how much; what was not compared is last."""
-    slower, faster = group.count("slower"), group.count("faster")
-    size = abs(math.log(group.median)) if group.median else 0.0
-    if not (slower or faster):
+    if not group.changed:
         return (2 if group.median else 3), 0.0
-    return (0 if slower >= faster else 1), -size
+    size = abs(math.log(group.median)) if group.median else 0.0
+    return (0 if group.count("slower") >= group.count("faster") else 1), -size
 
 
 def headline(found: Comparison) -> str:
@@ -180,7 +166,9 @@ def sentence(found: Comparison) -> str:
     """Between like hardware: what differs, and what became of the cases."""
     groups = _with_training_as_one(grouped(found.rows, toc.inside_sentence))
     changed, rest = [g for g in groups if g.changed], [g for g in groups if not g.changed]
-    clauses = [*_changed(changed), *_unchanged(rest)] if changed else _nothing_changed(rest)
+    shown, others = changed[:MOST_GROUPS], changed[MOST_GROUPS:]
+    clauses = [f"{group.label} {outcome(group)}" for group in [*shown, *([_together(others)] if others else [])]]
+    clauses += _unchanged(rest) if changed else _nothing_changed(rest)
     return f"{occasion(found.changes)}: {'; '.join(clauses)}."
 
 
@@ -189,25 +177,16 @@ def occasion(changes: Sequence[Change]) -> str:
     order = {key: place for place, key in enumerate(SOFTWARE)}
     by_cause = sorted(changes, key=lambda each: order.get(each.fact.key, len(order)))
     said = ["other boards" if each.fact == BOARDS else change(each) for each in by_cause[:MOST_CHANGES]]
-    if not said:
-        return "In the same environment"
-    more = len(changes) - MOST_CHANGES
-    return f"After {listed([*said, *([counted(more, 'more change')] if more > 0 else [])])}"
+    if (more := len(changes) - MOST_CHANGES) > 0:
+        said.append(counted(more, "more change"))
+    return f"After {_listed(said)}" if said else "In the same environment"
 
 
 def change(one: Change) -> str:
     """'driver 575 -> 580'."""
-    return f"{_name(one.fact)} {_value(one.fact, one.old)} -> {_value(one.fact, one.new)}"
-
-
-def _name(fact: Fact) -> str:
-    match fact.scope:
-        case Scope.MACHINE:
-            return NAMES.get(fact.key, fact.key)
-        case Scope.WORKLOAD:
-            return fact.key
-    words = formatting.spaced(fact.key)
-    return f"GPU {words}" if fact.scope is Scope.GPU else words
+    key, words = one.fact.key, formatting.spaced(one.fact.key)
+    named = {Scope.MACHINE: NAMES.get(key, key), Scope.WORKLOAD: key, Scope.GPU: f"GPU {words}"}
+    return f"{named.get(one.fact.scope, words)} {_value(one.fact, one.old)} -> {_value(one.fact, one.new)}"
 
 
 def _value(fact: Fact, value: Any) -> str:
@@ -235,29 +214,20 @@ def different_workload(settings: Sequence[Change]) -> str:
 
 def outcome(group: Group) -> str:
     """Outcome of the cases: '7 to 8 % slower in 27 of 27 cases', 'unchanged', 'cannot be told'."""
-    match group.outcome:
-        case Outcome.CHANGED:
-            return " and ".join(_of_verdict(group, verdict) for verdict in CHANGED if group.count(verdict))
-        case Outcome.UNCHANGED:
-            return "unchanged"
-        case Outcome.PARTLY_UNCHANGED:
-            whole = counted(len(group.compared), "case")
-            return f"unchanged in {group.count('same')} of {whole}, the others cannot be told"
-        case Outcome.UNCLEAR:
-            return "cannot be told"
-        case Outcome.TOO_FEW_SAMPLES:
-            return "cannot be told (too few samples)"
-        case Outcome.NOT_COMPARED:
-            return f"not compared ({DIFFERENT_WORKLOAD})"
+    if group.outcome is Outcome.CHANGED:
+        return " and ".join(_of_verdict(group, verdict) for verdict in CHANGED if group.count(verdict))
+    if group.outcome is Outcome.PARTLY_UNCHANGED:
+        whole = counted(len(group.compared), "case")
+        return f"unchanged in {group.count('same')} of {whole}, the others cannot be told"
+    return str(group.outcome.value)
 
 
 def _of_verdict(group: Group, verdict: str) -> str:
     """By which times changed; a digit more where whole per cents would be none."""
-    ratios = [row.ratio.value for row in group.rows if row.ratio and row.verdict == verdict]
-    changes = sorted(100 * abs(ratio - 1) for ratio in ratios)
+    changes = sorted(100 * abs(row.ratio.value - 1) for row in group.rows if row.ratio and row.verdict == verdict)
     digits = 0 if changes[0] >= 0.95 else 1
     span = " to ".join(dict.fromkeys(f"{each:,.{digits}f}" for each in (changes[0], changes[-1])))
-    return f"{span} % {verdict} in {len(ratios)} of {counted(len(group.compared), 'case')}"
+    return f"{span} % {verdict} in {len(changes)} of {counted(len(group.compared), 'case')}"
 
 
 def _with_training_as_one(groups: Sequence[Group]) -> list[Group]:
@@ -265,12 +235,12 @@ def _with_training_as_one(groups: Sequence[Group]) -> list[Group]:
     training = [g for g in groups if g.compared and {row.experiment for row in g.rows} <= TRAINING]
     if len(training) < 2 or any(group.changed for group in training):
         return list(groups)
-    return [*(group for group in groups if group not in training), replace(together(training), label="training")]
+    return [*(group for group in groups if group not in training), replace(_together(training), label="training")]
 
 
 def _nothing_changed(groups: Sequence[Group]) -> Iterator[str]:
     """In how many cases that is known, in how many it cannot be told, and what was not compared."""
-    every = together(groups)
+    every = _together(groups)
     same, unclear = every.count("same"), every.count("unclear")
     if same:
         yield f"nothing became slower or faster in {counted(same, 'case')}"
@@ -282,23 +252,14 @@ def _nothing_changed(groups: Sequence[Group]) -> Iterator[str]:
     yield from _unchanged([group for group in groups if not group.compared])
 
 
-def _changed(groups: Sequence[Group]) -> Iterator[str]:
-    """A clause for each of the most changed, and one for all others."""
-    shown, others = groups[:MOST_GROUPS], groups[MOST_GROUPS:]
-    for group in [*shown, *([together(others)] if others else [])]:
-        yield f"{group.label} {outcome(group)}"
-
-
 def _unchanged(groups: Sequence[Group]) -> Iterator[str]:
     """One clause for all that are unchanged, one for all of which a part is, one for what cannot be told.
 
     More names than a sentence can hold are not listed.
     """
-    kinds: dict[Outcome, list[Group]] = {}
-    for group in groups:
-        kinds.setdefault(group.outcome, []).append(group)
-    for own in sorted(kinds.values(), key=lambda own: _doubt(together(own))):
-        one, others = together(own), f"{len(own)} other experiments" if len(kinds) > 1 else "everything else"
+    kinds = by_key((group.outcome, group) for group in groups)
+    for own in sorted(kinds.values(), key=lambda own: _doubt(_together(own))):
+        one, others = _together(own), f"{len(own)} other experiments" if len(kinds) > 1 else "everything else"
         yield f"{one.label if len(own) <= MOST_NAMES else others} {outcome(one)}"
 
 

@@ -15,7 +15,7 @@ from scalecard.figures import charts, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
-from scalecard.report import answers, plugin_loader, sections, table
+from scalecard.report import answers, sections, table, toc
 
 
 def draw(
@@ -35,8 +35,12 @@ def draw(
     chosen = sorted((r for r in found.results if r.platform in names), key=lambda r: names.index(r.platform))
     style.tell_platforms_apart(chosen, show)
 
+    module = answers.load(name) if name in answers.names() else sections.load(name)
+    title, _ = toc.docstring(module)
+
     def drawn_of(subset: Sequence[Result]) -> dict[Path, bytes]:
-        return pictures(_figure(name, subset, settings), outputs, _title(name), origins(subset))
+        figure = module.plot(platforms.current(subset, settings) if name in answers.names() else subset)
+        return pictures(figure, outputs, title, origins(subset))
 
     left_out = found.left_out
     try:
@@ -47,42 +51,28 @@ def draw(
         ours = [result for result in chosen if result.platform == names[0]]
         left_out += unfit
         made = attempt(f"figure of {name}", partial(drawn_of, [*ours, *fitting]), left_out)
-    for path, content in (made or _missing(name, left_out[-1].reason, outputs)).items():
+    for path, content in (made or _missing(title, left_out[-1].reason, outputs)).items():
         write_atomically(path, content)
     return left_out
 
 
-def _missing(name: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
-    """Files that say why the figure is missing."""
+def _missing(title: str, reason: str, outputs: Sequence[Path]) -> dict[Path, bytes]:
     figure = plt.figure(figsize=(8, 1))
     figure.text(
         0.5, 0.5, f"This figure could not be drawn: {reason}", ha="center", va="center", wrap=True, parse_math=False
     )
-    made = pictures(figure, outputs, _title(name), [])
-    return {path: svg.MISSING.encode() if path.suffix == ".html" else made[path] for path in made}
-
-
-def _figure(name: str, results: Sequence[Result], settings: Settings) -> Figure:
-    if name in answers.names():
-        answer: Figure = answers.load(name).plot(platforms.current(results, settings))
-        return answer
-    section: Figure = sections.load(name).plot(results)
-    return section
-
-
-def _title(name: str) -> str:
-    return plugin_loader.title(answers.load(name) if name in answers.names() else sections.load(name))
+    made = pictures(figure, outputs, title, [])
+    return made | {path: svg.MISSING.encode() for path in outputs if path.suffix == ".html"}
 
 
 def origins(results: Sequence[Result]) -> list[str]:
     """Where a figure's numbers are from, a line for each platform: machine, commit and day."""
-    by_platform = {platforms.platform_label(result): result for result in results}
-    return [_origin(label, [r for r in results if r.platform == one.platform]) for label, one in by_platform.items()]
-
-
-def _origin(label: str, own: Sequence[Result]) -> str:
-    machine = from_facts(own[0].environment["machine"]).describe()
-    return f"{label}: {machine}; ScaleCard, commit {', '.join(provenance.commits(own))}; {provenance.days(own)}"
+    said = []
+    for label, platform in {platforms.platform_label(result): result.platform for result in results}.items():
+        own = [result for result in results if result.platform == platform]
+        machine, commits = from_facts(own[0].environment["machine"]).describe(), ", ".join(provenance.commits(own))
+        said.append(f"{label}: {machine}; ScaleCard, commit {commits}; {provenance.days(own)}")
+    return said
 
 
 def save(figure: Figure, path: Path, title: str = "", footer: Sequence[str] = ()) -> None:

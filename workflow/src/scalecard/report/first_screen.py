@@ -8,12 +8,13 @@ from scalecard.analysis import formatting, provenance, slowdowns
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.platforms import nickname
-from scalecard.analysis.strategy_choice import Place, choose, places, timed, workloads
+from scalecard.analysis.strategy_choice import choose, places, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
-from scalecard.records.record import Record, Result
-from scalecard.report import advice_text
+from scalecard.records.record import Result
+from scalecard.report import advice_text, by_key
 from scalecard.report.section import Section
+from scalecard.report.sections import Topic
 
 T = TypeVar("T")
 
@@ -84,46 +85,35 @@ def _facts(results: Sequence[Result]) -> list[tuple[str, str]]:
 def faults_of(result: Result) -> list[str]:
     """A sentence per reason, with the first case as an example; those of a GPU's health are alerts of its own."""
     own_alerts = result.experiment == HEALTH and not result.emulated
-    return [] if own_alerts else list(_by_reason(result))
-
-
-def _by_reason(result: Result) -> Iterator[str]:
-    faults: dict[str, list[Record]] = {}
-    for record in result.records:
-        if record.is_fault:
-            faults.setdefault(str(record.reason), []).append(record)
-    for reason, records in faults.items():
-        first = records[0]
+    faults = [] if own_alerts else [record for record in result.records if record.is_fault]
+    said = []
+    for reason, (first, *more) in by_key((str(record.reason), record) for record in faults).items():
         axes = ", ".join(f"{axis} {formatting.setting(axis, value)}" for axis, value in first.case.items())
-        others = f", and {counted(len(records) - 1, 'more case')}" if len(records) > 1 else ""
+        others = f", and {counted(len(more), 'more case')}" if more else ""
         ended = f"{first.note[:1].upper()}{first.note[1:]}."
-        yield f"{reason.capitalize()}: {axes}{others}: {first.note}." if axes else ended
+        said.append(f"{reason.capitalize()}: {axes}{others}: {first.note}." if axes else ended)
+    return said
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:
     """Of each workload, the strategy that is the fastest on the most devices at a fixed total batch."""
     for workload in workloads(result):
-        found = places(result, workload)
-        several = [place for place in timed(found, "strong") if place.devices > 1]
+        several = [place for place in timed(places(result, workload), "strong") if place.devices > 1]
         most = max((place.devices for place in several), default=0)
         choice = choose([place for place in several if place.devices == most], "strong")
         if choice and choice.best.gain:
-            yield _line(result, workload, choice.best, several)
-
-
-def _line(result: Result, workload: str, best: Place, several: Sequence[Place]) -> Scaling:
-    assert best.gain is not None
-    own = {place.devices: place.gain for place in several if place.strategy == best.strategy and place.gain}
-    points = [(1, 1.0), *((devices, ratio.value) for devices, ratio in sorted(own.items()))]
-    what = "CPU ranks" if result.emulated else "GPUs"
-    share = formatting.percent(best.gain.value / best.devices)
-    text = f"{best.strategy}: {formatting.about(best.gain)} on {best.devices} {what}, {share} of ideal"
-    return Scaling(workload=workload, text=text, line=sparkline(points))
+            name, gain = choice.best.strategy, choice.best.gain
+            own = {place.devices: place.gain.value for place in several if place.strategy == name and place.gain}
+            what, share = "CPU ranks" if result.emulated else "GPUs", formatting.percent(gain.value / most)
+            text = f"{name}: {formatting.about(gain)} on {most} {what}, {share} of ideal"
+            yield Scaling(workload=workload, text=text, line=sparkline([(1, 1.0), *sorted(own.items())]))
 
 
 def _use(result: Result) -> list[str]:
     """The gist of the advice; its reasons are in the section."""
-    every = [(workload, one) for workload in workloads(result) for one in advice_text.sentences(result, workload)]
     return [
-        f"{workload}: {one.gist}, at a fixed total batch" for workload, one in every if one.about == advice_text.USE
+        f"{one.headline}, at a fixed total batch"
+        for workload in workloads(result)
+        for one in advice_text.sentences(result, workload)
+        if one.topic is Topic.ADVICE
     ]

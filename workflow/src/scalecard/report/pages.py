@@ -64,13 +64,12 @@ class Take:
 
 def takes(exports: Sequence[Path], report: Path) -> list[Take]:
     """Those of the exported files that the first screen has; links are relative to the report's folder."""
-    by_name = {path.name: path for path in exports}
-    return [_take(by_name[name], label, report) for name, label in LABELS.items() if name in by_name]
-
-
-def _take(path: Path, label: str, report: Path) -> Take:
-    text = path.read_text("utf-8") if path.name in COPIED else ""
-    return Take(path.name, label, link(path, report), text)
+    return [
+        Take(name, label, link(path, report), path.read_text("utf-8") if name in COPIED else "")
+        for name, label in LABELS.items()
+        for path in exports
+        if path.name == name
+    ]
 
 
 def link(path: Path, report: Path) -> str:

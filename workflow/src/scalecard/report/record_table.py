@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from scalecard.records.record import (
     IN_BYTES,
     Check,
     Count,
-    HardwareState,
     Record,
     Result,
     Scalar,
@@ -22,6 +21,7 @@ from scalecard.records.record import (
     axis_label,
 )
 from scalecard.records.statistics import Interval
+from scalecard.report import by_key
 from scalecard.report.table import EMPTY, Cell, Table
 
 SHOW = {
@@ -35,6 +35,7 @@ SHOW = {
 # What the last of a record's samples is, where they are no repetitions of one number.
 LAST_SAMPLE = {"accuracy": "after the last epoch", "errors": "after the load; {:.0f} before it"}
 METRIC = "metric"  # the column after the axes
+NOT_MEASURED = Cell("\u2013")
 COUNTED = {
     "FLOPs": "arithmetic",
     "all-reduced bytes": "sent in all-reduces",
@@ -89,23 +90,7 @@ def telemetry_overview(result: Result) -> list[tuple[str, str]]:
     states = [entry.state for record in result.records for entry in record.telemetry if entry.state]
     if not states:
         return []
-    rows = [(f"GPU {index} {label}", text) for index, label, text in _gpus(states)]
-    rows.append(("highest load average", f"{max(state.load_average for state in states):.1f}"))
-    shares = {
-        "CPU busy": [state.cpu_busy for state in states],
-        "CPU time taken by the hypervisor": [state.steal for state in states],
-    }
-    for label, values in shares.items():
-        known = [value for value in values if value is not None]
-        if known:
-            rows.append((label, f"{formatting.percent(min(known))} to {formatting.percent(max(known))}"))
-    rows.append(("CPU frequency", _range([state.cpu_mhz for state in states], "MHz") or _reason(states)))
-    cost = max(state.sampler_cost for state in states)
-    return [*rows, ("cost of these readings", f"at most {formatting.percent(cost, 2)} of a core")]
-
-
-def _gpus(states: Sequence[HardwareState]) -> Iterator[tuple[int, str, str]]:
-    """(GPU, fact, range)."""
+    rows = []
     for index in range(max(len(state.gpus) for state in states)):
         gpus = [state.gpus[index] for state in states if index < len(state.gpus)]
         ranges = {
@@ -113,17 +98,23 @@ def _gpus(states: Sequence[HardwareState]) -> Iterator[tuple[int, str, str]]:
             "temperature": _range([gpu.temperature_c for gpu in gpus], "°C"),
             "power": _range([gpu.power_w for gpu in gpus], "W"),
         }
-        for label, text in ranges.items():
-            yield index, label, text or "not reported by this GPU"
+        rows += [(f"GPU {index} {label}", text or "not reported by this GPU") for label, text in ranges.items()]
+    rows.append(("highest load average", f"{max(state.load_average for state in states):.1f}"))
+    for label, values in (
+        ("CPU busy", [state.cpu_busy for state in states]),
+        ("CPU time taken by the hypervisor", [state.steal for state in states]),
+    ):
+        if known := [value for value in values if value is not None]:
+            rows.append((label, f"{formatting.percent(min(known))} to {formatting.percent(max(known))}"))
+    why_not = next((f"not known ({s.missing['cpu_mhz']})" for s in states if "cpu_mhz" in s.missing), "not known")
+    rows.append(("CPU frequency", _range([state.cpu_mhz for state in states], "MHz") or why_not))
+    cost = max(state.sampler_cost for state in states)
+    return [*rows, ("cost of these readings", f"at most {formatting.percent(cost, 2)} of a core")]
 
 
 def _range(spreads: Sequence[Spread | None], unit: str) -> str:
     known = [spread for spread in spreads if spread]
     return f"{min(s.low for s in known):.0f} to {max(s.high for s in known):.0f} {unit}" if known else ""
-
-
-def _reason(states: Sequence[HardwareState]) -> str:
-    return next((f"not known ({s.missing['cpu_mhz']})" for s in states if "cpu_mhz" in s.missing), "not known")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,53 +167,44 @@ def intervals(record: Record) -> tuple[Interval | None, Interval | None]:
     return (None, None) if record.metric in LAST_SAMPLE else (record.within, record.between)
 
 
-def table(label: str, platforms: Mapping[str, Mapping[str, Row]], one_process: Sequence[str]) -> Table:
+def table(label: str, platforms: Mapping[str, Mapping[str, Row]], *, in_one_process: bool) -> Table:
     """One row per case and metric: the first platform in full, and the medians of the others; no column is empty.
 
-    In `one_process` are the platforms on which nothing was measured in several.
+    `in_one_process`: whether no case of the first was measured in several.
     """
     first, *others = platforms
-    keys = dict.fromkeys(key for own in platforms.values() for key in own)
-    known = {key: next(own[key] for own in platforms.values() if key in own) for key in keys}
-    shared = dict.fromkeys([*(name for row in known.values() for name in row.case if name != METRIC), METRIC], EMPTY)
+    by_case: dict[str, dict[str, Row]] = {}
+    for platform, own in platforms.items():
+        for key, row in own.items():
+            by_case.setdefault(key, {})[platform] = row
+    known = [(next(iter(own.values())), own) for own in by_case.values()]
+    shared = dict.fromkeys([*(name for row, _ in known for name in row.case if name != METRIC), METRIC], EMPTY)
     made: list[dict[str, str | Cell]] = [
         {
             **shared,
             **row.case,
-            f"median, {first}" if others else "median": _median(platforms[first], key),
-            **(platforms[first][key].more if key in platforms[first] else {}),
-            **{f"median, {name}": _median(platforms[name], key) for name in others},
+            f"median, {first}" if others else "median": own[first].median if first in own else NOT_MEASURED,
+            **(own[first].more if first in own else {}),
+            **{f"median, {name}": own[name].median if name in own else NOT_MEASURED for name in others},
         }
-        for key, row in known.items()
+        for row, own in known
     ]
-    return Table.of(label, made, _note(platforms[first].values(), one_process)).filled()
-
-
-def _median(own: Mapping[str, Row], key: str) -> Cell:
-    return own[key].median if key in own else Cell("\u2013")  # not measured
-
-
-def _note(rows: Iterable[Row], one_process: Sequence[str]) -> str:
-    said = ["An interval of the median needs at least six samples. Epochs are few, so every one is kept."]
-    for platform in one_process:
-        said.append(
-            f"On {platform} every case was measured in one process: the spread between fresh processes was not"
-            " measured."
+    note = "An interval of the median needs at least six samples. Epochs are few, so every one is kept."
+    if in_one_process:
+        note += (
+            f" On {first} every case was measured in one process: the spread between fresh processes was not measured."
         )
-    if remarked := sum(row.remarked for row in rows):
-        said.append(
-            f"{remarked} of the numbers carry a remark. Where samples drift or resemble their neighbours, the interval"
+    if remarked := sum(row.remarked for row in platforms[first].values()):
+        note += (
+            f" {remarked} of the numbers carry a remark. Where samples drift or resemble their neighbours, the interval"
             " within a process is too narrow."
         )
-    return " ".join(said)
+    return Table.of(label, made, note).filled()
 
 
 def absent(result: Result) -> list[dict[str, Any]]:
     """Skipped and failed cases with their reasons; cases with the same reason together."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for record in result.records:
-        if record.status != "ok":
-            rows.setdefault((record.status, record.why), []).append(formatting.case(record.case))
+    rows = by_key(((r.status, r.why), formatting.case(r.case)) for r in result.records if r.status != "ok")
     return [
         {"platform": result.platform, "status": status, "note": note, "cases": cases}
         for (status, note), cases in rows.items()
@@ -237,19 +219,15 @@ class Proof:
     proven: list[str]
     counted: list[str]
 
-    @property
-    def num_cases(self) -> int:
-        return len(self.cases)
-
 
 def proofs(result: Result) -> list[Proof]:
     """Of all cases that were timed; what was skipped or failed has none."""
-    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for record in result.records:
-        if record.checks or record.work:
-            key = tuple(map(_proven, record.checks)), tuple(map(_counted, record.work))
-            found.setdefault(key, []).append(formatting.case(record.case))
-    return [Proof(cases=cases, proven=list(key[0]), counted=list(key[1])) for key, cases in found.items()]
+    found = by_key(
+        ((tuple(map(_proven, record.checks)), tuple(map(_counted, record.work))), formatting.case(record.case))
+        for record in result.records
+        if record.checks or record.work
+    )
+    return [Proof(cases=cases, proven=[*proven], counted=[*counts]) for (proven, counts), cases in found.items()]
 
 
 def _proven(check: Check) -> str:
@@ -258,8 +236,4 @@ def _proven(check: Check) -> str:
 
 
 def _counted(count: Count) -> str:
-    return f"{COUNTED.get(count.name, count.name)}: {_amount(count)}"
-
-
-def _amount(count: Count) -> str:
-    return SHOW_COUNT.get(count.unit, "{:,.10g}".format)(count.counted)
+    return f"{COUNTED.get(count.name, count.name)}: {SHOW_COUNT.get(count.unit, '{:,.10g}'.format)(count.counted)}"

@@ -14,32 +14,40 @@ from urllib.parse import quote, unquote_plus
 from scalecard.analysis import compare, formatting, platforms, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
+from scalecard.analysis.provenance import commits
 from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import (
-    answers,
-    changes_section,
-    first_screen,
-    pages,
-    plugin_loader,
-    provenance_table,
-    record_table,
-    section,
-    sections,
-    toc,
-)
+from scalecard.report import answers, changes_section, first_screen, pages, record_table, section, sections, toc
 from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
-from scalecard.report.provenance_table import Brief, others_table
-from scalecard.report.section import Section
+from scalecard.report.section import Brief, Section, others_table
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table
 
+PROVENANCE = (
+    "fingerprint",
+    "torch",
+    "torchvision",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "nccl_process_group",
+    "float32_products",
+    "float32_convolutions",
+    "python",
+    "os",
+    "container_engine",
+    "container",
+    "cpu_governor",
+    "cgroup_cpu_max",
+    "cgroup_memory_max",
+)
 NUM_LEADING = 8
+NOT_SHOWN = ("devices", "data_dir")  # settings
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
 
 
@@ -58,19 +66,15 @@ class Answer:
     def of(cls, name: str, measured: PlatformResults) -> "Answer":
         """What the module of this name computes."""
         module = answers.load(name)
+        title, how_to_read = toc.docstring(module)
         return cls(
             name=name,
-            title=plugin_loader.title(module),
-            how_to_read=plugin_loader.how_to_read(module),
+            title=title,
+            how_to_read=how_to_read,
             findings=module.findings(measured),
             tables=[table.filled() for table in module.tables(measured) if table.rows],
             calculator=module.calculator(measured) if hasattr(module, "calculator") else {},
         )
-
-    @property
-    def by_topic(self) -> list[Finding]:
-        """The findings, those to act on first."""
-        return sections.by_topic(self.findings)
 
 
 def every_answer(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
@@ -100,18 +104,20 @@ def write(
     """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
-    linked = [path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)]
     there = [path for path in exports if path.read_bytes() != MISSING]
-    missing = [LeftOut(path.name, NOT_WRITTEN, ours=True) for path in exports if path not in there]
-    left_out = [*found.left_out, *missing]
-    options: dict[str, Any] = {
-        "left_out": left_out,
-        "history": history,
-        "traces": linked,
-        "exports": [pages.link(path, output) for path in there],
-        "taken": pages.takes(there, output),
-    }
-    write_atomically(output, render(found.results, figures, show=show, settings=settings, **options))
+    left_out = [*found.left_out, *(LeftOut(p.name, NOT_WRITTEN, ours=True) for p in exports if p not in there)]
+    text = render(
+        found.results,
+        figures,
+        show=show,
+        left_out=left_out,
+        history=history,
+        traces=[path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)],
+        exports=[pages.link(path, output) for path in there],
+        taken=pages.takes(there, output),
+        settings=settings,
+    )
+    write_atomically(output, text)
     return left_out
 
 
@@ -127,23 +133,24 @@ def render(
     taken: Sequence[Take] = (),
     settings: Settings = NO_SETTINGS,
 ) -> str:
-    """The report over all experiments and platforms; the first result's platform is the current one.
+    """The report; the first result's platform is the current one, and `show` names the platforms to draw.
 
-    `figures` is the folder of the figures' panels, `show` names the platforms to draw, and to `left_out` is added what
-    cannot be said or was not drawn. `history` are the indices of kept nights, `traces` and `exports` are linked, and
-    `taken` is on the first screen. `settings` are those of answers. ValueError if results of one platform are of
-    different hardware, InvalidResult if nothing can be said of the current one.
+    `figures` is the folder of the figures' panels. To `left_out` is added what cannot be said or was not drawn.
+    `history` are the indices of kept nights, `exports` are linked, `taken` is on the first screen, `settings` are those
+    of answers. ValueError: one platform, different hardware. InvalidResult: nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
     left_out = [] if left_out is None else left_out
     ours = [result for result in results if result.experiment in sections.names()]
     wanted = selection(ours, show)
-    known, brief, unfit = _read(ours, wanted)
-    left_out += unfit
+    known, unfit = each_fit([r for r in ours if r.platform in wanted], Section.of, here=wanted[0])
+    brief, unfit_elsewhere = each_fit([r for r in ours if r.platform not in wanted], Brief.of, here=wanted[0])
+    left_out += [*unfit, *unfit_elsewhere]
     platforms = [platform for platform in wanted if any(s.platform == platform for s in known)]
     if platforms[:1] != wanted[:1]:
         raise InvalidResult(f"nothing can be said of {wanted[0]}", f"{unfit[0].what}: {unfit[0].reason}")
-    by_name = {name: _of(known, name, platforms) for name in toc.in_order({s.name for s in known})}
+    known.sort(key=lambda s: platforms.index(s.platform))
+    by_name = {name: [s for s in known if s.name == name] for name in toc.in_order({s.name for s in known})}
     values = {
         **_said_of_all(known, platforms, figures, settings, left_out),
         "unknown": sorted(set(show or ()) - {r.platform for r in ours}),
@@ -173,45 +180,20 @@ def _said_of_all(
     return {
         "contents": toc.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
         "first": first_screen.of(current, left_out),
-        "masthead": _masthead([s.result for s in current]),
+        "masthead": {
+            "platform": platforms[0],
+            "emulated": current[0].result.emulated,
+            "warnings": [text for _, text in compare.warnings("", [s.result for s in current])],
+        },
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
-        "answers": [_answer(answer, figures, left_out) for answer in replies],
+        "answers": [
+            {**vars(answer), **_figure(figures, answer.name, answer.title, answer.findings, left_out)}
+            for answer in replies
+        ],
         "changes": [part for part in changes if part],
-        "provenance": [provenance_table.facts(platform, results) for platform in platforms],
+        "provenance": [_environment([r for r in results if r.platform == platform]) for platform in platforms],
     }
-
-
-def _read(results: Sequence[Result], platforms: Sequence[str]) -> tuple[list[Section], list[Brief], list[LeftOut]]:
-    """These platforms' sections, the others in brief, and what cannot be said."""
-    chosen = [result for result in results if result.platform in platforms]
-    others = [result for result in results if result.platform not in platforms]
-    known, unfit = each_fit(chosen, Section.of, here=platforms[0])
-    brief, unfit_too = each_fit(others, Brief.of, here=platforms[0])
-    return known, brief, [*unfit, *unfit_too]
-
-
-def _of(known: Sequence[Section], name: str, platforms: Sequence[str]) -> list[Section]:
-    """One experiment's sections, the current platform's first."""
-    return sorted((s for s in known if s.name == name), key=lambda s: platforms.index(s.platform))
-
-
-def _masthead(current: Sequence[Result]) -> dict[str, Any]:
-    return {
-        "machine": from_facts(current[0].environment["machine"]).describe(),
-        "platform": current[0].platform,
-        "when": formatting.minute(max(r.finished for r in current)) + " UTC",
-        "emulated": current[0].emulated,
-        "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
-        "warnings": [text for _, text in compare.warnings("", current)],
-        "num_experiments": len(current),
-    }
-
-
-def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
-    """(name, finding) pairs to act on: at most two per section or answer, the first kind first."""
-    chosen = [(s.name, finding) for s in current for finding in s.by_topic[:2]]
-    return sorted(chosen, key=lambda item: item[1].topic)[:most]
 
 
 def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> dict[str, Any]:
@@ -220,66 +202,84 @@ def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> 
 
 
 def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
-    """The kept nights of this platform; old ones that cannot be read are named and stop nothing."""
     return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
 
 
-def _panels(figures: Path, name: str, left_out: list[LeftOut]) -> str:
-    """The figure of a section or an answer; if it could not be drawn, it is left out."""
-    html = (figures / f"{name}.html").read_text("utf-8")
-    if html == svg.MISSING:
-        reason = f"it could not be drawn; see results/logs/figures/{name}.log"
-        left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
-    return html
-
-
-def _answer(answer: Answer, figures: Path, left_out: list[LeftOut]) -> dict[str, Any]:
-    """What is said of the current platform."""
+def _environment(own: Sequence[Result]) -> dict[str, Any]:
+    """The environment in which a platform was measured, fact by fact."""
+    environment = own[0].environment
+    machine = environment["machine"]
+    # Of the first result that says how NCCL's channels go, and of the first that spans several nodes.
+    paths: dict[str, int] = next(filter(None, (r.environment["nccl_paths"] for r in own)), {})
+    nodes: list[dict[str, Any]] = next(filter(None, (r.environment["nodes"] for r in own)), [])
+    channels = ", ".join(f"{count} by {path}" for path, count in paths.items())
+    first, last = (formatting.minute(moment) for moment in (min(r.started for r in own), max(r.finished for r in own)))
     return {
-        "name": answer.name,
-        "title": answer.title,
-        "how_to_read": answer.how_to_read,
-        **_figure(figures, answer.name, answer.title, answer.findings, left_out),
-        "findings": answer.findings,
-        "tables": answer.tables,
-        "calculator": answer.calculator,
+        "platform": own[0].platform,
+        "facts": {
+            "machine": from_facts(machine).describe(),
+            "driver": machine["driver"],
+            "memory": formatting.count_bytes(environment["ram_bytes"]),
+            "locked software": machine["software"],
+            **({"further packages": added} if (added := environment.get("packages")) else {}),
+            "commit": ", ".join(commits(own)),
+            **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
+            "measured": f"{first} to {last} UTC",
+            **{
+                f"GPU {index}": ", ".join(
+                    f"{formatting.spaced(key)} {'not known' if value is None else value}" for key, value in gpu.items()
+                )
+                for index, gpu in enumerate(environment["gpus"])
+            },
+            **({"NCCL's channels": channels} if channels else {}),
+            **{f"node {index}": _node(node) for index, node in enumerate(nodes)},
+        },
+        "missing": {formatting.spaced(key): reason for key, reason in environment["missing"].items()},
     }
+
+
+def _node(node: dict[str, Any]) -> str:
+    differs = ", ".join(f"{formatting.spaced(path)} {value}" for path, value in node["differs"].items())
+    return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
+
+
+def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:
+    """(name, finding) pairs to act on: at most two per section or answer, the first kind first."""
+    chosen = [(s.name, finding) for s in current for finding in sections.by_topic(s.findings)[:2]]
+    return sorted(chosen, key=lambda item: item[1].topic)[:most]
 
 
 def _page(
     name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """One experiment on every platform, for the template; findings are those of the first platform."""
-    module, results = sections.load(name), [s.result for s in own]
-    title = plugin_loader.title(module)
+    """One experiment on every platform, for the template, which shows of the first one what is in its section."""
+    results, (title, how_to_read) = [s.result for s in own], toc.docstring(sections.load(name))
     return {
+        **vars(own[0]),
         "name": name,
         "title": title,
-        "how_to_read": plugin_loader.how_to_read(module),
+        "how_to_read": how_to_read,
         **_figure(figures, name, title, own[0].findings, left_out),
         "caption": style.caption(results),
-        "tiles": own[0].tiles,
-        "topology": own[0].topology,
-        "overview": own[0].overview,
-        "findings": own[0].by_topic,
+        "findings": sections.by_topic(own[0].findings),
         "table": record_table.table(
             f"Cases with medians and intervals, {name}",
             {s.platform: s.rows for s in own},
-            [s.platform for s in own[:1] if s.in_one_process],
+            in_one_process=all(len(record.samples) == 1 for record in results[0].records if record.samples),
         ),
-        "judgements": own[0].judgements,
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
-        "states": [(s.platform, s.state) for s in own[:1] if s.state],
+        "states": [(own[0].platform, own[0].state)] if own[0].state else [],
         "absent": [row for s in own for row in s.absent],
-        "proofs": own[0].proofs,
         "published": own[0].published,
         "limits": [s.limit for s in own],
         "method": section.method(name),
-        "settings": [(s.platform, s.settings) for s in own[:1]],
-        "traces": _traces(name, traces),
+        "settings": [(own[0].platform, {k: v for k, v in results[0].spec.items() if k not in NOT_SHOWN})],
+        "traces": [
+            (unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in traces if path.parent.name == name
+        ],
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
     }
@@ -288,20 +288,13 @@ def _page(
 def _figure(
     figures: Path, name: str, title: str, findings: Sequence[Finding], left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """A figure as the page shows it, what it says in words, and its files."""
+    """A figure as the page shows it, what it says in words, and its files; if it could not be drawn, it is left out."""
+    html = (figures / f"{name}.html").read_text("utf-8")
+    if html == svg.MISSING:
+        reason = f"it could not be drawn; see results/logs/figures/{name}.log"
+        left_out.append(LeftOut(f"figure of {name}", reason, ours=True))
     return {
-        "figure": _panels(figures, name, left_out),
+        "figure": html,
         "alt": f"Figure: {title} {findings[0].text if findings else ''}",
-        "files": _files(figures, name),
+        "files": [(kind.upper(), f"{figures.name}/{name}.{kind}") for kind in ("svg", "pdf", "png", "csv")],
     }
-
-
-def _files(figures: Path, name: str) -> list[tuple[str, str]]:
-    """(kind, link from the report) of a figure's files and of what it shows."""
-    return [(kind.upper(), f"{figures.name}/{name}.{kind}") for kind in ("svg", "pdf", "png", "csv")]
-
-
-def _traces(name: str, paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """(what, link) of an experiment's traces."""
-    own = [path for path in paths if path.parent.name == name]
-    return [(unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in own]

@@ -1,8 +1,9 @@
-"""What the report says about one result: findings, judgements and tables, computed once."""
+"""What the report says about one result: all of it, computed once, or its headline if its platform is not drawn."""
 
 import ast
 import base64
 import gzip
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from scalecard.analysis.limits import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import record_table, sections
+from scalecard.report import by_key, record_table, sections
 from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
+from scalecard.report.table import Table
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-NOT_SHOWN = ("devices", "data_dir")  # settings left out of the report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,28 +59,15 @@ class Section:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.result.experiment
 
     @property
     def platform(self) -> str:
-        """The result's platform."""
         return self.result.platform
 
     @property
-    def by_topic(self) -> list[Finding]:
-        """The findings, those to act on first."""
-        return sections.by_topic(self.findings)
-
-    @property
     def headline(self) -> str:
-        """The most important number, in a few characters."""
         return sections.headline(self.findings)
-
-    @property
-    def in_one_process(self) -> bool:
-        """Whether no case was measured in several fresh processes."""
-        return all(len(record.samples) == 1 for record in self.result.records if record.samples)
 
     @property
     def published(self) -> dict[str, Any]:
@@ -123,15 +111,9 @@ class Section:
 
     @property
     def limit(self) -> dict[str, Any]:
-        """What the vendor says about the device."""
         device = platforms.device_name(self.result)
         spec = published_figures.gpu_spec(device)
         return {"platform": self.platform, "device": device, "spec": asdict(spec) if spec else None}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The values of config.yaml that this was measured with."""
-        return {key: value for key, value in self.result.spec.items() if key not in NOT_SHOWN}
 
     @property
     def raw(self) -> dict[str, str]:
@@ -141,6 +123,35 @@ class Section:
             "file": f"{self.platform}-{self.name}.json.gz",
             "href": f"data:application/gzip;base64,{base64.b64encode(packed).decode()}",
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """A result, of which the most important number alone is shown."""
+
+    result: Result
+    headline: str
+
+    @classmethod
+    def of(cls, result: Result) -> "Brief":
+        findings = sections.load(result.experiment).findings(result)
+        return cls(result=result, headline=sections.headline(findings))
+
+
+def others_table(known: Sequence[Brief], experiments: Sequence[str]) -> Table:
+    """The rows, those measured last first; none if every platform is drawn."""
+    names = dict.fromkeys([*experiments, *(brief.result.experiment for brief in known)])
+    newest_first = sorted(known, key=lambda brief: brief.result.finished, reverse=True)
+    rows = []
+    for platform, own in by_key((platforms.platform_label(brief.result), brief) for brief in newest_first).items():
+        last, headlines = own[0].result, {brief.result.experiment: brief.headline for brief in own}
+        row = {
+            "Platform": platform,
+            "Device": platforms.device_name(last),
+            "Measured": formatting.minute(last.finished),
+        }
+        rows.append(row | {formatting.spaced(name): headlines.get(name, "not measured") for name in names})
+    return Table.of("Platforms that are not drawn", rows)
 
 
 def method(name: str) -> list[str]:

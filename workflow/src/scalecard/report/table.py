@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import pandas as pd
 
@@ -60,9 +61,8 @@ class Table:
 
     def filled(self) -> "Table":
         """Leave out the columns that are empty in every row: a CPU has no peak, say."""
-        shown = [place for place in range(len(self.head)) if any(row[place].text for row in self.rows)]
-        rows = [[row[place] for place in shown] for row in self.rows]
-        return replace(self, head=[self.head[place] for place in shown], rows=rows)
+        shown = [any(row[place].text for row in self.rows) for place in range(len(self.head))]
+        return replace(self, head=[*compress(self.head, shown)], rows=[[*compress(row, shown)] for row in self.rows])
 
     def explained(self, meanings: Mapping[str, str]) -> "Table":
         """Say in the note what the columns mean that are shown."""

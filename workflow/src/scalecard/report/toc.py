@@ -1,13 +1,15 @@
-"""What readers call the sections and answers, and the groups in which the page has them."""
+"""The page's sections and answers: their modules, what readers call them, and the groups in which the page has them."""
 
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from types import ModuleType
 
 from scalecard.analysis import formatting
-from scalecard.report import answers
+from scalecard.report import by_key
 
 GROUPS = {
-    "Answers": answers.ORDER,
+    "Answers": ("why", "use", "forecast"),
     "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
     "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
     "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
@@ -37,13 +39,23 @@ AS_WRITTEN = {"ddp"}  # named by what also has its capitals inside a sentence
 _ORDER = [name for names in GROUPS.values() for name in names]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A line of the contents; `judged`: whether its rates and times are as they should be, if any is judged."""
+def names(package: ModuleType) -> list[str]:
+    """Every module in a package, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
-    name: str
-    label: str
-    judged: bool | None = None
+
+def load(package: ModuleType, name: str) -> ModuleType:
+    """A module of a package; ValueError says which ones exist."""
+    if name not in names(package):
+        what = package.__name__.rpartition(".")[2].removesuffix("s")
+        raise ValueError(f"no {what} named '{name}' (known: {', '.join(names(package))})")
+    return importlib.import_module(f"{package.__name__}.{name}")
+
+
+def docstring(module: ModuleType) -> tuple[str, str]:
+    """The question that a module answers, and how to read its figure."""
+    first, _, rest = (module.__doc__ or module.__name__).partition("\n")
+    return first.strip(), " ".join(rest.split())
 
 
 def label(name: str) -> str:
@@ -62,12 +74,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
-def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[Entry]]:
-    """The contents by group, those with something to show."""
-    shown = in_order(names)
-    groups = {**GROUPS, "Others": tuple(name for name in shown if name not in _ORDER)}
-    made = {
-        group: [Entry(name, label(name), judged.get(name)) for name in shown if name in own]
-        for group, own in groups.items()
-    }
-    return {group: entries for group, entries in made.items() if entries}
+def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[tuple[str, bool | None]]]:
+    """The contents by group: each name, and whether its rates and times are as they should be, if any is judged."""
+    group_of = {name: group for group, own in GROUPS.items() for name in own}
+    return by_key((group_of.get(name, "Others"), (name, judged.get(name))) for name in in_order(names))

@@ -10,9 +10,8 @@ import sys
 from types import ModuleType
 
 from scalecard.records.strategies import Untimed
-from scalecard.report import plugin_loader
+from scalecard.report import toc
 
-ORDER = ("why", "use", "forecast")
 PARTS = {  # of a step, as they are called where they are not timed alone
     Untimed.RANKS: "ranks that exchange nothing",
     Untimed.THREADS: "threads with their copies",
@@ -30,9 +29,9 @@ def not_timed(*parts: Untimed) -> str:
 
 def names() -> list[str]:
     """Every answer, in the order in which they are asked; a new one comes last."""
-    return sorted(plugin_loader.names(sys.modules[__name__]), key=lambda name: (*ORDER, name).index(name))
+    return toc.in_order(toc.names(sys.modules[__name__]))
 
 
 def load(name: str) -> ModuleType:
     """The answer of this name; ValueError says which ones exist."""
-    return plugin_loader.load(sys.modules[__name__], name)
+    return toc.load(sys.modules[__name__], name)

@@ -6,28 +6,50 @@ dotted beyond what can be trusted. Full marks were measured and used; the large 
 not: they show how well the forecast does. The dashed line is the efficiency below which more devices are not worth it.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard.analysis import formatting
 from scalecard.analysis.forecast import forecast as numbers
-from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
-from scalecard.analysis.forecast.model import Settings
+from scalecard.analysis.forecast.forecast import (
+    Forecast,
+    Knee,
+    accuracy,
+    forecasts,
+    reasons,
+    with_network,
+    without_a_model,
+)
+from scalecard.analysis.forecast.model import PRESETS, Settings
 from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Untimed
-from scalecard.report import forecast_text
+from scalecard.records.statistics import Interval
+from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Family
+from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.table import Table
+from scalecard.report.table import EMPTY, Cell, Table
 
+Row = dict[str, str | Cell]
 DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables tell
 TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
+COSTS = {
+    "smaller batch": "the smaller batch of each device",
+    "company": "that ranks compute side by side",
+    "slowest rank": "waiting for the slowest rank",
+    "exchange": "exchanging gradients",
+    "bubble": "the pipeline's bubble",
+    "unequal stages": "unequal stages",
+    "hand-over": "handing over between stages",
+}
+SHOWN = (16, 64, 256, 1024)
 
 
 def plot(measured: PlatformResults) -> Figure:
@@ -39,23 +61,19 @@ def plot(measured: PlatformResults) -> Figure:
         own += [one] * (one.model.strategy in DRAWN)
     figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)
     for axes, (title, own) in zip(panels, (by_panel or {"": []}).items(), strict=True):
-        _panel(axes, own, measured.platform)
         axes.set_title(title)
+        if not own:
+            charts.nothing(axes)
+            continue
+        for one in own:
+            _line(axes, one, measured.platform)
+        farthest = max(one.shown[-1] for one in own)
+        axes.axhline(own[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
+        axes.set(xscale="log", xlabel="devices", ylabel="efficiency", ylim=(0, 1.12))
+        charts.number_axis(axes.yaxis, "share")
+        counts = max(own, key=lambda one: one.counts[-1]).counts
+        charts.ticks(axes, [count for count in counts if count <= farthest])
     return figure
-
-
-def _panel(axes: Axes, found: Sequence[Forecast], platform: str) -> None:
-    if not found:
-        charts.nothing(axes)
-        return
-    for one in found:
-        _line(axes, one, platform)
-    farthest = max(one.shown[-1] for one in found)
-    axes.axhline(found[0].settings.knee, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.set(xscale="log", xlabel="devices", ylabel="efficiency", ylim=(0, 1.12))
-    charts.number_axis(axes.yaxis, "share")
-    counts = [count for count in max(found, key=lambda one: one.counts[-1]).counts if count <= farthest]
-    charts.ticks(axes, counts)
 
 
 def _line(axes: Axes, one: Forecast, platform: str) -> None:
@@ -87,29 +105,214 @@ def findings(measured: PlatformResults) -> list[Finding]:
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
         return [Finding(text=text, headline="no forecast", topic=Topic.NOT_MEASURED)]
-    sentences = [(forecast_text.error(found), ""), *forecast_text.of_workloads(found)]
+    made = [_sentence(error(found)), *_of_workloads(found)]
     if why:
-        sentences.append((f"DDP is not forecast: {why}.", ""))
-    by_reason = dict[tuple[Untimed, ...], list[str]]()
-    for strategy in without_a_model(measured.results):
-        by_reason.setdefault(strategy.untimed, []).append(strategy.name)
+        made.append(_sentence(f"DDP is not forecast: {why}."))
+    by_reason = by_key((strategy.untimed, strategy.name) for strategy in without_a_model(measured.results))
     if by_reason:
         left = (f"{', '.join(names)} ({not_timed(*untimed)})" for untimed, names in by_reason.items())
-        sentences.append((f"No forecast for {'; '.join(left)}.", ""))
-    return [Finding(text=text, headline=headline, topic=Topic.FORECAST) for text, headline in sentences]
+        made.append(_sentence(f"No forecast for {'; '.join(left)}."))
+    return made
+
+
+def _sentence(text: str, headline: str = "") -> Finding:
+    return Finding(text=text, headline=headline, topic=Topic.FORECAST)
+
+
+def error(found: Sequence[Forecast]) -> str:
+    """Forecast error on held-out measurements."""
+    held_out = [(one, one.held_out) for one in found if one.held_out]
+    if not held_out:
+        return "No step was measured on the most devices, so the error of the forecast is not known."
+    devices = " or ".join(map(str, sorted({held.layout.devices for _, held in held_out})))
+    median, inside, count = accuracy([held for _, held in held_out])
+    text = (
+        f"The forecasts of steps on {devices} devices, none of which they had seen, miss the measured times by"
+        f" {formatting.percent(median, 1)} (median of {count}); {inside} of {count} lie in their bands."
+    )
+    outside = [(abs(held.error), one) for one, held in held_out if not held.inside]
+    if outside:  # a small median may hide a strategy that is not understood
+        error, one = max(outside, key=lambda pair: pair[0])
+        text += f" The farthest off is {', '.join(_case(one).values())} scaling, by {formatting.percent(error, 1)}."
+    return text
+
+
+def _of_workloads(found: Sequence[Forecast]) -> Iterator[Finding]:
+    """The strategy that goes farthest, of each workload and scaling: where its knee is, why, and what comes next."""
+    for name in dict.fromkeys(one.model.workload.name for one in found):
+        for scaling in ("strong", "weak"):
+            own = [one for one in found if (one.model.workload.name, one.model.scaling) == (name, scaling)]
+            if own:
+                yield _how_far(max(own, key=_reach))
+
+
+def _reach(one: Forecast) -> tuple[bool, float, float]:
+    """Whether it can be trusted as far as was measured, where its knee is, how efficient the next count is."""
+    return (
+        one.trusted[0] >= one.model.workload.largest.devices,
+        one.knee.devices or math.inf,
+        middle(one.efficiencies[_next_count(one)]),
+    )
+
+
+def _next_count(one: Forecast) -> int:
+    """Twice the most devices that were measured, or as many as can take part."""
+    return max(count for count in one.counts if count <= 2 * one.model.workload.largest.devices)
+
+
+def _how_far(one: Forecast) -> Finding:
+    model, count, (trusted, why) = one.model, _next_count(one), one.trusted
+    how = "one device's batch shared by all" if model.scaling == "strong" else "as many samples on each device"
+    gain, between = one.speedup(count)
+    network = f", with {_network(one.settings)} between nodes (assumed)" if one.assumed(count) else ""
+    would = "would" if count <= trusted else "might"
+    factor = f"{gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g})"
+    there = f"{count} devices {would} be {factor}{network}"
+    until = f"Trust it up to {trusted} devices: beyond, {why}" if trusted > 1 else f"Do not rely on it: {why}"
+    text = f"{model.workload.name}, {model.strategy.name}, {how}: {there}; {_efficiency_falls(one)}. {until}."
+    return _sentence(text, f"{model.workload.name}: {_knee(one.knee)}")
+
+
+def _efficiency_falls(one: Forecast) -> str:
+    level, knee = formatting.percent(one.settings.knee), one.knee
+    if knee.devices is None:
+        return f"efficiency stays above {level} up to {one.counts[-1]} devices"
+    where = f"at about {knee.devices:.0f} devices {_between(knee.between)}"
+    where = where if knee.devices > 2 else "with 2 devices already"
+    costs = COSTS.get(knee.dominates, knee.dominates)
+    return f"efficiency falls below {level} {where}; what costs most there is {costs}"
+
+
+def _knee(knee: Knee, *, between: bool = False) -> str:
+    """'11 devices', with `between` '11 devices (9 to 14)'; 'below 2 devices' or 'not reached'."""
+    if knee.devices is None:
+        return "not reached"
+    limits = f" {_between(knee.between)}" if between else ""
+    return f"{knee.devices:.0f} devices{limits}" if knee.devices > 2 else "below 2 devices"
+
+
+def _between(limits: Interval) -> str:
+    low = f"{limits.low:.0f}" if math.isfinite(limits.low) else "beyond"
+    return f"({low} to {limits.high:.0f})" if math.isfinite(limits.high) else f"({low} or more)"
+
+
+def _network(settings: Settings) -> str:
+    return f"{settings.gbit_per_s:g} Gbit/s per node"
 
 
 def tables(measured: PlatformResults) -> list[Table]:
     """Forecast beside measurement; how far each strategy goes; with which network; and what training takes."""
     found = _of(measured)
-    if not found:
-        return []
-    return [
-        forecast_text.held_out(found),
-        forecast_text.how_far(found),
-        *forecast_text.networks(found),
-        *forecast_text.training(found),
+    return [_held_out(found), _reached(found), *_networks(found), *_training(found)] if found else []
+
+
+def _held_out(found: Sequence[Forecast]) -> Table:
+    rows: list[Row] = [
+        {
+            **_case(one),
+            "Devices": Cell(str(held.layout.devices), held.layout.devices),
+            "Forecast": Cell(formatting.seconds(held.forecast), held.forecast),
+            "Band (95 %)": Cell(_span(held.band, formatting.seconds), held.band.low),
+            "Measured": Cell(formatting.seconds(held.measured.median), held.measured.median),
+            "Error": Cell(f"{100 * held.error:+.1f} %", abs(held.error)),
+            "In the band": Cell("yes" if held.inside else "no", float(held.inside)),
+        }
+        for one in found
+        if (held := one.held_out)
     ]
+    note = "No step on this number of devices was used for the forecast."
+    return Table.of("Forecast and measurement on the most devices", rows, note)
+
+
+def _reached(found: Sequence[Forecast]) -> Table:
+    level, settings = formatting.percent(found[0].settings.knee), found[0].settings
+    rows: list[Row] = [
+        {
+            **_case(one),
+            f"Below {level} from": Cell(_knee(one.knee, between=True), one.knee.devices or 1e9),
+            "Because of": "" if one.knee.devices is None else one.knee.dominates,
+            "Worth trying": Cell(", ".join(map(str, one.worth_trying)) or "none", len(one.worth_trying)),
+            "Trusted to": Cell(str(one.trusted[0]), one.trusted[0]),
+            **_efficiencies(one),
+        }
+        for one in found
+    ]
+    note = (
+        f"Efficiency on more devices, with its band. Between nodes {_network(settings)} and {settings.latency_us:g} µs"
+        " are assumed, if no nodes were measured: forecast in config.yaml."
+    )
+    return Table.of("How far each strategy goes", rows, note)
+
+
+def _efficiencies(one: Forecast) -> Row:
+    row = Row()
+    for count in SHOWN:
+        values, cell = one.efficiencies.get(count), EMPTY
+        if values is not None:
+            between = _span(band(values), lambda share: f"{100 * share:.0f}")
+            cell = Cell(f"{formatting.percent(middle(values))} ({between})", middle(values))
+        row[f"On {count}"] = cell
+    return row
+
+
+def _span(limits: Interval, show: Callable[[float], str]) -> str:
+    return f"{show(limits.low)} to {show(limits.high)}"
+
+
+def _case(one: Forecast) -> dict[str, str]:
+    return {
+        "Workload": one.model.workload.name,
+        "Strategy": one.model.strategy.name,
+        "Scaling": one.model.scaling,
+    }
+
+
+def _networks(found: Sequence[Forecast]) -> Iterator[Table]:
+    """What the usual networks between nodes would change; nothing if nodes were measured."""
+    rows = list[Row]()
+    for one in sorted(found, key=lambda one: [*_case(one).values()]):
+        for rate in PRESETS if one.model.strategy.family is Family.DATA and any(map(one.assumed, one.counts)) else ():
+            other = with_network(one, rate)
+            knee = Cell(_knee(other.knee), other.knee.devices or 1e9)
+            between = {"Between nodes": Cell(f"{rate:g} Gbit/s", rate), "Below the knee from": knee}
+            rows.append({**_case(one), **between, **_efficiencies(other)})
+    if rows:
+        note = "Assumed networks, of a whole node each way: none was measured here."
+        yield Table.of("With other networks", rows, note)
+
+
+def _training(found: Sequence[Forecast]) -> Iterator[Table]:
+    """Hours and energy to train so many samples on each number of devices, with the fastest strategy there."""
+    rows = list[Row]()
+    for own in by_key((one.model.workload.name, one) for one in found).values():
+        for count in sorted({count for one in own for count in one.counts if count <= one.trusted[0]}):
+            able = [one for one in own if count <= one.trusted[0] and count in one.efficiencies]
+            rows.append(_trained(min(able, key=lambda one: middle(one.training_seconds(count))), count))
+    energy = any(row["Energy"] != EMPTY for row in rows)
+    note = f"For {formatting.count(found[0].settings.samples)} samples (forecast.samples in config.yaml)." + (
+        " Energy is that of the devices that train." if energy else " No energy was measured."
+    )
+    if rows:
+        yield Table.of("Time and energy to train" if energy else "Time to train", rows, note)
+
+
+def _trained(one: Forecast, count: int) -> Row:
+    seconds, joules = one.training_seconds(count), one.training_joules(count)
+    limits = band(seconds)
+    return {
+        "Workload": one.model.workload.name,
+        "Devices": Cell(str(count), count),
+        "Strategy": one.model.strategy.name if count > 1 else "",
+        "Scaling": one.model.scaling if count > 1 else "",
+        "Time": Cell(_duration(middle(seconds)), middle(seconds)),
+        "Band (95 %)": Cell(_span(limits, _duration), limits.low),
+        "Energy": EMPTY if joules is None else Cell(f"{joules / 3.6e6:.3g} kWh", joules),
+    }
+
+
+def _duration(seconds: float) -> str:
+    unit, scale = next((one for one in (("h", 3600), ("min", 60)) if seconds >= one[1]), ("s", 1))
+    return f"{seconds / scale:.3g} {unit}"
 
 
 def calculator(measured: PlatformResults) -> dict[str, Any]:

@@ -13,20 +13,34 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.default_settings import changes
+from scalecard.analysis.default_settings import Change, changes
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.strategy_choice import Place, choose, places, timed, workloads
+from scalecard.analysis.strategy_choice import (
+    TOO_LARGE,
+    Choice,
+    Place,
+    avoid,
+    batches,
+    choose,
+    fewest,
+    places,
+    timed,
+    workloads,
+)
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Result
+from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
-from scalecard.report import advice_table, advice_text
-from scalecard.report.sections import Finding, Topic
-from scalecard.report.table import Table
+from scalecard.report import advice_text
+from scalecard.report.sections import Finding, Topic, strategies
+from scalecard.report.table import EMPTY, Cell, Table
+
+Row = dict[str, str | Cell]
+VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "unclear": "cannot be told apart"}
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
 THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
-TOPICS = {advice_text.USE: Topic.ADVICE, advice_text.BATCH: Topic.LARGER_BATCH, advice_text.AVOID: Topic.TO_AVOID}
 
 
 def plot(measured: PlatformResults) -> Figure:
@@ -57,9 +71,12 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
     for scaling, dash in (("strong", "-"), ("weak", "--")):
         several = [place for place in timed(found, scaling) if place.devices > 1]
         choice = choose(several, scaling)
-        others = _next(several)
+        most = max((place.devices for place in several), default=0)
+        # More lines would be a tangle, and the tables have them all.
+        others = [place.strategy for place in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
         for name in dict.fromkeys(place.strategy for place in several):
-            line = _over_devices([place for place in several if place.strategy == name])
+            own = sorted((place for place in several if place.strategy == name), key=lambda p: (p.devices, -p.nodes))
+            line = [*{place.devices: place for place in own}.values()]  # each over the fewest nodes
             if choice and choice.best.strategy == name:
                 text = name if scaling == "strong" else f"{name}, weak"
                 _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
@@ -67,26 +84,16 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
                 ys = [place.rate for place in line]
                 axes.plot([place.devices for place in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
                 charts.name_line_end(axes, line[-1].devices, line[-1].rate, name, OTHERS)
-    _ideal(able, axes)
+    counts = sorted({place.devices for place in able})
+    for alone in [place for place in able if place.devices == 1][:1]:
+        charts.ideal(axes, [1, counts[-1]], [alone.rate, counts[-1] * alone.rate])
+        axes.plot([1], [alone.rate], style.marker(SINGLE.name), color=style.colour("ideal"))
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
-    charts.ticks(axes, sorted({place.devices for place in able}))
+    charts.ticks(axes, counts)
     charts.number_axis(axes.yaxis, "")
 
 
-def _next(several: Sequence[Place]) -> list[str]:
-    """The fastest strategies on the most devices: more lines would be a tangle, and the tables have them all."""
-    most = max((place.devices for place in several), default=0)
-    return [place.strategy for place in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
-
-
-def _over_devices(own: Sequence[Place]) -> list[Place]:
-    """A strategy's places by devices, each over the fewest nodes."""
-    by_devices = {place.devices: place for place in sorted(own, key=lambda place: -place.nodes)}
-    return [by_devices[devices] for devices in sorted(by_devices)]
-
-
 def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
-    """The rates of the recommended strategy, with their intervals."""
     shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
     axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
     for point, place in zip(shown, line, strict=True):
@@ -96,49 +103,146 @@ def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour:
     charts.name_line_end(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
-def _ideal(able: Sequence[Place], axes: Axes) -> None:
-    alone = next((place for place in able if place.devices == 1), None)
-    if alone:
-        most = max(place.devices for place in able)
-        charts.ideal(axes, [1, most], [alone.rate, most * alone.rate])
-        axes.plot([1], [alone.rate], style.marker(SINGLE.name), color=style.colour("ideal"))
-
-
 def findings(measured: PlatformResults) -> list[Finding]:
     """The advice, three sentences per workload at most; of emulated devices none."""
-    result = measured.of("strategies")
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
-    found = [
-        Finding(text=one.text, headline=one.gist and f"{name}: {one.gist}", topic=TOPICS[one.about])
-        for name, one in _sentences(result)
-    ]
-    found += [Finding(text=text, topic=Topic.DEFAULTS) for text in _of_defaults(measured)]
-    if found:
+    if found := advice_text.advice(measured):
         return found
+    result = measured.of("strategies")
     why = formatting.reason(result, "step_time") if result else ""
     text = f"Nothing to choose from: {why or 'strategies was not measured'}."
     return [Finding(text=text, headline="not compared", topic=Topic.NOT_MEASURED)]
 
 
-def _sentences(result: Result | None) -> list[tuple[str, advice_text.Sentence]]:
-    """The advice on each workload."""
-    if result is None:
-        return []
-    return [(name, one) for name in workloads(result) for one in advice_text.sentences(result, name)]
-
-
-def _of_defaults(measured: PlatformResults) -> list[str]:
-    return [*advice_text.on_defaults(changes(measured)), *advice_text.on_data_parallel(measured)]
-
-
 def tables(measured: PlatformResults) -> list[Table]:
     """The recommendations, everything they were chosen from, and the settings; all a trial on emulated devices."""
     result, trial = measured.of("strategies"), measured.emulated
-    made = [advice_table.defaults(changes(measured))]
+    made = [_defaults(changes(measured))]
     if result:
-        made = [*(of(result) for of in (advice_table.summary, advice_table.everything, advice_table.by_batch)), *made]
+        made = [_summary(result), _everything(result), _by_batch(result), *made]
     if trial:
-        made.insert(0, advice_table.told([*(one.text for _, one in _sentences(result)), *_of_defaults(measured)]))
+        note = "What real devices with these times would be told, in three sentences per workload at most."
+        said = [{"Sentence": one.text} for one in advice_text.advice(measured)]
+        made.insert(0, Table.of("What would be advised", said, note))
     return [replace(table, trial=trial) for table in made if table.rows]
+
+
+def _summary(result: Result) -> Table:
+    note = (
+        "Use: the highest rate with one device's batch shared by all. Gain: its rate over one device's. By: the"
+        " runner-up's time over it. Collapses at: samples per device at which each device surely does less than half"
+        " of what one alone does with its whole batch. Avoid: slower than one device, or less than half as fast as the"
+        " best one on as many devices."
+    )
+    return Table.of("What to use", [_of_workload(result, name) for name in workloads(result)], note)
+
+
+def _of_workload(result: Result, workload: str) -> Row:
+    found = places(result, workload)
+    choice, least = choose(found, "strong"), fewest(found)
+    runner_up = choice.runner_up if choice else None
+    down = batches(result, workload, found).collapse
+    return {
+        "Workload": workload,
+        "One device": _one_device(choice, found),
+        "Fewest devices": Cell(str(least[0].devices), least[0].devices) if least else "none",
+        "Use": Cell(choice.best.where, choice.best.devices) if choice else "",
+        "Gain": _ratio(choice.best.gain if choice and choice.best.devices > 1 else None),
+        "Runner-up": runner_up[0].where if runner_up else "",
+        "By": _ratio(runner_up[1] if runner_up else None),
+        "Collapses at": Cell(f"{down.batch:g} ({down.what})", down.batch) if down else "",
+        "Avoid": ", ".join(dict.fromkeys(place.strategy for place, _ in avoid(found))),
+    }
+
+
+def _one_device(choice: Choice | None, found: list[Place]) -> str:
+    """The textbook's three cases."""
+    alone = [place for place in found if place.devices == 1]
+    if any(place.fits for place in alone):
+        return "fits, but slow" if choice and choice.helps else "fits"
+    return alone[0].status if alone else ""
+
+
+def _everything(result: Result) -> Table:
+    note = (
+        "Efficiency: the rate over that of as many devices that each work as fast as one alone. Memory: of the device"
+        " that needs the most."
+    )
+    rows = []
+    for name in workloads(result):
+        found = places(result, name)
+        decisions = _decisions(found)
+        order = sorted(found, key=lambda p: (p.devices, p.nodes, p.scaling, -p.rate if p.fits else 0.0, p.strategy))
+        rows += [_of_run(result, place, decisions.get(id(place), "")) for place in order]
+    return Table.of("Every strategy, by devices", rows, note)
+
+
+def _decisions(found: list[Place]) -> dict[int, str]:
+    said = {id(place): f"avoid: {why}" for place, why in avoid(found)}
+    for scaling, what in (("weak", ", if the batch grows"), ("strong", "")):
+        choice = choose([p for p in found if p.devices > 1], scaling) if what else choose(found, scaling)
+        if choice:
+            said |= {id(place): f"not told apart from it{what}" for place in choice.tied}
+            for place, ratio in choice.others[:1]:
+                said[id(place)] = f"runner-up{what}" + ", not told apart" * (ratio.verdict != "slower")
+            said[id(choice.best)] = f"recommended{what}"
+    return said
+
+
+def _of_run(result: Result, place: Place, decision: str) -> Row:
+    why = "" if place.fits else f": {place.step.note if place.status == TOO_LARGE else place.step.why}"
+    efficiency = place.efficiency if place.devices > 1 else None
+    return {
+        "Workload": place.workload,
+        "Strategy": place.strategy,
+        "Devices": strategies.devices_cell(place.devices, place.nodes),
+        "Scaling": place.scaling if place.devices > 1 else "",
+        "Fits": f"{place.status}{why}",
+        "Rate": Cell(f"{formatting.count(place.rate)} {place.unit}/s", place.rate) if place.fits else "",
+        "Efficiency": Cell(formatting.share(efficiency), efficiency.value) if efficiency else "",
+        "Memory": strategies.memory(result, place.step),
+        "Energy": strategies.energy(place.step) if place.fits else "",
+        "Decision": decision,
+    }
+
+
+def _by_batch(result: Result) -> Table:
+    found = {name: batches(result, name, places(result, name)) for name in workloads(result)}
+    rows: list[Row] = [
+        {
+            "Workload": name,
+            "Samples per device": Cell(f"{point.batch:g}", point.batch),
+            "Where": point.what,
+            "Share of the full rate": Cell(formatting.share(point.share), point.share.value),
+            "Verdict": "collapsed" if point.collapsed else "holds" if point.holds else "unclear",
+        }
+        for name, own in found.items()
+        for point in (*own.shared, *own.alone)
+    ]
+    note = (
+        "Share: of the rate of one device with its whole batch; of several devices, the efficiency. Collapsed: the"
+        " whole interval is below half. One device alone, with no one to exchange gradients with, is the most that any"
+        " network allows."
+    )
+    return Table.of("Samples on each device", rows, note)
+
+
+def _defaults(found: list[Change]) -> Table:
+    rows: list[Row] = [
+        {
+            "Of": change.what,
+            "Setting": change.setting,
+            "Instead of": change.instead,
+            "Time": _ratio(change.ratio),
+            "Verdict": VERDICTS[change.ratio.verdict],
+            "But": change.but,
+        }
+        for change in sorted(found, key=lambda one: (one.what, one.ratio.value))
+    ]
+    return Table.of("Other settings than the defaults", rows, "Time: over the default's, per batch.")
+
+
+def _ratio(ratio: Ratio | None) -> Cell:
+    return Cell(formatting.factor(ratio), ratio.value) if ratio else EMPTY

@@ -19,7 +19,8 @@ from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
-from scalecard.records.strategies import DDP, Untimed
+from scalecard.records.strategies import DDP
+from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.table import EMPTY, Cell, Table
@@ -58,9 +59,7 @@ def plot(measured: PlatformResults) -> Figure:
 
 def _on_most_devices(measured: PlatformResults) -> dict[str, list[Breakdown]]:
     """By workload, that of the fastest step first: strong scaling or, if there is none, weak scaling."""
-    by_workload = dict[str, list[Breakdown]]()
-    for each in breakdown.of_strategies(measured):
-        by_workload.setdefault(each.workload, []).append(each)
+    by_workload = by_key((each.workload, each) for each in breakdown.of_strategies(measured))
     for name, own in by_workload.items():
         chosen = [each for each in own if each.record.case["scaling"] == "strong"] or own
         most = max(each.devices for each in chosen)
@@ -96,7 +95,6 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
 
 
 def _point(found: Breakdown, name: str, platform: str) -> Point:
-    """A term with its error."""
     term, samples = found.term(name), found.record.num_samples
     bounds = Interval(term.seconds - term.error, term.seconds + term.error) if term.error else None
     return Point(series=found.strategy, x=name, value=term.seconds, interval=bounds, samples=samples, platform=platform)
@@ -112,10 +110,7 @@ def findings(measured: PlatformResults) -> list[Finding]:
 
 def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
     """The terms that are part of the rest, because something was not timed alone."""
-    strategies = dict[Untimed, list[str]]()
-    for each in found:
-        for untimed in each.untimed:
-            strategies.setdefault(untimed, []).append(each.strategy)
+    strategies = by_key((untimed, each.strategy) for each in found for untimed in each.untimed)
     terms = [
         f"{', '.join(dict.fromkeys(names))}: {', '.join(breakdown.TERMS_OF[untimed])} ({not_timed(untimed)})"
         for untimed, names in strategies.items()
@@ -134,27 +129,21 @@ def _largest(found: Breakdown, *, advise: bool) -> Finding:
     sure = largest.error is None or largest.seconds >= largest.error
     if largest.name != breakdown.REST:
         text += f" The largest part of the difference, {_amount(largest, found)}, is {IS[largest.name]}"
-        text += _remedy(largest, advise=advise) if sure else ", but within its error."
-    text += _unexplained(found)
+        if not sure:
+            text += ", but within its error"
+        elif advise:
+            text += f"; {REDUCED_BY[largest.name]} would reduce it"
+        text += "."
+        if sure and largest.rank is not None:
+            look = ": look at its device in the health check" if advise else ""
+            text += f" It is nearly always rank {largest.rank}{look}."
+    if not found.explained:
+        rest = found.term(breakdown.REST)
+        amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
+        said = f"explain too much by {amount}" if rest.seconds < 0 else f"leave {amount} unexplained"
+        text += f" The parts {said}: they do not explain this step."
     headline = f"{found.workload}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
     return Finding(text=text, headline=headline, topic=Topic.LARGEST_TERM if sure else Topic.UNSURE_TERM)
-
-
-def _remedy(largest: Term, *, advise: bool) -> str:
-    reduced = f"; {REDUCED_BY[largest.name]} would reduce it." if advise else "."
-    if largest.rank is None:
-        return reduced
-    look = ": look at its device in the health check" if advise else ""
-    return f"{reduced} It is nearly always rank {largest.rank}{look}."
-
-
-def _unexplained(found: Breakdown) -> str:
-    if found.explained:
-        return ""
-    rest = found.term(breakdown.REST)
-    amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
-    what = "explain too much by" if rest.seconds < 0 else "leave"
-    return f" The parts {what} {amount}{'' if rest.seconds < 0 else ' unexplained'}: they do not explain this step."
 
 
 def _amount(term: Term, found: Breakdown) -> str:
@@ -171,24 +160,23 @@ def tables(measured: PlatformResults) -> list[Table]:
     every = breakdown.of_strategies(measured)
     found = sorted(every, key=lambda e: (e.workload, e.devices, e.record.text("scaling"), e.seconds))
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
-    head = ["Workload", "Strategy", "Devices", "Scaling", "Step", *(name.capitalize() for name in shown)]
-    rows = [[*_place(each), *(_cell(each, name) for name in shown)] for each in found]
+    rows: list[dict[str, str | Cell]] = [
+        {
+            "Workload": each.workload,
+            "Strategy": each.strategy,
+            "Devices": Cell(f"{each.devices}{f' on {nodes} nodes' if nodes else ''}", each.devices),
+            "Scaling": each.record.text("scaling"),
+            "Step": Cell(formatting.seconds(each.seconds), each.seconds),
+            **{name.capitalize(): _cell(each, name) for name in shown},
+        }
+        for each in found
+        for nodes in [each.record.case.get("nodes")]
+    ]
     note = (
         "What each term is: see the method. A term below zero is a gain. The rest is what no term explains. Input comes"
         " on top of the step."
     )
-    return [Table("Where the time of a step goes", head, rows, note)]
-
-
-def _place(each: Breakdown) -> list[Cell]:
-    nodes = f" on {each.record.case['nodes']} nodes" if each.record.case.get("nodes") else ""
-    return [
-        Cell(each.workload),
-        Cell(each.strategy),
-        Cell(f"{each.devices}{nodes}", each.devices),
-        Cell(each.record.text("scaling")),
-        Cell(formatting.seconds(each.seconds), each.seconds),
-    ]
+    return [Table.of("Where the time of a step goes", rows, note)]
 
 
 def _cell(each: Breakdown, name: str) -> Cell:

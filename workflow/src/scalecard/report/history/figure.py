@@ -1,8 +1,8 @@
 """The figure of a trend: every number over the nights, one below the other, so that it can be read on a phone."""
 
 import textwrap
-from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import matplotlib.pyplot as plt
 import seaborn as sns
@@ -30,10 +30,16 @@ def plot(trend: Trend) -> Figure:
     )
     for series, axes in zip(shown, panels[:, 0], strict=False):
         _panel(series, axes)
-        _mark(trend.nights, axes)
+        for night in trend.nights:
+            if night.changes:
+                line = "--" if _driver(night) else ":"
+                axes.axvline(_when(night), color=style.INK, linewidth=0.8, linestyle=line)
     last = panels[-1, 0]
     if shown:
-        _name_drivers(trend.nights, panels[0, 0])
+        for night in trend.nights:  # the new driver beside its line, in the first panel alone
+            if driver := _driver(night):
+                at: dict[str, Any] = {"xy": (_when(night), 1), "xycoords": ("data", "axes fraction")}
+                panels[0, 0].annotate(f" {driver}", va="top", fontsize="x-small", **at)
         locator = MaxNLocator(4, integer=True)  # whole days; the locators of dates give narrow figures too many or none
         last.xaxis.set_major_locator(locator)
         last.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
@@ -45,7 +51,8 @@ def plot(trend: Trend) -> Figure:
 
 def _panel(series: Series, axes: Axes) -> None:
     times = [_when(night) for night, _ in series.points]
-    unit, size = _unit(series)
+    # The unit that fits the last value, and how many of the series' own it has.
+    unit, size = formatting.of_seconds(series.points[-1][1].value) if series.unit == "s" else (series.unit, 1.0)
     values = [own.value / size for _, own in series.points]
     limits = [own.interval or (own.value, own.value) for _, own in series.points]
     low, high = ([limit / size for limit in side] for side in zip(*limits, strict=True))
@@ -60,37 +67,9 @@ def _panel(series: Series, axes: Axes) -> None:
     title = f"{formatting.spaced(series.experiment)}: {series.label} ({unit})"
     axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    _widen(axes, values)
-
-
-def _unit(series: Series) -> tuple[str, float]:
-    """The unit that fits the last value, and how many of the series' own it has."""
-    if series.unit != "s":
-        return series.unit, 1.0
-    return formatting.of_seconds(series.points[-1][1].value)
-
-
-def _widen(axes: Axes, values: Sequence[float]) -> None:
-    low, high = axes.get_ylim()
-    least = LEAST_SPAN * sorted(values)[len(values) // 2] / 2
-    middle = (low + high) / 2
-    axes.set_ylim(min(low, middle - least), max(high, middle + least))
-
-
-def _mark(nights: Sequence[Night], axes: Axes) -> None:
-    for night in nights:
-        if night.changes:
-            line = "--" if _driver(night) else ":"
-            axes.axvline(_when(night), color=style.INK, linewidth=0.8, linestyle=line)
-
-
-def _name_drivers(nights: Sequence[Night], axes: Axes) -> None:
-    """The new driver beside its line, in the first panel alone."""
-    for night in nights:
-        if driver := _driver(night):
-            axes.annotate(
-                f" {driver}", (_when(night), 1), xycoords=("data", "axes fraction"), va="top", fontsize="x-small"
-            )
+    low_end, high_end = axes.get_ylim()
+    least, middle = LEAST_SPAN * sorted(values)[len(values) // 2] / 2, (low_end + high_end) / 2
+    axes.set_ylim(min(low_end, middle - least), max(high_end, middle + least))
 
 
 def _driver(night: Night) -> str:

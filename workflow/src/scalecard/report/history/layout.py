@@ -1,23 +1,22 @@
 """Where earlier nights are, and which platforms are the same hardware. Light: the workflow asks at every start.
 
     results/<platform>/history/<night>/<experiment>.json.gz   what was kept of a night
-    results/<platform>/history/trend.json                     its numbers, of all nights: index.py
+    results/<platform>/history/trend.json                     its numbers, of all nights: kept_nights.py
 
 A night is named by the moment when its last result was finished, as in 20260101T031500Z, so names sort by time.
 """
 
 import os
 import re
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scalecard.hardware.machine import Machine, from_facts
+from scalecard.hardware.machine import from_facts
 from scalecard.records.strict_json import load_object
 
 HISTORY, INDEX = "history", "trend.json"
 NIGHT = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
-UPGRADED = ("driver", "software")  # what makes a new platform of the same hardware
 
 
 def night_name(finished: str) -> str:
@@ -48,18 +47,9 @@ def _same_hardware(platform: Path, other: Path) -> bool:
 
     Two labels of one machine were told apart on purpose, and stay apart.
     """
-    ours, theirs = _machine(platform), _machine(other)
-    if ours is None or theirs is None or ours.fingerprint == theirs.fingerprint:
-        return False
-    return _hardware(ours) == _hardware(theirs)
-
-
-def _hardware(machine: Machine) -> dict[str, object]:
-    return {key: value for key, value in asdict(machine).items() if key not in (*UPGRADED, "num_devices")}
-
-
-def _machine(platform: Path) -> Machine | None:
     try:
-        return from_facts(load_object(platform / "machine.json"))
-    except (ValueError, TypeError):  # there is none, or it is damaged: nothing is known of the hardware
-        return None
+        ours, theirs = (from_facts(load_object(folder / "machine.json")) for folder in (platform, other))
+    except (ValueError, TypeError):  # one is missing or damaged: nothing is known of its hardware
+        return False
+    old, new = (replace(machine, driver="", software="", num_devices=0) for machine in (ours, theirs))
+    return ours.fingerprint != theirs.fingerprint and old == new

@@ -6,8 +6,8 @@ from scalecard.analysis import formatting
 from scalecard.analysis.compare import VERDICTS
 from scalecard.progress import counted
 from scalecard.report import changes_text
-from scalecard.report.history.index import Followed
 from scalecard.report.history.trend import BEFORE, Night, Series, Trend
+from scalecard.report.sections import Number
 from scalecard.report.table import Table
 
 HOW_TO_READ = (
@@ -35,12 +35,12 @@ def number(value: float, unit: str) -> str:
     return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.4g} {unit}"
 
 
-def with_interval(followed: Followed) -> str:
+def with_interval(own: Number) -> str:
     """'12.3 ms (12.1 ms to 12.6 ms)'."""
-    value, interval = number(followed.value, followed.unit), followed.interval
+    value, interval = number(own.value, own.unit), own.interval
     if interval is None:
-        return f"{value} (n = {followed.record.num_samples})"
-    return f"{value} ({' to '.join(number(limit, followed.unit) for limit in interval)})"
+        return f"{value} (n = {own.record.num_samples})"
+    return f"{value} ({' to '.join(number(limit, own.unit) for limit in interval)})"
 
 
 def ratio(series: Series) -> str:
@@ -55,8 +55,7 @@ def ratio(series: Series) -> str:
 
 def worst_first(trend: Trend) -> list[Series]:
     """The series, those that became slower first."""
-    order = {verdict: place for place, verdict in enumerate(VERDICTS)}
-    return sorted(trend.series, key=lambda each: order.get(each.verdict, len(order)))
+    return sorted(trend.series, key=lambda each: [*VERDICTS, each.verdict].index(each.verdict))
 
 
 def changed(night: Night) -> list[str]:

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from scalecard.analysis import formatting
 from scalecard.records.record import Record, Result
-from scalecard.report import plugin_loader
+from scalecard.report import toc
 
 
 class Topic(IntEnum):
@@ -119,6 +119,21 @@ class Number:
     amount: float = 0.0
     unit: str = "s"
 
+    @property
+    def value(self) -> float:
+        return self._of(self.record.median)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The value's 95 % interval, the smaller limit first."""
+        if (own := self.record.interval) is None:
+            return None
+        low, high = sorted((self._of(own.low), self._of(own.high)))
+        return low, high
+
+    def _of(self, seconds: float) -> float:
+        return self.amount / seconds if self.amount else seconds
+
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those to act on first."""
@@ -132,9 +147,9 @@ def headline(findings: Sequence[Finding]) -> str:
 
 def names() -> list[str]:
     """Every section, in alphabetical order."""
-    return plugin_loader.names(sys.modules[__name__])
+    return toc.names(sys.modules[__name__])
 
 
 def load(name: str) -> ModuleType:
     """The section of this name; ValueError says which ones exist."""
-    return plugin_loader.load(sys.modules[__name__], name)
+    return toc.load(sys.modules[__name__], name)

@@ -13,6 +13,7 @@ from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 LIBRARY = "torch.distributed"
@@ -78,8 +79,8 @@ def findings(result: Result) -> list[Finding]:
 def judge(result: Result) -> Iterator[Judgement]:
     """The library's best all-reduce on each number of devices, compared with the link."""
     records = result.select("time", algorithm=LIBRARY, nodes=None)
-    for count in dict.fromkeys(r.case["devices"] for r in records):
-        best = max((r for r in records if r.case["devices"] == count), key=limits.bus_bandwidth)
+    for count, own in by_key((record.case["devices"], record) for record in records).items():
+        best = max(own, key=limits.bus_bandwidth)
         limit, rate = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
         what = f"All-reduce on {count} devices, bus bandwidth"
         if limit and limit.is_nvlink and rate > limit.rate:
@@ -122,10 +123,14 @@ def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
 
 
 def nightly(result: Result) -> Iterator[Number]:
-    """The library's bus bandwidth at the largest size, on most devices, within a node and over nodes."""
-    everything = result.select("time", algorithm=LIBRARY)
-    for nodes in formatting.spans(everything):
-        most = formatting.largest([r for r in everything if r.case.get("nodes") == nodes], "devices")
+    """The library's bus bandwidth at the largest size."""
+    return bandwidths(result.select("time", algorithm=LIBRARY))
+
+
+def bandwidths(records: Sequence[Record]) -> Iterator[Number]:
+    """Bus bandwidth at the largest size, on most devices, within a node and over nodes."""
+    for nodes in formatting.spans(records):
+        most = formatting.largest([r for r in records if r.case.get("nodes") == nodes], "devices")
         for record in formatting.largest(most, "bytes"):
             size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
             label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"

@@ -14,6 +14,7 @@ from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Case, Record, Result
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
@@ -55,17 +56,12 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
         peak = limits.of_products(results[0], dtype)
         if peak and peak.rate <= VISIBLE * max(point.value for point in shown):
             charts.limit(axes, peak.rate, f"peak in {dtype}" + (" here" if several else ""))
-    if bound := _launch_bound(results[0]):
-        axes.axvspan(axes.get_xlim()[0], bound, color=style.colour("ideal"), alpha=0.15, linewidth=0)
+    products = results[0].select("time", mode="single", dtype="float32")
+    pairs = ((record, results[0].find("enqueue_time", **record.case)) for record in products)
+    bound = [r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median]
+    if bound:
+        axes.axvspan(axes.get_xlim()[0], max(bound), color=style.colour("ideal"), alpha=0.15, linewidth=0)
         axes.annotate("launching\ntakes longer", (0.02, 0.5), xycoords="axes fraction", va="center", fontsize="x-small")
-
-
-def _launch_bound(result: Result) -> float | None:
-    """The largest matrix of float32 whose products take less time than launching them; None if there is none."""
-    products = result.select("time", mode="single", dtype="float32")
-    pairs = ((record, result.find("enqueue_time", **record.case)) for record in products)
-    bound = (r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median)
-    return max(bound, default=None)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -97,22 +93,19 @@ def judge(result: Result) -> Iterator[Judgement]:
 
 
 def _largest(result: Result) -> dict[str, Record]:
-    """The largest product by dtype."""
-    ordered = sorted(result.select("time", mode="single"), key=lambda record: -record.integer("size"))
-    dtypes = dict.fromkeys(record.text("dtype") for record in result.select("time", mode="single"))
-    return {dtype: next(record for record in ordered if record.matches(dtype=dtype)) for dtype in dtypes}
+    by_dtype = by_key((record.text("dtype"), record) for record in result.select("time", mode="single"))
+    return {dtype: max(own, key=lambda record: record.integer("size")) for dtype, own in by_dtype.items()}
 
 
-def _rates(result: Result) -> list[Finding]:
-    found: list[Finding] = []
+def _rates(result: Result) -> Iterator[Finding]:
+    topic = Topic.PRODUCT_RATE
     for dtype, record in _largest(result).items():
         limit, rate = limits.of_products(result, dtype), limits.product_rate(record)
         share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = formatting.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        topic = Topic.OTHER_PRODUCTS if found else Topic.PRODUCT_RATE
-        found.append(Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic))
-    return found
+        yield Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic)
+        topic = Topic.OTHER_PRODUCTS
 
 
 def _enqueue(result: Result) -> Iterator[Finding]:

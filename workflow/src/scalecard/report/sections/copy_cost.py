@@ -7,6 +7,7 @@ gain only from pinned memory; "overlapped" can take less than the sum of both. B
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,9 +18,12 @@ from scalecard.figures import charts, points
 from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result, Scalar
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
-TO_DEVICE, TO_HOST = ("host", 0), (0, "host")  # source and target
+Ends = tuple[Scalar, Scalar]  # source and target
+TO_DEVICE: Ends = ("host", 0)
+TO_HOST: Ends = (0, "host")
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
 CALLS = {"blocking": "blocking", "non_blocking": "non-blocking"}
 MAP = 190.0  # points: the width of a map's cells in all
@@ -46,7 +50,6 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
-    """GB/s over bytes, beside the link's rate."""
     charts.curves(shown, axes, unit="GB/s", x_unit="B")
     best = [limits.of_copy(here, record) for record in _between(here, *TO_DEVICE)]
     if best and best[-1]:
@@ -56,7 +59,6 @@ def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
 
 
 def _links(result: Result) -> Cells:
-    """The best rate of the largest copy from each device to each other one."""
     found = dict[tuple[int, int], Cell]()
     for record in formatting.largest(result.select("time", part="matrix"), "bytes"):
         if limits.is_pair(record):
@@ -89,13 +91,20 @@ def _between(result: Result, source: Scalar, target: Scalar, **case: Scalar) -> 
 def _by_direction(result: Result) -> list[list[Record]]:
     """All copies with the same source and target, of every pair of these."""
     records = result.select("time", part="matrix")
-    every = dict.fromkeys((record.case["source"], record.case["target"]) for record in records)
-    return [_between(result, *ends) for ends in every]
+    return [*by_key(((record.case["source"], record.case["target"]), record) for record in records).values()]
 
 
 def findings(result: Result) -> list[Finding]:
     """The best rate in each direction with its share of the link, and what overlapping gains."""
-    return [*_rates(result), *_overlap(result)]
+    found = [*_rates(result)]
+    serial = result.find("time", part="textbook", step="compute, then copy")
+    overlapped = result.find("time", part="textbook", step="overlapped")
+    if serial and overlapped:
+        ratio = overlapped.over(serial)
+        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
+        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
+        found.append(Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP))
+    return found
 
 
 def published(result: Result) -> dict[str, float]:
@@ -141,8 +150,8 @@ def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
             yield records, f" It is the slowest of {len(pairs)}."
 
 
-def _rates(result: Result) -> list[Finding]:
-    found: list[Finding] = []
+def _rates(result: Result) -> Iterator[Finding]:
+    topic = Topic.COPY_RATE
     for records, remark in _worth_showing(result):
         best = max(records, key=limits.copy_rate)
         limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), formatting.direction(best)
@@ -151,27 +160,14 @@ def _rates(result: Result) -> list[Finding]:
             f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
             f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
-        topic = Topic.OTHER_COPIES if found else Topic.COPY_RATE
-        found.append(Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic))
-    return found
-
-
-def _overlap(result: Result) -> Iterator[Finding]:
-    serial = result.find("time", part="textbook", step="compute, then copy")
-    overlapped = result.find("time", part="textbook", step="overlapped")
-    if serial and overlapped:
-        ratio = overlapped.over(serial)
-        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
-        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
-        yield Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP)
+        yield Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic)
+        topic = Topic.OTHER_COPIES
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The rate of the largest copy between host and device, in each direction and kind of memory."""
-    for ends in (TO_DEVICE, TO_HOST):
-        for memory in ("pinned", "pageable"):
-            records = _between(result, *ends, memory=memory, call="blocking")
-            for record in formatting.largest(records, "bytes"):
-                label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
-                amount = limits.copy_rate(record) * record.median
-                yield Number(label=label, record=record, amount=amount, unit="GB/s")
+    for ends, memory in product((TO_DEVICE, TO_HOST), ("pinned", "pageable")):
+        for record in formatting.largest(_between(result, *ends, memory=memory, call="blocking"), "bytes"):
+            label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
+            amount = limits.copy_rate(record) * record.median
+            yield Number(label=label, record=record, amount=amount, unit="GB/s")

@@ -46,8 +46,7 @@ def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
                 series = kind + formatting.over_nodes(nodes)
                 found.append(points.compared(result, record, share, series=series, x=count))
         if single and nodes is None and kind == "weak":  # on one rank both are the same
-            one = formatting.speedup(single, single)
-            found.append(points.compared(result, single, one, series=kind, x=1))
+            found.append(points.compared(result, single, formatting.speedup(single, single), series=kind, x=1))
     return found
 
 
@@ -56,7 +55,6 @@ def _spans(result: Result) -> list[int | None]:
 
 
 def _relative(result: Result) -> list[Point]:
-    """Each option of the last model, over the default."""
     found = list[Point]()
     for nodes in _spans(result):
         options = options_of(result, result.spec["models"][-1], nodes)
@@ -78,9 +76,8 @@ def findings(result: Result) -> list[Finding]:
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
-def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
+def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
     single = result.find("step_time", workload=model, scaling="strong", devices=1)
-    found = []
     for scaling in ("strong", "weak"):
         most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
@@ -92,10 +89,9 @@ def _scaling(result: Result, model: str, nodes: int | None) -> list[Finding]:
             f"DDP's {scaling} scaling of {model} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
             f" {formatting.factor(gain)} the samples/s of one rank."
         )
-        topic = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
-        topic = topic if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
-        found.append(Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic))
-    return found
+        leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
+        topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
+        yield Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic)
 
 
 def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points
-from scalecard.figures.points import Point
 from scalecard.records.record import Case, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -20,27 +19,22 @@ def plot(results: Sequence[Result]) -> Figure:
     """Epoch times by devices, and a panel with the accuracies of each setting on this platform."""
     here = results[0]
     settings = list(dict.fromkeys((r.case["batch_size"], r.case["lr"]) for r in here.select("accuracy")))
-    shown = [point for result in results for point in _seconds(result, alone=len(results) == 1)]
+    # Of each platform at the first learning rate, which does not change the time, and of several at the first batch.
+    shown = [
+        points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
+        for result in results
+        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
+        if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
+    ]
     figure, (left, *others) = charts.panels(1 + len(settings), height=charts.height_of(shown))
     charts.bars(shown, left, unit="s")
     left.set(xlabel="time of an epoch", ylabel="", title="epoch")
     for (batch, lr), axes in zip(settings, others, strict=True):
         curves = here.select("accuracy", batch_size=batch, lr=lr)
         ends = [curves[0], *curves[1:][-1:]]
-        scored = [p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")]
-        charts.accuracies(scored, axes)
+        charts.accuracies([p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")], axes)
         axes.set(title=f"batch {batch}, lr {lr:g}")
     return figure
-
-
-def _seconds(result: Result, *, alone: bool) -> list[Point]:
-    """At the first learning rate, which does not change the time; beside other platforms at the first batch only."""
-    batches = result.spec["batch_sizes"] if alone else result.spec["batch_sizes"][:1]
-    return [
-        points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
-        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
-        if r.case["batch_size"] in batches
-    ]
 
 
 def findings(result: Result) -> list[Finding]:

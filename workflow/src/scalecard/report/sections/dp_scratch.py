@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points
-from scalecard.figures.points import Point
 from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -20,7 +19,12 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 def plot(results: Sequence[Result]) -> Figure:
     """Speed-up by devices beside the ideal; accuracy by epoch, on this platform."""
     figure, (left, right) = charts.panels(2)
-    shown = [point for result in results for point in _speedups(result)]
+    shown = [
+        points.compared(result, r, formatting.speedup(r, single), series="measured", x=r.integer("devices"))
+        for result in results
+        if (single := result.find("epoch_time", devices=1))
+        for r in result.select("epoch_time")
+    ]
     charts.curves(shown, left, unit="x")
     counts = sorted({float(point.x) for point in shown})
     if counts:
@@ -33,17 +37,6 @@ def plot(results: Sequence[Result]) -> Figure:
     charts.accuracies([p for r, name in named for p in points.epochs(results[0], r, series=name)], right)
     right.set(title="accuracy after each epoch")
     return figure
-
-
-def _speedups(result: Result) -> list[Point]:
-    single = result.find("epoch_time", devices=1)
-    return [
-        points.compared(
-            result, record, formatting.speedup(record, single), series="measured", x=record.integer("devices")
-        )
-        for record in result.select("epoch_time")
-        if single
-    ]
 
 
 def findings(result: Result) -> list[Finding]:

@@ -8,24 +8,40 @@ take part, as nccl-tests defines it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import gpu_links
+from scalecard.analysis import formatting, gpu_links, limits
+from scalecard.analysis.health import judge_state, measured_rates, rate_text
+from scalecard.analysis.health.alerts import alerts, verdicts
+from scalecard.analysis.health.measured_rates import Rate
+from scalecard.analysis.health.per_node import views
+from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict
 from scalecard.analysis.limits import Judgement
 from scalecard.figures import health
 from scalecard.figures.charts import heat_map
-from scalecard.records.record import Result
-from scalecard.report import health_findings
-from scalecard.report import health_findings as parts
-from scalecard.report.health_findings import Tile
-from scalecard.report.history.trend import nightly
-from scalecard.report.sections import Finding
+from scalecard.progress import counted
+from scalecard.records.record import Case, Record, Result
+from scalecard.report import by_key
+from scalecard.report.sections import Finding, Number, Topic, allreduce
 
-__all__ = ["findings", "judge", "nightly", "plot", "tiles", "topology"]
 ROW = 0.3  # inches for each strip
 MAP = 230.0  # points: what is left of half the figure for a map's cells
+TO_DEVICE: Case = {"part": "host link", "direction": "to device", "at_once": False}
+ALL_REDUCE: Case = {"part": "collective", "collective": "all_reduce"}
+# What stands for a part: of these cases the first that was measured.
+STANDS_FOR: dict[Part, tuple[Case, ...]] = {
+    Part.COMPUTE: tuple({"part": "compute", "dtype": dtype, "at_once": False} for dtype in ("bfloat16", "float32")),
+    Part.MEMORY: tuple({"part": "memory", "access": access, "at_once": False} for access in ("copy", "read")),
+    Part.HOST_LINKS: ({**TO_DEVICE, "memory": "pinned"}, {**TO_DEVICE, "memory": "pageable"}),
+    Part.GPU_LINKS: ({"part": "device link", "at_once": False},),
+    Part.COLLECTIVES: (ALL_REDUCE,),
+    Part.NETWORK: (ALL_REDUCE, {"part": "node pair"}),
+    Part.HOST: ({"part": "storage"},),
+}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -52,18 +68,135 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def findings(result: Result) -> list[Finding]:
-    """Every fault once, with what to look at, or that there is none; then what the parts reach."""
-    return health_findings.findings(result)
+    """The faults, or that there is none; then what the parts reach, and what no vendor's figure says anything of."""
+    return [*_faults(result), *_reached(result), *_under_load(result), *_without_figures(result)]
 
 
 def judge(result: Result) -> Iterator[Judgement]:
-    """Every fault, then what is normal."""
-    yield from health_findings.judgements(result)
+    """Each fault, then what is normal, one row for all that are alike."""
+    for alert in alerts(result):
+        yield Judgement(
+            what=alert.what, value=alert.value, expectation=alert.normal, verdict=alert.verdict, advice=alert.advice
+        )
+    normal = [verdict for verdict in verdicts(result) if verdict.verdict == "normal" and verdict.share is not None]
+    links = (Kind.PAIR, Kind.PCIE_PAIR)
+    alike = by_key((f"{verdict.part}, " * (verdict.kind in links) + verdict.measured, verdict) for verdict in normal)
+    for what, own in alike.items():
+        shares = sorted(verdict.share for verdict in own if verdict.share is not None)
+        middle = min(own, key=lambda verdict: abs((verdict.share or 0) - median(shares)))
+        value = middle.value
+        if len(own) > 1:
+            value += f" ({len(own)} alike, {formatting.percent(shares[0])} to {formatting.percent(shares[-1])})"
+        yield Judgement(what=what, value=value, expectation=middle.normal, verdict="normal")
+
+
+def _faults(result: Result) -> Iterator[Finding]:
+    found = alerts(result)
+    for alert in found:
+        text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
+        yield Finding(text=text, headline=counted(len(found), "alert") if alert is found[0] else "", topic=Topic.ALERT)
+    if not found:
+        judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
+        limited = any(verdict.share is not None for verdict in judged)
+        beside = "with one another and with the hardware's limits" if limited else "with one another"
+        text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
+        text += " CPU workers stand in for GPUs." * result.emulated
+        yield Finding(text=text, headline="healthy" if judged else "nothing to compare with", topic=Topic.HEALTHY)
+
+
+def _reached(result: Result) -> Iterator[Finding]:
+    """What the devices reach in bfloat16, each alone, and what all of them reach together in an all-reduce."""
+
+    def limited(rate: Rate) -> str:
+        return f", {rate.limit.share(rate.value)}" if rate.limit else ""
+
+    rates = measured_rates.rates(result)
+    alone = [rate for rate in rates if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
+    if alone:
+        low, *_, high = sorted([*alone, alone[0]], key=lambda rate: rate.value)
+        span = low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
+        text = f"Products in bfloat16 run at {span} on {counted(len(alone), 'device')}{limited(high)}."
+        yield Finding(text=text, topic=Topic.PRODUCTS_OF_HEALTH)
+    reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
+    if reduced:
+        most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
+        text = f"The {rate_text.measured(most)} reaches {most.text} of bus bandwidth{limited(most)}."
+        yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
+
+
+def _under_load(result: Result) -> Iterator[Finding]:
+    courses = [judge_state.course(record) for record in result.select("time", part="load")]
+    if not courses:
+        return
+    fell = [course.fell_after for course in courses if course.fell_after is not None]
+    longest = formatting.seconds(max(course.seconds for course in courses))
+    devices = f"{len(fell)} of {len(courses)} devices" if fell else "no device"
+    first = f", the first after {formatting.seconds(min(fell))}" if fell else ""
+    yield Finding(text=f"Under {longest} of load {devices} became 5 % slower{first}.", topic=Topic.UNDER_LOAD)
+
+
+def _without_figures(result: Result) -> Iterator[Finding]:
+    lacking: dict[str, dict[str, None]] = {}
+    for rate in measured_rates.rates(result) if result.environment["gpus"] else ():
+        dtype = rate.record.case.get("dtype")
+        of_kind = {Kind.COMPUTE: f"{dtype} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
+        what = of_kind.get(rate.kind)
+        if what and rate.alone and not rate.limit and not measured_rates.is_small(rate.record):
+            (view,) = (view for view in views(result) if view.node == rate.node)
+            gpu = rate.record.integer("device" if "device" in rate.record.case else "source")
+            lacking.setdefault(str(view.result.environment["gpus"][gpu]["name"]), {})[what] = None
+    for name, whats in lacking.items():
+        several = sum(gpu["name"] == name for gpu in result.environment["gpus"]) > 1
+        judged = "they were compared with one another only" if several else "they were not judged"
+        text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
+        yield Finding(text=text, topic=Topic.NO_VENDOR_FIGURE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A part of the machine in a few words; `share` is that of the hardware's limit, as '65 %', or ''."""
+
+    part: Part
+    verdict: str
+    symbol: str
+    number: str
+    what: str
+    share: str
+    detail: str
+
+    @property
+    def trouble(self) -> bool:
+        return self.verdict not in FINE
 
 
 def tiles(result: Result) -> list[Tile]:
-    """One for every part of the machine."""
-    return parts.tiles(result)
+    """One for every part of which anything is known."""
+    rates = measured_rates.rates(result)
+    known = {part: [verdict for verdict in verdicts(result) if verdict.part == part] for part in Part}
+    return [_tile(part, own, rates) for part, own in known.items() if own]
+
+
+def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
+    # What could not be judged does not make a tile of it, as long as something could.
+    judged = [verdict for verdict in own if verdict.verdict != "not judged"]
+    word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
+    number, what, share = "", "", ""
+    if standing := _standing(part, rates):
+        middle, limits = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
+        limit = limits.pop() if len(limits) == 1 else None
+        number, what = standing[0].in_words(middle), rate_text.in_tile(standing[0])
+        share = formatting.percent(middle / limit) if limit else ""
+    fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
+    return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
+
+
+def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
+    """The rates of what stands for a part: of every device or pair, at the largest size and number of devices."""
+    able = [rate for rate in rates if rate.part is part and rate.kind is not Kind.LATENCY]
+    per_case = ([rate for rate in able if rate.record.matches(**case)] for case in STANDS_FOR[part])
+    found = next((own for own in per_case if own), [])
+    sizes = [(rate.record.case.get("devices") or 0, rate.record.case.get("bytes") or 0) for rate in found]
+    return [rate for rate, size in zip(found, sizes, strict=True) if size == max(sizes)]
 
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
@@ -71,3 +204,34 @@ def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]
     rows, every = gpu_links.matrix(result), range(len(result.environment["gpus"]))
     used = {"NV" if gpu_links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
     return {"rows": rows, "legend": [(word, meaning) for word, meaning in gpu_links.LEGEND.items() if word in used]}
+
+
+def nightly(result: Result) -> Iterator[Number]:
+    """Of each part the slowest device, pair or node, which a training step waits for.
+
+    No label names a device, so that each stays one number.
+    """
+    products = result.select("time", part="compute", at_once=False)
+    for dtype, own in by_key((record.text("dtype"), record) for record in products).items():
+        slowest = max(own, key=lambda r: r.median)
+        amount = limits.product_rate(slowest) * slowest.median
+        yield Number(label=f"{dtype} products, slowest device", record=slowest, amount=amount, unit="TFLOP/s")
+    copies = result.select("time", part="memory", access="copy", at_once=False)
+    yield from _slowest(copies, "memory copy, slowest device", passes=2)
+    for direction, way in (("to device", "to"), ("to host", "from")):
+        own = result.select("time", part="host link", direction=direction, memory="pinned", at_once=False)
+        yield from _slowest(own, f"host {way} slowest device")
+    yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
+    yield from allreduce.bandwidths(result.select("time", part="collective", collective="all_reduce"))
+    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", rate=False)
+    yield from _slowest(result.select("time", part="storage"), "reading data_dir")
+
+
+def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bool = True) -> Iterator[Number]:
+    """The slowest of those at the largest size; `passes` is how often each byte crosses the interface."""
+    if largest := formatting.largest(records, "bytes"):
+        slowest = max(largest, key=lambda r: r.median)
+        size = slowest.integer("bytes")
+        amount, unit = (passes * size / 1e9, "GB/s") if rate else (0.0, "s")
+        named = f"{label}, {formatting.count_bytes(size)}"
+        yield Number(label=named, record=slowest, amount=amount, unit=unit)

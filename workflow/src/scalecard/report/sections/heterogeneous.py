@@ -22,11 +22,14 @@ def plot(results: Sequence[Result]) -> Figure:
     """The first platform's divisions, two panels each: over all shares, and near the prediction."""
     found = divisions(results[0])
     figure, panels = charts.panels(2 * len(found))
-    for index, division in enumerate(found):
-        left, right = panels[2 * index : 2 * index + 2]
+    for division, left, right in zip(found, panels[::2], panels[1::2], strict=False):
         _draw(results[0], division, left)
         _draw(results[0], division, right, named=False)
-        _zoom(division, right)
+        # The shares that were swept, without the even split.
+        near = [r for r in division.together if share_of(r) != division.batch_size // 2] or division.together
+        shares, times = [share_of(r) for r in [*near, division.nearest]], [r.median for r in [*near, division.alone]]
+        margin = max(1.0, 0.2 * (max(shares) - min(shares)))
+        right.set(xlim=(min(shares) - margin, max(shares) + margin), ylim=(0, 1.3 * max(times)))
         left.set(title=f"{division.alone.case['workload']}: all shares", ylim=(0, None))
         right.set(title="near the prediction")
     if not found:
@@ -52,15 +55,6 @@ def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True)
     axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step")
 
 
-def _zoom(division: Division, axes: Axes) -> None:
-    """On the shares that were swept, without the even split."""
-    even = division.batch_size // 2
-    near = [r for r in division.together if share_of(r) != even] or division.together
-    shares, times = [share_of(r) for r in [*near, division.nearest]], [r.median for r in [*near, division.alone]]
-    margin = max(1.0, 0.2 * (max(shares) - min(shares)))
-    axes.set(xlim=(min(shares) - margin, max(shares) + margin), ylim=(0, 1.3 * max(times)))
-
-
 def findings(result: Result) -> list[Finding]:
     """What the slower device brings, and how good the prediction is."""
     found = [finding for division in divisions(result) for finding in (_gain(division), _prediction(division))]
@@ -83,18 +77,12 @@ def _gain(division: Division) -> Finding:
     elif not helps:
         text += f". {slower} does not help"
     headline = f"{formatting.inverse(ratio).value:.2f}x" if helps else "no gain"
-    return Finding(
-        text=f"{text}.{_stands_for(division)}", headline=f"{headline} by the slower device", topic=Topic.UNEQUAL_DEVICES
-    )
-
-
-def _stands_for(division: Division) -> str:
-    """What the devices are, where nothing but CPU workers was there."""
+    text += "."
     if division.slowed > 1:
-        return f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
-    if division.emulated:
-        return " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
-    return ""
+        text += f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
+    elif division.emulated:
+        text += " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
+    return Finding(text=text, headline=f"{headline} by the slower device", topic=Topic.UNEQUAL_DEVICES)
 
 
 def _prediction(division: Division) -> Finding:
@@ -111,17 +99,12 @@ def _prediction(division: Division) -> Finding:
     else:
         other = f"the best one measured, {division.shares(best)}"
         text += f"; {formatting.versus('this', over_in_rounds(nearest, best), other)}"
-    return Finding(text=f"{text}.{_drift(division)}", topic=Topic.PREDICTED_SHARE)
-
-
-def _drift(division: Division) -> str:
-    """Whether the machine's speed changed between what was predicted from and what was measured then."""
-    before, name = division.curves[division.faster][-1], division.names[division.faster]
-    ratio = division.alone.over(before)
-    if ratio.verdict not in ("faster", "slower"):
-        return ""
-    changed = formatting.versus(f"{name} alone, in the rounds of the divisions,", ratio, "in those before")
-    return f" In between the machine changed: {changed}."
+    text += "."
+    drift = division.alone.over(division.curves[division.faster][-1])
+    if drift.verdict in ("faster", "slower"):
+        name = f"{division.names[division.faster]} alone, in the rounds of the divisions,"
+        text += f" In between the machine changed: {formatting.versus(name, drift, 'in those before')}."
+    return Finding(text=text, topic=Topic.PREDICTED_SHARE)
 
 
 def nightly(result: Result) -> Iterator[Number]:

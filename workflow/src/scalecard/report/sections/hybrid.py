@@ -11,7 +11,7 @@ from scalecard.analysis import formatting
 from scalecard.analysis.platforms import platform_label
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Result
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -48,31 +48,23 @@ def _rates(result: Result) -> list[Point]:
 def findings(result: Result) -> list[Finding]:
     """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
     single = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
-    found = []
+    found = list[Finding]()
     for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
         (most, *_) = formatting.largest(result.select("step_time", strategy=HYBRID.name, nodes=nodes), "ranks")
-        found += [*_efficiency(most, single, formatting.over_nodes(nodes)), *_averaging(result, most, nodes)]
+        ranks, over = most.case["ranks"], formatting.over_nodes(nodes)
+        if single:
+            ratio = formatting.inverse(most.over(single))
+            share = formatting.percent(ratio.value)
+            bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
+            text = (
+                f"Hybrid parallelism on {most.case['devices']} devices, {ranks} ranks{over}, is {share} efficient"
+                f"{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
+            )
+            found.append(Finding(text=text, headline=f"{share}, {ranks} ranks", topic=Topic.HYBRID))
+        if without := result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=ranks, nodes=nodes):
+            text = formatting.versus(f"A step with averaging{over}", most.over(without), "one without") + "."
+            found.append(Finding(text=text, topic=Topic.HYBRID_AVERAGING))
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
-
-
-def _efficiency(most: Record, single: Record | None, over: str) -> Iterator[Finding]:
-    if single:
-        ratio, case = formatting.inverse(most.over(single)), most.case
-        share = formatting.percent(ratio.value)
-        bounds = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
-        text = (
-            f"Hybrid parallelism on {case['devices']} devices, {case['ranks']} ranks{over}, is {share} efficient"
-            f"{bounds}: each rank's batch takes {1 / ratio.value:.2f}x the time that it takes alone."
-        )
-        yield Finding(text=text, headline=f"{share}, {case['ranks']} ranks", topic=Topic.HYBRID)
-
-
-def _averaging(result: Result, most: Record, nodes: int | None) -> Iterator[Finding]:
-    without = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=most.case["ranks"], nodes=nodes)
-    if without:
-        step = f"A step with averaging{formatting.over_nodes(nodes)}"
-        text = formatting.versus(step, most.over(without), "one without") + "."
-        yield Finding(text=text, topic=Topic.HYBRID_AVERAGING)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -7,7 +7,6 @@ there already.
 
 from collections.abc import Iterator, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, loader_results
@@ -16,6 +15,7 @@ from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."
@@ -32,29 +32,26 @@ def plot(results: Sequence[Result]) -> Figure:
     found = loader_results.workloads(results[0])
     figure, panels = charts.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
-        _draw(results[0], one, axes)
+        shown = [
+            points.rated(results[0], r, r.integer("units"), series=series, x=workers(r))
+            for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
+            for r in records
+        ]
+        unit, resident = one.fastest.case["unit"], one.resident()
+        rates = [rate(record) for record in (*one.loaders, *one.steps, *([resident] if resident else []))]
+        if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
+            axes.set_yscale("log")
+        charts.curves(shown, axes, unit=f"{unit}/s")
+        if resident:
+            charts.limit(axes, rate(resident), "one device, its data resident")
+        axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
+        axes.set_xscale("symlog", base=2, linthresh=1)
+        charts.ticks(axes, [workers(record) for record in one.loaders])
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
     if not found:
         charts.nothing(panels[0])
     return figure
-
-
-def _draw(result: Result, one: LoaderResults, axes: Axes) -> None:
-    loaders, steps = (
-        [points.rated(result, r, r.integer("units"), series=series, x=workers(r)) for r in records]
-        for series, records in (("loader alone", one.loaders), ("one device, fed", one.steps))
-    )
-    unit = one.fastest.case["unit"]
-    rates = [rate(record) for record in (*filter(None, [one.resident()]), *one.loaders, *one.steps)]
-    if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
-        axes.set_yscale("log")
-    charts.curves([*loaders, *steps], axes, unit=f"{unit}/s")
-    for resident in filter(None, [one.resident()]):
-        charts.limit(axes, rate(resident), "one device, its data resident")
-    axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
-    axes.set_xscale("symlog", base=2, linthresh=1)
-    charts.ticks(axes, [workers(record) for record in one.loaders])
-    if axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -79,15 +76,15 @@ def _devices(number: float) -> str:
 
 
 def _enough(one: LoaderResults) -> str:
-    if one.enough is None:
-        bounds = one.devices_fed.interval
-        if any(map(one.keeps_up, one.usual)):
-            return " Alone it keeps up with one device, but a step that it feeds takes longer."
-        surely = "No number of workers that was measured keeps up with one device."
-        return f" {surely}" if bounds and bounds.high < 1 else " Whether it keeps up with one device cannot be said."
     if one.enough == 0:
         return " For one device no worker is needed: the training's own process reads fast enough."
-    return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
+    if one.enough is not None:
+        return f" For one device {counted(one.enough, 'worker')} {'is' if one.enough == 1 else 'are'} enough."
+    if any(map(one.keeps_up, one.usual)):
+        return " Alone it keeps up with one device, but a step that it feeds takes longer."
+    if one.devices_fed.interval and one.devices_fed.interval.high < 1:
+        return " No number of workers that was measured keeps up with one device."
+    return " Whether it keeps up with one device cannot be said."
 
 
 def _rate(record: Record) -> str:
@@ -104,14 +101,14 @@ def _by(record: Record) -> str:
 
 def _steps(one: LoaderResults) -> Iterator[Finding]:
     """What a step takes that is fed as PyTorch does unless told otherwise, and with the workers that it takes."""
-    resident, seen = one.resident("settings"), set[int]()
-    for step in one.steps if resident else ():
-        if workers(step) not in seen and resident:
-            seen.add(workers(step))
-            ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
-            text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
-            behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
-            yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
+    resident = one.resident("settings")
+    if resident is None:
+        return
+    for step, *_ in by_key((workers(step), step) for step in one.steps).values():
+        ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
+        text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
+        behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
+        yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
 
 
 def _copies(one: LoaderResults) -> Iterator[Finding]:

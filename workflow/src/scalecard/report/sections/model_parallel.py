@@ -6,17 +6,18 @@ and when it waits (grey): with one minibatch at a time, only one device works. W
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report.pipeline_stages import balance, cut_name
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+
+CUTS = ("after layer2", "balanced")
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -26,7 +27,14 @@ def plot(results: Sequence[Result]) -> Figure:
         cut for cut in here.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)
     ]
     lanes = formatting.largest(cuts, "devices")[:1]
-    bars = {model: [point for result in results for point in _times(result, model)] for model in ("resnet50", "toy")}
+    bars = {
+        model: [
+            points.timed(result, record, series="", x=_label(record))
+            for result in results
+            for record in result.select("step_time", workload=model, stage=None)
+        ]
+        for model in ("resnet50", "toy")
+    }
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
     for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
         charts.bars(shown, axes, unit="s")
@@ -34,12 +42,6 @@ def plot(results: Sequence[Result]) -> Figure:
     for cut in lanes:
         _draw_lanes(cut, _stages(here, cut), others[0])
     return figure
-
-
-def _times(result: Result, model: str) -> list[Point]:
-    """One device, and every cut; each stage alone is in the other panel."""
-    records = result.select("step_time", workload=model, stage=None)
-    return [points.timed(result, record, series="", x=_label(record)) for record in records]
 
 
 def _label(record: Record) -> str:
@@ -92,8 +94,40 @@ def findings(result: Result) -> list[Finding]:
         topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
         found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
         if alone:
-            found.append(Finding(text=balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
-    return [*found, *_memory(result)]
+            found.append(Finding(text=_balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
+    whole = result.find("peak_memory", strategy=SINGLE.name)
+    halves = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
+    if whole and halves:
+        peaks = " and ".join(formatting.count_bytes(record.median) for record in halves)
+        peaks += f" on the two devices, against {formatting.count_bytes(whole.median)} on one"
+        text = f"On top of parameters and inputs a step needs at most {peaks}."
+        found.append(Finding(text=text, topic=Topic.STAGE_MEMORY))
+    return found
+
+
+def _balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
+    """The stages' own times, and what perfect balance would bring: the same work, shared equally."""
+    times = [record.median for record in alone]
+    shown = ", ".join(map(formatting.seconds, times))
+    perfect = sum(times) / len(times)
+    return (
+        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one"
+        f" {formatting.percent(max(times) / perfect - 1)} more than perfect balance, {formatting.seconds(perfect)}"
+        f" each: no pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device,"
+        f" and with perfect balance {single.median / perfect:.2f}x."
+    )
+
+
+def cut_name(record: Record) -> str:
+    """'after layer2, 2 devices'."""
+    return f"{record.case.get('cut', CUTS[0])}, {record.case.get('devices', 2)} devices"
+
+
+def blocks(record: Record) -> str:
+    """' (blocks 0-7 | 8-17)', or '' if they are not known."""
+    spans = [range(end - count, end) for end, count in zip(accumulate(record.blocks), record.blocks, strict=True)]
+    named = " | ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else f"{span[0]}" for span in spans)
+    return f" (blocks {named})" if named else ""
 
 
 def _stages(result: Result, cut: Record) -> list[Record]:
@@ -104,16 +138,6 @@ def _stages(result: Result, cut: Record) -> list[Record]:
         result.find("step_time", workload="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages
     ]
     return [record for record in found if record] if all(found) else []
-
-
-def _memory(result: Result) -> Iterator[Finding]:
-    single = result.find("peak_memory", strategy=SINGLE.name)
-    cut = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
-    if single and cut:
-        whole, *stages = (formatting.count_bytes(record.median) for record in (single, *cut))
-        peaks = f"{' and '.join(stages)} on the two devices, against {whole} on one"
-        text = f"On top of parameters and inputs a step needs at most {peaks}."
-        yield Finding(text=text, topic=Topic.STAGE_MEMORY)
 
 
 def published(result: Result) -> dict[str, float]:

@@ -6,7 +6,7 @@ overhead. Of the library's schedules the fastest is drawn. Last: the fastest ste
 played with the stages' own times, which are not equal. Bands and whiskers are 95 % intervals.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,11 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import pipeline_stages
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections.model_parallel import blocks, cut_name
 
+CLOSE = 0.05  # how much longer than played a step may take where nothing else binds
 LINES = (SINGLE.name, MODEL_PARALLEL.name)
 FITTED, STAGES = "gpipe", 2
 TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is trusted
@@ -38,7 +40,7 @@ def plot(results: Sequence[Result]) -> Figure:
         axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
         axes.set_title("2 devices" if len(results) == 1 else platforms.platform_label(result))
         charts.ticks(axes, counts)
-    charts.bars(pipeline_stages.points_of(results[0]), last, unit="s")
+    charts.bars(_points(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
 
@@ -60,28 +62,15 @@ def _speedups(result: Result) -> list[Point]:
 
 @dataclass(frozen=True)
 class Fit:
-    """C: one stage's forward and backward of the whole batch; o: overhead of a micro-batch; both in seconds."""
+    """The `overhead` of a micro-batch in seconds, and the largest relative error on sizes that were not fitted."""
 
-    batch_size: int
-    compute: float
     overhead: float
-    sizes: list[int]
+    best_split: float
     held_out_error: float
-
-    def predict(self, split_size: float) -> float:
-        m = self.batch_size / split_size
-        return (m + STAGES - 1) * (self.compute / m + self.overhead)
-
-    @property
-    def best_split(self) -> float:
-        """From the best number of micro-batches, sqrt((p - 1) C / o)."""
-        if self.overhead <= 0:
-            return min(self.sizes)
-        return float(self.batch_size / max(1.0, ((STAGES - 1) * self.compute / self.overhead) ** 0.5))
 
 
 def fitted(result: Result) -> Fit | None:
-    """Least squares of relative errors on every second split size, with the largest relative error on the others."""
+    """Least squares of relative errors on every second split size; None of fewer than four."""
     found = [record for record in result.select("step_time", strategy=FITTED, beside=None) if not _balanced(record)]
     records = sorted(found, key=lambda r: r.integer("split_size"))
     if len(records) < 4:
@@ -94,7 +83,9 @@ def fitted(result: Result) -> Fit | None:
     held_in = np.arange(len(sizes)) % 2 == 0
     (compute, overhead), *_ = np.linalg.lstsq(columns[held_in], np.ones(held_in.sum()), rcond=None)
     error = np.abs(columns[~held_in] @ [compute, overhead] - 1).max()
-    return Fit(batch, float(compute), float(overhead), sizes, float(error))
+    # A stage computes for `compute` seconds in all, so sqrt((p - 1) compute / overhead) micro-batches are best.
+    best = batch / max(1.0, ((STAGES - 1) * compute / overhead) ** 0.5) if overhead > 0 else sizes[0]
+    return Fit(float(overhead), float(best), float(error))
 
 
 def findings(result: Result) -> list[Finding]:
@@ -103,12 +94,13 @@ def findings(result: Result) -> list[Finding]:
     runs = [r for r in result.select("step_time", beside=None) if r.case["strategy"] not in LINES]
     if not (single and plain and runs):
         return [not_measured(result, "step_time", "Not measured", "not measured")]
-    best = min(_split(runs) or runs, key=lambda r: r.median)
+    split = [r for r in runs if r.case["split_size"] != r.case["batch_size"]]
+    best = min(split or runs, key=lambda r: r.median)
     name, size = best.case["strategy"], best.case["split_size"]
-    where = f", cut {pipeline_stages.cut_name(best)}," if _balanced(best) else ""
+    where = f", cut {cut_name(best)}," if _balanced(best) else ","
     gain, over_plain = formatting.speedup(best, single), formatting.speedup(best, plain)
     text = (
-        f"The best pipeline, {name} with split size {size}{where or ','} is {formatting.factor(gain)} as fast as one"
+        f"The best pipeline, {name} with split size {size}{where} is {formatting.factor(gain)} as fast as one"
         f" device and {formatting.factor(over_plain)} as fast as plain model parallelism: {formatting.time(best)} per"
         " batch."
     )
@@ -116,7 +108,7 @@ def findings(result: Result) -> list[Finding]:
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
     first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
-    textbook = _textbook(result, single, _split(runs))
+    textbook = _textbook(result, single, split)
     return [first, *textbook, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
 
 
@@ -126,19 +118,18 @@ def _balanced(record: Record) -> bool:
 
 def _balance(result: Result) -> Iterator[Finding]:
     """What the balanced cut brings our schedules on as many devices, at its best split size."""
-    for cut in pipeline_stages.fastest(result.select("step_time", cut="balanced", devices=STAGES), "strategy"):
+    for cut in _fastest(result.select("step_time", cut="balanced", devices=STAGES), "strategy"):
         name, size = cut.case["strategy"], cut.case["split_size"]
         textbook = result.find("step_time", strategy=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
-            what = f"{name} at split size {size}, balanced{pipeline_stages.blocks(cut)},"
+            what = f"{name} at split size {size}, balanced{blocks(cut)},"
             text = formatting.versus(what, cut.over(textbook), "cut after layer2") + "."
             yield Finding(text=text, topic=Topic.BALANCED_CUT)
 
 
 def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
-    both = [record for record in result.select("step_time") if record.case.get("beside")]
-    for ours in pipeline_stages.fastest(both, "strategy"):
+    for ours in _fastest((r for r in result.select("step_time") if r.case.get("beside")), "strategy"):
         size = ours.case["split_size"]
         theirs = result.find("step_time", strategy=ours.case["beside"], split_size=size)
         if theirs:
@@ -149,20 +140,59 @@ def _library(result: Result) -> Iterator[Finding]:
             yield Finding(text=text, topic=Topic.LIBRARY_PIPELINE)
 
 
+def _fastest(records: Iterable[Record], *axes: str) -> list[Record]:
+    alike = by_key((tuple(record.case.get(axis) for axis in axes), record) for record in records)
+    return [min(own, key=lambda record: record.median) for own in alike.values()]
+
+
+def _fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
+    """The fastest step of each cut as it was measured, and the same step played."""
+    every = [(result.find("step_time", **played.case), played) for played in result.select("played_time")]
+    pairs = {id(step): (step, played) for step, played in every if step}
+    return [pairs[id(step)] for step in _fastest([step for step, _ in pairs.values()], "devices", "cut")]
+
+
+def _points(result: Result) -> list[Point]:
+    return [
+        points.timed(result, r, series=what, x=f"{r.case['strategy']} {r.case['split_size']}, {cut_name(r)}")
+        for measured, played in _fastest_pairs(result)
+        for what, r in (("measured", measured), ("played", played))
+    ]
+
+
+def _idle(result: Result, measured: Record) -> float | None:
+    """The share of the measured step in which the devices do not compute; None without the stages' own times."""
+    case = {axis: measured.case[axis] for axis in ("devices", "cut")}
+    both = result.select("stage_time", **case, split_size=measured.case["split_size"], part="forward and backward")
+    busy = sum(record.median for record in (*both, *result.select("stage_time", **case, part="update")))
+    return max(0.0, 1 - busy / (measured.integer("devices") * measured.median)) if both else None
+
+
 def _played(result: Result) -> Iterator[Finding]:
-    """The fastest step of every cut, and what it takes longer than its schedule."""
-    for measured, played in pipeline_stages.fastest_pairs(result):
-        yield Finding(text=pipeline_stages.rest(result, measured, played), topic=Topic.PLAYED_PIPELINE)
+    """The fastest step of each cut beside its schedule: how long devices idle in either, and what it takes longer.
 
-
-def _split(runs: list[Record]) -> list[Record]:
-    """Those with more than one micro-batch."""
-    return [r for r in runs if r.case["split_size"] != r.case["batch_size"]]
+    What it takes longer has no place in the schedule, played with the stages' own times.
+    """
+    for measured, played in _fastest_pairs(result):
+        ratio, idle = measured.over(played), _idle(result, measured)
+        text = (
+            f"{measured.case['strategy']} at split size {measured.case['split_size']}, {cut_name(measured)}:"
+            f" {formatting.time(measured)} measured, {formatting.seconds(played.median)} played with its stages' own"
+            " times"
+        )
+        if idle is not None and (bubble := result.find("played_bubble", **played.case)):
+            shares = f"{formatting.percent(idle)} of the time, {formatting.percent(bubble.median)} if played"
+            text += f"; devices idle {shares}"
+        near = "within" if ratio.value <= 1 + CLOSE else "beyond"
+        text += f". That is {formatting.factor(ratio)} the schedule's time, {near} {formatting.percent(CLOSE)} of it"
+        if ratio.value > 1:
+            rest = formatting.seconds(max(0.0, measured.median - played.median))
+            text += f"; the rest, {rest}, is launching, waiting and what devices share"
+        yield Finding(text=f"{text}.", topic=Topic.PLAYED_PIPELINE)
 
 
 def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Finding]:
-    own = [r for r in runs if r.case["strategy"] == "textbook"]
-    for best in sorted(own, key=lambda r: r.median)[:1]:
+    for best in sorted((r for r in runs if r.case["strategy"] == "textbook"), key=lambda r: r.median)[:1]:
         what = f"The textbook's pipeline, at its best split size {best.case['split_size']},"
         text = formatting.versus(what, best.over(single), "one device")
         if result.emulated:
@@ -173,8 +203,9 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Fi
 def _ideal(result: Result) -> Iterator[Finding]:
     if fit := fitted(result):
         error = formatting.percent(fit.held_out_error)
-        text = "The ideal curve, fitted on every second split size of our GPipe, is off by at most"
-        text += f" {error} on the others"
+        text = (
+            f"The ideal curve, fitted on every second split size of our GPipe, is off by at most {error} on the others"
+        )
         if fit.held_out_error <= TRUSTED:
             text += f": a micro-batch costs {formatting.seconds(max(0.0, fit.overhead))} of overhead, and split size"
             text += f" {fit.best_split:.1f} is best."

@@ -4,19 +4,30 @@ Time of a step of every strategy on the most devices, one panel per workload, wi
 all; the dotted line is one device alone. Whiskers are 95 % intervals.
 """
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import formatting, limits, step_records
 from scalecard.analysis.strategy_choice import workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP
-from scalecard.report import strategy_table
 from scalecard.report.sections import Finding, Number, Topic, not_measured
-from scalecard.report.table import Table
+from scalecard.report.table import EMPTY, Cell, Table
+
+# Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
+# FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
+# peak. Source: Chowdhery et al., PaLM (2022), appendix B.
+MEANINGS = {
+    "Gain": "the rate over one device's",
+    "MFU": "the operations that the model needs, over the devices' dense peak in float32",
+    "Memory": "of the device that needs the most",
+    "Largest batch": "samples on each device, right to a sixteenth",
+    "Launching": "the share of a step in which work is still submitted",
+}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -58,8 +69,8 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     several = [r for r in _all(result, workload, scaling="strong") if r.integer("devices") > 1]
     if not several:
         return
-    most = max(r.integer("devices") for r in several)
-    best, *others = sorted((r for r in several if r.integer("devices") == most), key=lambda r: r.median)
+    best, *others = sorted(formatting.largest(several, "devices"), key=lambda r: r.median)
+    most = best.integer("devices")
     headline = f"{workload}: {best.case['strategy']}"
     name = f"{headline}, the fastest on {most} devices,"
     runner_up = "; " + formatting.versus(others[0].text("strategy"), others[0].over(best), "it") if others else ""
@@ -91,13 +102,81 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
 
 
 def overview(result: Result) -> Table:
-    """Every strategy that was timed."""
-    return strategy_table.table(result)
+    """A row for each strategy that was timed, the fastest of a workload and number of devices first."""
+    timed = [record for record in result.select("step_time") if record.samples]
+    order = sorted(timed, key=lambda r: (r.text("workload"), r.integer("devices"), r.text("scaling"), r.median))
+    return Table.of("Strategies", [_row(result, record) for record in order]).filled().explained(MEANINGS)
 
 
-def published(result: Result) -> dict[str, float]:
-    """No published figure has these workloads at these values."""
-    return {}
+def _row(result: Result, record: Record) -> dict[str, str | Cell]:
+    alone, devices, gain = step_records.single(result, record.text("workload")), record.integer("devices"), EMPTY
+    if alone and alone.samples and alone is not record:
+        times = record.integer("units") / record.median * alone.median / alone.integer("units")
+        gain = Cell(f"{times:.2f}x", times)
+    return {
+        "Workload": record.text("workload"),
+        "Strategy": record.text("strategy"),
+        "Devices": devices_cell(devices, record.integer("nodes", 1)),
+        "Scaling": record.text("scaling") if devices > 1 else "",
+        **step_cells(result, record, alone, gain, "float32"),
+    }
+
+
+def step_cells(
+    result: Result, record: Record, alone: Record | None, gain: Cell, dtype: str
+) -> dict[str, str | Cell]:  # fmt: skip
+    """What is known of a step beside one device's; `dtype` is that of its products."""
+    rate = record.integer("units") / record.median
+    each, peak, mfu = step_records.operations_each(alone), limits.of_products(result, dtype), EMPTY
+    if each and peak:
+        share = each * rate / (record.integer("devices") * peak.rate * 1e12)
+        mfu = Cell(formatting.percent(share, 1), share)
+    return {
+        "Step": Cell(formatting.seconds(record.median), record.median),
+        "Gain": gain,
+        "Rate": Cell(f"{formatting.count(rate)} {record.text('unit')}/s", rate),
+        "MFU": mfu,
+        "Memory": memory(result, record),
+        "Largest batch": _largest_batch(result, record),
+        "Energy": energy(record),
+        "Launching": _launching(result, record),
+    }
+
+
+def devices_cell(devices: int, nodes: int) -> Cell:
+    """'8', or '8 on 2 nodes', which comes after it."""
+    return Cell(f"{devices} on {nodes} nodes" if nodes > 1 else str(devices), devices + nodes / 1e3)
+
+
+def memory(result: Result, record: Record) -> Cell:
+    """Memory of the fullest device; an empty cell without GPUs."""
+    found = result.find("peak_memory", **step_records.place(record))
+    return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
+
+
+def _largest_batch(result: Result, record: Record) -> Cell:
+    """Samples on each device; the same however many are timed."""
+    case = {key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
+    found = result.find("largest_batch", **case)
+    return Cell(f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else EMPTY
+
+
+def energy(record: Record) -> Cell:
+    """Per sample or token."""
+    joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
+    if not joules:
+        return EMPTY
+    each = statistics.median(joules) / record.integer("units")
+    return Cell(f"{each:.3g} J/{record.text('unit')[:-1]}", each)
+
+
+def _launching(result: Result, record: Record) -> Cell:
+    """Only of GPUs: a CPU rank does the work in the call that submits it."""
+    enqueued = [entry.enqueue for entry in record.telemetry if entry.enqueue]
+    if not enqueued or result.emulated:
+        return EMPTY
+    share = min(1.0, statistics.median(enqueued) / record.median)
+    return Cell(formatting.percent(share), share)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -6,7 +6,6 @@ batch. Whiskers are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from matplotlib.figure import Figure
 
@@ -54,7 +53,7 @@ def findings(result: Result) -> list[Finding]:
         single, divided = result.find("step_time", workload=model, strategy=SINGLE.name), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
-            found += [_against_one(single, divided[0], topic), *_among(divided), *_exchanged(single, divided)]
+            found += [*_compared(single, divided, topic), *_exchanged(single, divided)]
     return found or [not_measured(result, "step_time", "Not compared", "one device")]
 
 
@@ -66,14 +65,12 @@ def _divided(result: Result, model: str) -> list[Record]:
     return sorted(formatting.largest(measured, "devices"), key=lambda record: record.median)
 
 
-def _against_one(single: Record, best: Record, topic: Topic) -> Finding:
+def _compared(single: Record, divided: Sequence[Record], topic: Topic) -> Iterator[Finding]:
+    best, *others = divided
     ratio = best.over(single)
     text = formatting.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
-    return Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
-
-
-def _among(divided: Sequence[Record]) -> Iterator[Finding]:
-    for best, second in pairwise(divided[:2]):
+    yield Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
+    for second in others[:1]:
         text = formatting.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
         yield Finding(text=f"The two fastest partitions: {text}.", topic=Topic.PARTITIONS)
 
@@ -88,8 +85,7 @@ def _exchanged(single: Record, divided: Sequence[Record]) -> Iterator[Finding]:
     instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
     text = (
         f"A step of {MODELS[single.text('workload')]} at batch {single.case['batch_size']} on {devices} devices"
-        f" exchanges"
-        f" {parts}; data parallelism would exchange {instead} of gradients, at any batch."
+        f" exchanges {parts}; data parallelism would exchange {instead} of gradients, at any batch."
     )
     yield Finding(text=text, topic=Topic.EXCHANGED_BYTES)
 

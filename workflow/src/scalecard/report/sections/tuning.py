@@ -8,23 +8,19 @@ and with the rungs whose steps were the fastest.
 
 from collections.abc import Iterator, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import formatting
 from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders, rate, units_of
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import BASELINE, RUNGS, Record, Result, combination, parts_of, rungs_of
-from scalecard.report import strategy_table
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, not_measured, strategies
 from scalecard.report.table import Cell, Table
 
-MEANINGS = {
+MEANINGS = strategies.MEANINGS | {
     "Gain": "the rate over that of the plain float32 step",
     "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
-    "Memory": "of the device that needs the most",
-    "Launching": "the share of a step in which work is still submitted",
 }
 
 # What one rung does, and what several do.
@@ -50,7 +46,12 @@ def plot(results: Sequence[Result]) -> Figure:
     if not count:
         charts.nothing(panels[0])
     if epochs:
-        _draw_epochs(here, epochs, *panels[-2:])
+        left, right = panels[-2:]
+        charts.bars([points.timed(here, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
+        left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {here.spec['epochs_of']}")
+        curves = here.select("accuracy")
+        charts.accuracies([p for r in curves for p in points.epochs(here, r, series=_rungs(r))], right)
+        right.set(title="accuracy after each epoch")
     return figure
 
 
@@ -63,15 +64,6 @@ def _gains(result: Result, ladder: Ladder) -> list[Point]:
         for kind, records in kinds.items()
         for record in records
     ]
-
-
-def _draw_epochs(result: Result, epochs: Sequence[Record], left: Axes, right: Axes) -> None:
-    shown = [points.timed(result, record, series="", x=_rungs(record)) for record in epochs]
-    charts.bars(shown, left, unit="s")
-    left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {result.spec['epochs_of']}")
-    curves = result.select("accuracy")
-    charts.accuracies([p for r in curves for p in points.epochs(result, r, series=_rungs(r))], right)
-    right.set(title="accuracy after each epoch")
 
 
 def _rungs(record: Record) -> str:
@@ -134,13 +126,11 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
 
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
-    """How long the first step took, and after how many steps that is repaid."""
     for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
         step = ladder.find(("compile",))
         if step and step.over(ladder.base).verdict == "faster":
-            steps = record.median / (ladder.base.median - step.median)
-            text += f", repaid after {formatting.count(steps)} steps"
+            text += f", repaid after {formatting.count(record.median / (ladder.base.median - step.median))} steps"
         yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
 
 
@@ -163,7 +153,6 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
-    """The epochs of float32 and of the fastest rungs, and what they do to the accuracy."""
     plain = result.find("epoch_time", **dict.fromkeys(RUNGS))
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
@@ -176,8 +165,7 @@ def _epochs(result: Result) -> Iterator[Finding]:
         error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
-    headline = f"{formatting.seconds(tuned.median)} an epoch"
-    yield Finding(text=f"{text}.", headline=headline, topic=Topic.TUNED_EPOCHS)
+    yield Finding(text=f"{text}.", headline=f"{formatting.seconds(tuned.median)} an epoch", topic=Topic.TUNED_EPOCHS)
 
 
 def overview(result: Result) -> Table:
@@ -188,18 +176,13 @@ def overview(result: Result) -> Table:
 
 def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell]:
     alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
-    each, gain = step_records.operations_each(alone), ladder.gain(record).value
+    gain = ladder.gain(record).value
+    shown = Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain)
     return {
         "Workload": ladder.workload,
         "Devices": Cell(str(ladder.devices), ladder.devices),
         "Rungs": combination(record.case),
-        "Step": Cell(formatting.seconds(record.median), record.median),
-        "Gain": Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain),
-        "Rate": Cell(f"{formatting.count(rate(record))} {record.case['unit']}/s", rate(record)),
-        "MFU": strategy_table.share_of_peak(result, record, rate(record), each, dtype_of(record)),
-        "Memory": strategy_table.memory(result, record),
-        "Energy": strategy_table.energy(record),
-        "Launching": strategy_table.launching(result, record),
+        **strategies.step_cells(result, record, alone, shown, dtype_of(record)),
     }
 
 
