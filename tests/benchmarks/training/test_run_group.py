@@ -8,9 +8,8 @@ import torch
 from scalecard.benchmarks.training import memory_trials, run_group
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
-from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Reason
 from scalecard.records.strategies import DDP, FSDP_GRADIENTS, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
 from scalecard.workloads.workload import Workload

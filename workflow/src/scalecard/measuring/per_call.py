@@ -17,11 +17,10 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from scalecard import progress
-from scalecard.measuring.case_variant import Variant, Work
+from scalecard.measuring.case_variant import Timing, Variant, Work
 from scalecard.measuring.failures import caught, guarded
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Record
 
 WINDOW = 1.0  # seconds

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scalecard.measuring.case_variant import local
-from scalecard.measuring.timer import Ranks
+from scalecard.measuring.shared_decisions import Ranks
 from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -196,13 +196,6 @@ def same_losses(
     yield Check(name=f"{name}: loss, against float32's", dtype=dtype, difference=abs(ours - after), tolerance=allowed)
     what = f"{name}: what rounding may change, over the fall of the loss"
     yield Check(name=what, dtype=dtype, difference=_number(void), tolerance=VOID)
-
-
-def finite_and_moved(name: str, before: float, now: Sequence[Tensor]) -> str:
-    """What is wrong with parameters once timing is over, or ''; `before` is their checksum when it began."""
-    if not all(bool(local(tensor).isfinite().all()) for tensor in now):
-        return f"{name}: a parameter is no longer finite"
-    return "" if checksum(now) != before else f"{name}: no parameter changed while it was timed"
 
 
 def same_replicas(replicas: Sequence[Sequence[Tensor]]) -> Check:
