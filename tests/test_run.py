@@ -25,7 +25,7 @@ from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import stopping_rule
-from scalecard.measuring.preflight import Disturbed
+from scalecard.measuring.telemetry import Disturbed
 from scalecard.records import files
 from scalecard.records.files import TWICE, NotSaved, save
 from scalecard.records.journal import Journal

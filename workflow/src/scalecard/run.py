@@ -30,7 +30,7 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
-from scalecard.measuring import per_call, preflight, shared_decisions, stopping_rule
+from scalecard.measuring import per_call, shared_decisions, stopping_rule, telemetry
 from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
@@ -76,7 +76,7 @@ def run(
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     with scratch.own_folder() as folder, machine_lock(), nodes.keep_store(job):
-        disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        disturbances = _disturbances(job, telemetry.preflight(machine.cores, strict=strict))
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:

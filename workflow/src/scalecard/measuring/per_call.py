@@ -113,7 +113,10 @@ def trace(name: str, work: Work, bench: Bench) -> None:
     try:
         profiler = _profiled(work, bench)
         if folder:
-            _write(profiler, Path(folder, file))
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            unfinished = Path(folder, f".{file}")  # which still ends with .gz, or it would not be compressed
+            profiler.export_chrome_trace(str(unfinished))
+            unfinished.replace(Path(folder, file))
     except Exception as error:  # of the memory that a profiler takes as well, of the profiler, of the disk
         progress.say(f"warning: {file} was not written: {error}")
 
@@ -126,10 +129,3 @@ def _profiled(work: Work, bench: Bench) -> profile:
         work()
         bench.synchronize()
     return profiler
-
-
-def _write(profiler: profile, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")  # which still ends with .gz, or it would not be compressed
-    profiler.export_chrome_trace(str(unfinished))
-    unfinished.replace(path)
