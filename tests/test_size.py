@@ -34,7 +34,6 @@ SHORT = {
     "report/plugin_loader.py": "sections and answers are both loaded with it",
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
-    "workloads/builtin/resnets.py": "what ResNet-18 and ResNet-50 share",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "reference_cache.py and cut_model.py both take it",
 }

@@ -134,11 +134,8 @@ class StageAlone:
         return self.device.submit(lambda: self._forwards(num_micro)[-1].detach())
 
     def _forwards(self, num_micro: int) -> list[Tensor]:
-        return [self._micro().through(self.stage) for _ in range(num_micro)]
-
-    def _micro(self) -> Given:
         leaf = partial(mapped, lambda tensor: tensor.detach().requires_grad_(self.needs_gradient))
-        return replace(self.given, inputs=leaf(self.given.inputs))
+        return [replace(self.given, inputs=leaf(self.given.inputs)).through(self.stage) for _ in range(num_micro)]
 
     def _batch(self, num_micro: int) -> None:
         self.stage.zero_grad(set_to_none=True)

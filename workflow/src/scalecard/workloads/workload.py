@@ -53,12 +53,6 @@ class Workload:
     device_only: bool = False
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The values for the workload's functions."""
-        values: dict[str, Any] = json.loads(self.values)
-        return values
-
-    @property
     def module(self) -> ModuleType:
         """The functions of the workload."""
         return loaded(self.name, self.file)
@@ -126,8 +120,8 @@ class Workload:
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
         called = getattr(self.module, function)
-        taken = accepted(called)
-        return called(*args, **{key: value for key, value in self.given.items() if taken is None or key in taken})
+        taken, given = accepted(called), json.loads(self.values)
+        return called(*args, **{key: value for key, value in given.items() if taken is None or key in taken})
 
     def units(self, samples: int) -> int:
         """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
@@ -215,12 +209,11 @@ def _built_in(name: str, values: str, seed: int) -> nn.Module:
 
 def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Workload]:
     """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
-    return [_chosen(name, dict(values), seed) for name, values in workloads.items()]
-
-
-def _chosen(name: str, values: dict[str, Any], seed: int) -> Workload:
-    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
-    return Workload(name, file, json.dumps(values), batch_size, seed)
+    found = []
+    for name, block in workloads.items():
+        values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source")}
+        found.append(Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed))
+    return found
 
 
 @functools.cache
