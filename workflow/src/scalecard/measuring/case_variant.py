@@ -107,7 +107,6 @@ class Prepared:
         self.calls, self.versions = 0, self.subject.versions()
 
     def call(self) -> object:
-        """One call of the work."""
         made = self.subject.work()
         self.calls += 1  # not one that runs out of memory on its way
         return made

@@ -110,8 +110,12 @@ def trace(name: str, work: Work, bench: Bench) -> None:
     bench.ranks.barrier()
     file = f"{quote_plus(name)}.json.gz"  # from which the report has the name
     folder = os.environ.get(FOLDER) if bench.ranks.leads else None
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.accelerator.is_available() else [])]
+    every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
     try:
-        profiler = _profiled(work, bench)
+        with profile(activities=kinds, experimental_config=every_thread) as profiler:
+            work()
+            bench.synchronize()
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             unfinished = Path(folder, f".{file}")  # which still ends with .gz, or it would not be compressed
@@ -119,13 +123,3 @@ def trace(name: str, work: Work, bench: Bench) -> None:
             unfinished.replace(Path(folder, file))
     except Exception as error:  # of the memory that a profiler takes as well, of the profiler, of the disk
         progress.say(f"warning: {file} was not written: {error}")
-
-
-def _profiled(work: Work, bench: Bench) -> profile:
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.accelerator.is_available() else [])]
-    every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
-    profiler = profile(activities=kinds, experimental_config=every_thread)
-    with profiler:
-        work()
-        bench.synchronize()
-    return profiler

@@ -65,7 +65,8 @@ class Bench:
         self.ranks.barrier()
         with self.naming_faults(place):
             asked = ([place] if place else self._able()) if compared else []
-            marking, marked = [device for device in asked if isinstance(device, Marking)], self.clock()
+            marking = [device for device in asked if isinstance(device, Marking)]
+            marked = self.clock()
             before = [device.mark(self.clock) for device in marking]
             start = self.clock()
             for _ in range(iterations):

@@ -78,7 +78,6 @@ def run_stage(stage: nn.Module, inputs: Tree) -> Tree:
 
 
 def backward(loss: Loss, output: Tree, targets: Tree) -> None:
-    """Backward of the loss."""
     loss(output, targets).backward()
 
 
@@ -157,7 +156,6 @@ class UpdateAlone:
         self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
 
     def run(self) -> None:
-        """One update."""
         self.device.submit(self._once)
 
     def _once(self) -> None:

@@ -53,6 +53,12 @@ class Workload:
     device_only: bool = False
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The values for the workload's functions."""
+        values: dict[str, Any] = json.loads(self.values)
+        return values
+
+    @property
     def module(self) -> ModuleType:
         """The functions of the workload."""
         return loaded(self.name, self.file)
@@ -120,8 +126,8 @@ class Workload:
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
         called = getattr(self.module, function)
-        taken, given = accepted(called), json.loads(self.values)
-        return called(*args, **{key: value for key, value in given.items() if taken is None or key in taken})
+        taken = accepted(called)
+        return called(*args, **{key: value for key, value in self.given.items() if taken is None or key in taken})
 
     def units(self, samples: int) -> int:
         """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
@@ -152,15 +158,11 @@ class Workload:
         """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
         return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
-    def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The parts, in pieces that a device holds."""
-        if not self.each or not self._divisible(model):
-            return sizes
-        return tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
-
     def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
-        return self._train(model, self.steps(self._held(model, sizes), num_steps, exactly, device), exactly)
+        if self.each and self._divisible(model):
+            sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
+        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly)
 
     def trained(self, steps: Sequence[reference.Step], device: torch.device, exactly: bool) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""

@@ -8,7 +8,6 @@ from scalecard.workloads.builtin.images import Pictures
 
 
 def model(*, num_classes: int = 1000) -> nn.Module:
-    """With random parameters."""
     from torchvision.models import resnet50  # two seconds that not everybody needs
 
     made: nn.Module = resnet50(num_classes=num_classes)
@@ -26,7 +25,6 @@ def batch(
 
 
 def dataset(*, image_size: int = 224, num_classes: int = 1000) -> Pictures:
-    """Coloured pictures."""
     return Pictures(channels=3, size=image_size, classes=num_classes)
 
 
