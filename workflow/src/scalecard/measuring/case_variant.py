@@ -102,10 +102,6 @@ class Prepared:
     versions: list[int] = field(default_factory=list)
     calls: int = 0
 
-    def begin(self) -> None:
-        """Count calls and updates from here on."""
-        self.calls, self.versions = 0, self.subject.versions()
-
     def call(self) -> object:
         made = self.subject.work()
         self.calls += 1  # not one that runs out of memory on its way

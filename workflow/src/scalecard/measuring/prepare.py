@@ -32,9 +32,9 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     for timing in timings:
         with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
             timing.prepared = _prepared(timing.variant, bench)
-    for timing in timings:
+    for timing in timings:  # updates count from here on: proving another one changes parameters that variants share
         if timing.prepared:
-            timing.prepared.begin()
+            timing.prepared.versions = timing.prepared.subject.versions()
     return timings
 
 

@@ -53,11 +53,6 @@ class Plain:
         return Plain(before, after, [self.buffers[index] for index in buffers], self.losses)
 
 
-def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean of (outputs - targets)^2 over all elements."""
-    return (outputs - targets).square().mean()
-
-
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     """The mean of -log softmax(scores)[label]; scores (..., classes), labels (...)."""
     chosen = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
@@ -66,7 +61,7 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """That of the built-in workloads, whose own one it judges: cross-entropy of labels, else mean squared error."""
-    return (mean_squared_error if targets.is_floating_point() else cross_entropy)(outputs, targets)
+    return (outputs - targets).square().mean() if targets.is_floating_point() else cross_entropy(outputs, targets)
 
 
 def train(model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], lr: float) -> Plain:
