@@ -28,7 +28,7 @@ SHARED_MEMORY = 2**30
 
 
 class Watch:
-    """Readings from start to stop; `summary` is what goes into a record."""
+    """Readings while it is entered, by a thread, and at both ends; `summary` is what goes into a record."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.gpus = gpus
@@ -39,13 +39,12 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._started, self._cpu = time.monotonic(), host.cpu_seconds()
 
-    def start(self) -> None:
-        """Take the first reading, then go on in a thread."""
+    def __enter__(self) -> "Watch":
         self._read()
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
-        """End the thread, and take the last reading."""
+    def __exit__(self, *_error: object) -> None:
         self._stop.set()
         self._thread.join()
         self._read()
@@ -130,13 +129,8 @@ def watching(leads: bool = True) -> Iterator[Watch | None]:
     if not leads:
         yield None
         return
-    with vendors.session() as gpus:
-        watch = Watch(gpus)
-        watch.start()
-        try:
-            yield watch
-        finally:
-            watch.stop()
+    with vendors.session() as gpus, Watch(gpus) as watch:
+        yield watch
 
 
 class Disturbed(ValueError):
