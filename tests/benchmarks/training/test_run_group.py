@@ -43,7 +43,7 @@ def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
 
 def test_largest_batches_for_which_no_time_is_left_are_skipped(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch)
-    monkeypatch.setattr(run_group.budget, "over", lambda ranks: True)
+    monkeypatch.setattr(run_group, "budget_over", lambda ranks: True)
     (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
     assert (record.status, record.reason, record.metric) == ("skipped", Reason.NO_TIME, "largest_batch")
     assert not gpu.tried
