@@ -111,7 +111,7 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
         fake = FakeNvml(boards, **options)
         for module in ("nvml", "nvlink"):
             monkeypatch.setattr(f"scalecard.hardware.vendors.nvidia.{module}.pynvml", fake)
-        monkeypatch.setattr("scalecard.measuring.preflight.LOOK", 0.05)
+        monkeypatch.setattr("scalecard.measuring.telemetry.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         return fake
 

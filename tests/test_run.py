@@ -24,8 +24,8 @@ from scalecard.distributed.layout import Layout
 from scalecard.distributed.rendezvous import RanksFailed
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
-from scalecard.measuring import budget
-from scalecard.measuring.preflight import Disturbed
+from scalecard.measuring import stopping_rule
+from scalecard.measuring.telemetry import Disturbed
 from scalecard.records import files
 from scalecard.records.files import TWICE, NotSaved, save
 from scalecard.records.journal import Journal
@@ -134,7 +134,7 @@ def test_a_budget_that_is_used_up_leaves_out_further_processes(
 ) -> None:
     def use_up(*args: Any) -> run.Outcome:
         outcome = measure(*args)
-        os.environ[budget.DEADLINE] = "0"
+        os.environ[stopping_rule.DEADLINE] = "0"
         return outcome
 
     install_gpus(box(A100, 2))
@@ -142,7 +142,7 @@ def test_a_budget_that_is_used_up_leaves_out_further_processes(
     monkeypatch.setattr(run, "measure", use_up)
     result = run_as_cuda("async_timing", **PRODUCTS, measure={**SHORTEST, "processes": 3}, seconds=1000)
     assert {len(record.samples) for record in result.records} == {1}
-    assert f"measured in 1 of 3 fresh processes: {budget.OVER}" in result.warnings
+    assert f"measured in 1 of 3 fresh processes: {stopping_rule.OVER}" in result.warnings
 
 
 def test_the_values_that_were_used_are_kept(install_gpus: Install, run_as_cuda: Run) -> None:

@@ -11,8 +11,7 @@ from scalecard.benchmarks.training import cuts
 from scalecard.experiments import pipeline
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
-from scalecard.measuring.case_variant import Variant
-from scalecard.measuring.timing import Timing
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.parallel.schedules import SCHEDULES, played
 from scalecard.records.record import Record
 from support.blocks import SMOKE, smoke_block

@@ -8,9 +8,8 @@ import pytest
 from scalecard import experiments
 from scalecard.experiments import heterogeneous
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.timing import Timing
 from scalecard.records import files
 from scalecard.records.record import Reason, Record, Result
 from support.blocks import block, smoke_block

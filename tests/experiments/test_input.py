@@ -11,8 +11,7 @@ from scalecard.benchmarks.training import input_loading
 from scalecard.experiments import input as experiment
 from scalecard.experiments.input import workers_for
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.case_variant import Variant
-from scalecard.measuring.timing import Timing
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.records import files
 from scalecard.records.record import Case, Record, Result
 from scalecard.workloads import workload

@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from scalecard.measuring import budget
+from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timer import ALONE
+from scalecard.measuring.shared_decisions import ALONE
+from scalecard.measuring.stopping_rule import OVER, Rule, begin_budget, budget_left, budget_over
 from scalecard.records.statistics import FEWEST
 from support.simulated_clock import SimulatedMachine, subject, variants
 
@@ -20,7 +20,7 @@ from support.simulated_clock import SimulatedMachine, subject, variants
 @pytest.fixture(autouse=True)
 def no_limit_afterwards() -> Iterator[None]:
     yield
-    budget.begin(0, 0)
+    begin_budget(0, 0)
 
 
 @pytest.fixture
@@ -35,27 +35,27 @@ def ending(after: int) -> Callable[[], None]:
     def work() -> None:
         calls.append(1)
         if len(calls) == after:
-            os.environ[budget.DEADLINE] = "0"
+            os.environ[stopping_rule.DEADLINE] = "0"
 
     return work
 
 
 def test_without_a_limit_the_time_is_never_over() -> None:
-    budget.begin(0, 100)
-    assert budget.left() > 1e9
-    assert not budget.over(ALONE)
-    assert budget.pace() == 1
+    begin_budget(0, 100)
+    assert budget_left() > 1e9
+    assert not budget_over(ALONE)
+    assert stopping_rule.pace() == 1
 
 
 @pytest.mark.parametrize(("seconds", "usual", "pace"), [(10, 40, 0.25), (40, 10, 1), (10, 0, 1)])
 def test_the_pace_is_the_part_of_what_one_process_usually_takes(seconds: float, usual: float, pace: float) -> None:
-    budget.begin(seconds, usual)
-    assert budget.pace() == pace
-    assert 0 < budget.left() <= seconds
+    begin_budget(seconds, usual)
+    assert stopping_rule.pace() == pace
+    assert 0 < budget_left() <= seconds
 
 
 def test_every_variant_gets_its_part_of_the_seconds(rule: Rule) -> None:
-    budget.begin(1000, 4000)
+    begin_budget(1000, 4000)
     machine = SimulatedMachine()
     (timing,) = time_rounds(
         variants(w=machine.work(1.0)), devices=[], rule=replace(rule, max_seconds=40), clock=machine.clock
@@ -64,21 +64,21 @@ def test_every_variant_gets_its_part_of_the_seconds(rule: Rule) -> None:
 
 
 def test_what_has_not_begun_is_left_out_and_never_run(rule: Rule) -> None:
-    budget.begin(1e-9, 0)
+    begin_budget(1e-9, 0)
     ran: list[int] = []
     (timing,) = time_rounds(variants(w=lambda: ran.append(1)), devices=[], rule=rule)
     assert not ran
     assert (timing.record().status, timing.record().case) == ("skipped", {"name": "w"})
-    assert budget.OVER in timing.record().note
+    assert OVER in timing.record().note
     (epochs,) = time_epochs(variants(w=lambda: ran.append(1)), num_epochs=3, devices=[])
     assert [record.status for record in (epochs.record("epoch_time"), epochs.accuracy_record())] == ["skipped"] * 2
     assert not ran
 
 
 def test_what_is_being_compared_ends_with_an_interval(rule: Rule) -> None:
-    budget.begin(0.05, 0)  # seconds: less than six calls take
+    begin_budget(0.05, 0)  # seconds: less than six calls take
     (timing,) = time_rounds(variants(w=lambda: time.sleep(0.02)), devices=[], rule=rule)
-    assert (len(timing.completion), timing.stopped) == (FEWEST, budget.OVER)
+    assert (len(timing.completion), timing.stopped) == (FEWEST, OVER)
     assert timing.record().within
 
 
@@ -89,12 +89,12 @@ def test_epochs_end_after_whole_turns() -> None:
     several = [Variant(name=name, case={"name": name}, build=build) for name in "ab"]
     timings = time_epochs(several, num_epochs=9, devices=[])
     assert len({len(timing.completion) for timing in timings}) == 1
-    assert timings[0].stopped == f"{len(timings[0].completion)} of 9 epochs: {budget.OVER}"
+    assert timings[0].stopped == f"{len(timings[0].completion)} of 9 epochs: {OVER}"
     assert 1 <= len(timings[0].completion) <= 4
 
 
 def test_ranks_follow_the_leading_one() -> None:
-    budget.begin(1e-9, 0)
+    begin_budget(1e-9, 0)
     follower = SimpleNamespace(leads=False, maximum=ALONE.maximum)
-    assert not budget.over(follower), "its own clock does not count"
-    assert budget.over(SimpleNamespace(leads=False, maximum=lambda values: [1.0]))
+    assert not budget_over(follower), "its own clock does not count"
+    assert budget_over(SimpleNamespace(leads=False, maximum=lambda values: [1.0]))

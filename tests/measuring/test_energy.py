@@ -4,9 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scalecard.measuring.case_variant import NOT_ASKED, Timing
 from scalecard.measuring.per_call import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
-from scalecard.measuring.timer import ALONE, Bench
-from scalecard.measuring.timing import NOT_ASKED, Timing
+from scalecard.measuring.shared_decisions import ALONE
+from scalecard.measuring.timer import Bench
 from support.simulated_clock import SimulatedMachine, ready, variants
 
 WATTS = 300

@@ -17,8 +17,9 @@ from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.shared_decisions import ALONE
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timer import ALONE, Bench, Block, NotSynchronised
+from scalecard.measuring.timer import Bench, Block, NotSynchronised
 from support.simulated_clock import SimulatedMachine, variants
 
 

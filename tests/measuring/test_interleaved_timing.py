@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.measuring import interleaved_timing
-from scalecard.measuring.case_variant import Work
+from scalecard.measuring import stopping_rule
+from scalecard.measuring.case_variant import Timing, Work
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Reason
 from scalecard.records.statistics import paired_ratio
 from support.fake_nvml import A100, H100, FakeNvml, box
@@ -67,9 +66,7 @@ def test_slow_work_gets_three_times_as_long_and_two_rounds(rule: Rule, seconds: 
 def test_precision_is_looked_at_seldom(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look is another chance to stop on an interval that is narrow by luck; so after a quarter more each time."""
     looked: list[int] = []
-    monkeypatch.setattr(
-        interleaved_timing, "_precise", lambda samples, elapsed, rule: looked.append(len(samples[0])) or ""
-    )
+    monkeypatch.setattr(stopping_rule, "is_precise", lambda samples, precision: looked.append(len(samples[0])))
     machine, few = SimulatedMachine(0.1), replace(rule, min_rounds=8, max_rounds=20, max_seconds=1000)
     timed(machine, few, a=machine.work(0.1), b=machine.work(0.1))
     assert looked == [8, 10, 13, 17]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from scalecard.hardware import host, vendors
-from scalecard.measuring import preflight
+from scalecard.measuring import telemetry
 from support.fake_nvml import GIB, H100, FakeNvml, box
 
 Install = Callable[..., FakeNvml]
@@ -25,7 +25,7 @@ def test_shared_memory_of_a_container_without_options_is_too_small(
 ) -> None:
     install_gpus(box(H100, 2))
     monkeypatch.setattr(host, "free_shared_memory", lambda: free)
-    found = preflight.check(8, strict=True)
+    found = telemetry.preflight(8, strict=True)
     assert len(found) == told
     for text in found:
         for words in ("/dev/shm", "1 GiB", "--shm-size=1g", "emptyDir", "medium: Memory"):
@@ -48,7 +48,7 @@ def test_others_on_the_gpus_are_told_with_what_they_use(install_gpus: Install) -
     boards[1].processes = [(1, 3 * GIB), (os.getpid(), GIB)]
     boards[0].utilisation, boards[1].exclusive = 40, True
     install_gpus(boards)
-    busy, used, exclusive = preflight.disturbances(cores=8)
+    busy, used, exclusive = telemetry.disturbances(cores=8)
     assert "GPU 0" in busy
     assert "40 %" in busy
     assert "GPU 1" in used
@@ -61,9 +61,9 @@ def test_strict_refuses_with_all_that_was_found(install_gpus: Install) -> None:
     boards = box(H100, 2)
     boards[0].utilisation, boards[1].processes = 40, [(1, GIB), (2, GIB)]
     install_gpus(boards)
-    assert len(preflight.check(8, strict=False)) == 2
-    with pytest.raises(preflight.Disturbed, match=r"strict = true.*GPU 0.*GPU 1"):
-        preflight.check(8, strict=True)
+    assert len(telemetry.preflight(8, strict=False)) == 2
+    with pytest.raises(telemetry.Disturbed, match=r"strict = true.*GPU 0.*GPU 1"):
+        telemetry.preflight(8, strict=True)
 
 
 @pytest.mark.parametrize(("busy", "told"), [(3.0, True), (2.5, False)])
@@ -72,7 +72,7 @@ def test_a_cpu_is_busy_from_a_third_of_its_cores(
 ) -> None:
     install_gpus([])
     monkeypatch.setattr(host, "cores_busy", lambda seconds: busy)
-    found = preflight.disturbances(cores=8)
+    found = telemetry.disturbances(cores=8)
     assert [f"{busy:.1f} of 8 cores" in text for text in found] == [True] * told
 
 
@@ -85,7 +85,7 @@ def test_the_cpu_is_watched_for_long_enough_to_see_work_that_pauses(monkeypatch:
         return 0.0
 
     monkeypatch.setattr(host, "cores_busy", watch)
-    preflight.disturbances(cores=8)
+    telemetry.disturbances(cores=8)
     (look,) = looks
     assert 0.5 <= look <= 2
 
@@ -95,12 +95,12 @@ def test_a_desktop_is_named_and_allowed(install_gpus: Install) -> None:
     boards[0].graphics, boards[1].processes = [(77, 300 * 2**20)], [(78, GIB)]
     boards[0].names = {77: "/usr/lib/xorg/Xorg vt2 -displayfd 3", 78: "python train.py"}
     install_gpus(boards)
-    other, display = preflight.check(8, strict=False)
+    other, display = telemetry.preflight(8, strict=False)
     assert "another process used GPU 1" in other
     for words in ("Xorg", "GPU 0", "300 MiB"):
         assert words in display
     boards[1].processes = []
-    assert preflight.check(8, strict=True) == [display]
+    assert telemetry.preflight(8, strict=True) == [display]
     with vendors.session() as (gpu, _):
         assert gpu.state(os.getpid().__eq__)["others_memory_bytes"] == 0
 
@@ -110,10 +110,10 @@ def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(
 ) -> None:
     install_gpus([])
     monkeypatch.setattr("scalecard.hardware.vendors.cpu.AMD", tmp_path)
-    (told,) = preflight.check(8, strict=True)
+    (told,) = telemetry.preflight(8, strict=True)
     assert "an AMD GPU is here" in told
 
 
 def test_an_idle_machine_passes(install_gpus: Install) -> None:
     install_gpus(box(H100, 2))
-    assert preflight.check(8, strict=True) == []
+    assert telemetry.preflight(8, strict=True) == []

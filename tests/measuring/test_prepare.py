@@ -11,8 +11,9 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.prepare import fail_wrong, prepared
+from scalecard.measuring.shared_decisions import Ranks
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timer import Bench, Ranks
+from scalecard.measuring.timer import Bench
 from scalecard.records.record import Check, Reason
 
 PASSED = Check(name="stand-in", dtype="float64", difference=0, tolerance=0)

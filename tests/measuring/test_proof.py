@@ -24,7 +24,7 @@ from scalecard.measuring.proof import (
     same_replicas,
     same_values,
 )
-from scalecard.measuring.timer import ALONE
+from scalecard.measuring.shared_decisions import ALONE
 from scalecard.records.record import Check
 from scalecard.workloads.reference import Plain
 from torch import Tensor

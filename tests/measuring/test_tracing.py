@@ -11,7 +11,8 @@ import torch
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import per_call
-from scalecard.measuring.timer import ALONE, Bench
+from scalecard.measuring.shared_decisions import ALONE
+from scalecard.measuring.timer import Bench
 
 
 @pytest.fixture(autouse=True)

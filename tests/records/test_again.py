@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from scalecard.jobs import failed_cases
-from scalecard.measuring import budget
+from scalecard.measuring.stopping_rule import LEFT_OUT
 from scalecard.records import files
 from scalecard.records.files import save
 from scalecard.records.record import Reason, Record, Result
@@ -50,7 +50,7 @@ def test_what_fails_a_second_time_is_marked_and_left_alone(
 def test_what_a_budget_left_out_is_due_once_there_is_more(
     make_result: Callable[..., Result], tmp_path: Path, had: int, has: int, due: bool
 ) -> None:
-    late = Record.skipped({"devices": 2}, budget.LEFT_OUT, reason=Reason.NO_TIME)
+    late = Record.skipped({"devices": 2}, LEFT_OUT, reason=Reason.NO_TIME)
     path = tmp_path / "async_timing.json"
     save(replace(make_result([timed([1.0]), late]), budget_seconds=had), path)
     assert bool(files.is_due(path, has)) == due

@@ -15,7 +15,7 @@ def test_a_step_of_one_weight_is_what_the_hand_computes() -> None:
     for sizes in ([2], [1, 1]):
         nn.init.ones_(model.weight)
         parts = reference.split(inputs, targets, sizes)
-        trained = reference.train(model, [parts], loss=reference.mean_squared_error, lr=0.1)
+        trained = reference.train(model, [parts], loss=reference.loss, lr=0.1)
         assert (float(trained.before[0]), float(trained.after[0])) == (1, 0.5)
         assert trained.losses == (2.5, 0.625)
 
@@ -31,13 +31,13 @@ def test_the_losses_are_pytorchs() -> None:
     assert float(reference.cross_entropy(scores, labels)) == pytest.approx(
         float(functional.cross_entropy(scores, labels)), rel=1e-14
     )
-    assert float(reference.mean_squared_error(scores, scores + 2)) == 4
+    assert float(reference.loss(scores, scores + 2)) == 4
 
 
 def test_training_counts_running_statistics_once_per_part() -> None:
     model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
     parts = reference.split(torch.randn(4, 1), torch.randn(4, 1), [2, 2])
-    trained = reference.train(model, [parts] * 3, loss=reference.mean_squared_error, lr=0.1)
+    trained = reference.train(model, [parts] * 3, loss=reference.loss, lr=0.1)
     assert int(trained.buffers[-1]) == 6, "batches that the statistics have seen; losses alone do not count"
 
 

@@ -11,10 +11,9 @@ from scalecard.benchmarks.training import input_loading as feds
 from scalecard.benchmarks.training.input_loading import Feeding, FromDataset, Pass, samples_of
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.hardware.devices import host_device
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.prepare import prepared
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.timing import Timing
 from scalecard.parallel.step import Step
 from scalecard.workloads import loading as feeds
 from scalecard.workloads.loading import Loading, Walk, read

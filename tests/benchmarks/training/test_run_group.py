@@ -8,9 +8,8 @@ import torch
 from scalecard.benchmarks.training import memory_trials, run_group
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
-from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Reason
 from scalecard.records.strategies import DDP, FSDP_GRADIENTS, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
 from scalecard.workloads.workload import Workload
@@ -44,7 +43,7 @@ def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(
 
 def test_largest_batches_for_which_no_time_is_left_are_skipped(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch)
-    monkeypatch.setattr(run_group.budget, "over", lambda ranks: True)
+    monkeypatch.setattr(run_group, "budget_over", lambda ranks: True)
     (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
     assert (record.status, record.reason, record.metric) == ("skipped", Reason.NO_TIME, "largest_batch")
     assert not gpu.tried

@@ -7,7 +7,7 @@ import torch
 from scalecard.benchmarks.training import tuning as ladders
 from scalecard.benchmarks.training.tuning import Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import examined
-from scalecard.measuring import interleaved_timing
+from scalecard.measuring import stopping_rule
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel import tuned_step
 from scalecard.parallel.tuned_step import TunedStep
@@ -176,7 +176,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
 
 
 def test_once_the_time_is_over_the_rest_is_left_out(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interleaved_timing.budget, "left", lambda: -1)
+    monkeypatch.setattr(stopping_rule, "budget_left", lambda: -1)
     (record,) = run(short, "fused")
     assert record.status == "skipped"
     assert "time budget was used up" in record.note

@@ -30,7 +30,7 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.lock import machine_lock
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
-from scalecard.measuring import budget, per_call, preflight, shared_decisions
+from scalecard.measuring import per_call, shared_decisions, stopping_rule, telemetry
 from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
@@ -76,13 +76,13 @@ def run(
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     with scratch.own_folder() as folder, machine_lock(), nodes.keep_store(job):
-        disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
+        disturbances = _disturbances(job, telemetry.preflight(machine.cores, strict=strict))
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:
             refuse_unsavable(result, output)
         watch = Stopwatch()
-        budget.begin(seconds, usual / spec.measure.processes)
+        stopping_rule.begin_budget(seconds, usual / spec.measure.processes)
         shared_decisions.begin(folder)
         per_call.begin_traces(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine, folder))
@@ -197,8 +197,8 @@ def _outcomes(name: str, spec: Any, machine: Machine, folder: Path) -> Iterator[
     wanted, longest = spec.measure.processes, 0.0
     for number in range(1, wanted + 1):
         began = time.monotonic()
-        if budget.left() < longest:
-            told = f"measured in {number - 1} of {wanted} fresh processes: {budget.OVER}"
+        if stopping_rule.budget_left() < longest:
+            told = f"measured in {number - 1} of {wanted} fresh processes: {stopping_rule.OVER}"
             progress.say(f"warning: {told}")
             yield Outcome([], [told])
             return

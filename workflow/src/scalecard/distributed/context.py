@@ -20,7 +20,7 @@ LAZY = "-lazy"  # added to the name of a backend; not in PyTorch 2.11
 
 @dataclass(eq=False)
 class RankContext:
-    """One rank of a launch, which is only itself; implements the Ranks protocol of measuring/timer.py."""
+    """One rank of a launch, which is only itself; implements the Ranks protocol of measuring/shared_decisions.py."""
 
     rank: int
     world_size: int

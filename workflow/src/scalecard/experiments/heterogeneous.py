@@ -27,14 +27,12 @@ from scalecard import progress
 from scalecard.hardware.devices import Device, host_device
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.unequal_devices import Pair, open_pairs
-from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.proof import Change, Trained, expected, same_replicas
+from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
-from scalecard.measuring.timing import Timing
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.record import Case, Record
 from scalecard.workloads import reference

@@ -29,9 +29,9 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
+from scalecard.measuring.proof import training
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.training_subject import training
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import state_of
 from scalecard.records.record import Case, Record

@@ -27,11 +27,10 @@ from scalecard.hardware.devices import copy_engine, open_devices
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring import shared_decisions
-from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record, Scalar
 from scalecard.workloads.loading import Loading
 from scalecard.workloads.workload import Workload

@@ -38,12 +38,11 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
-from scalecard.measuring.timing import Timing
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Case, Record
 from scalecard.workloads.stage_cuts import Cuts

@@ -14,7 +14,7 @@ from typing import Any
 from scalecard.measuring.spec import did_you_mean
 
 BUILT_IN = Path(__file__).parents[1] / "workloads" / "builtin"
-NO_WORKLOADS = ("__init__", "images", "resnets")  # what they share
+NO_WORKLOADS = ("__init__", "images")
 
 
 def built_in() -> list[str]:

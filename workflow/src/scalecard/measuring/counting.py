@@ -35,19 +35,13 @@ from scalecard.hardware import devices
 from scalecard.measuring.case_variant import Subject, version
 from scalecard.records.record import Count
 
-OPERATIONS = ("FLOPs", "test FLOPs")
 BYTES = (
     *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
     *("received bytes", "received by the busiest device", "parameter bytes"),
 )
 # The others are counted one by one.
-UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
+UNITS: dict[str, Literal["FLOP", "B"]] = {"FLOPs": "FLOP", "test FLOPs": "FLOP", **dict.fromkeys(BYTES, "B")}
 COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
-ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
-SENDS = ("c10d.send.",)
-COPIES = ("aten._to_copy.", "aten.copy_.")
-READS, WRITES = ("aten.amax.",), ("aten.fill_.",)
-FUSED = ("aten._fused_sgd_.",)
 
 
 class Tally:
@@ -84,22 +78,22 @@ class _Operations(TorchDispatchMode):
             self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
         elif name.startswith(COLLECTIVES):
             self._collective(name, args)
-        elif name.startswith(SENDS):
+        elif name.startswith("c10d.send."):
             self.tally.add("sent bytes", _bytes(args[0]))
-        elif name.startswith(COPIES):
+        elif name.startswith(("aten._to_copy.", "aten.copy_.")):
             self.tally.add("copied bytes", _bytes(out))
-        elif name.startswith(FUSED):
+        elif name.startswith("aten._fused_sgd_."):
             self.tally.add("fused updates", 1)
-        elif name.startswith(READS):
+        elif name.startswith("aten.amax."):
             self.tally.add("read bytes", _bytes(args[0]))
-        elif name.startswith(WRITES):
+        elif name.startswith("aten.fill_."):
             self.tally.add("written bytes", _bytes(out))
         return out
 
     def _collective(self, name: str, args: tuple[Any, ...]) -> None:
         self.tally.add("collectives", 1)
         self.tally.add("collective bytes", max(_bytes(found) for found in args if isinstance(found, Tensor | list)))
-        if name.startswith(ALL_REDUCES):
+        if name.startswith(("c10d.allreduce_.", "c10d.allreduce_coalesced_.")):
             self.tally.add("all-reduces", 1)
             self.tally.add("all-reduced bytes", _bytes(args[0]))
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from scalecard import progress
-from scalecard.measuring import budget, interleaved_timing, telemetry
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring import interleaved_timing, telemetry
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.failures import caught
 from scalecard.measuring.per_call import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
-from scalecard.measuring.timer import ALONE, Bench, Ranks, Synchronised
-from scalecard.measuring.timing import Timing
+from scalecard.measuring.shared_decisions import ALONE, Ranks
+from scalecard.measuring.stopping_rule import OVER, budget_over
+from scalecard.measuring.timer import Bench, Synchronised
 
 
 def time_epochs(
@@ -51,24 +52,17 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
     with telemetry.watching(bench.ranks.leads) as watch:
         meter = Meter(bench, watch)
         for timing in progress.cases(turns, label=label):
-            if _whole_turns(able) and budget.over(bench.ranks):
+            had = {len(one.completion) for one in able if not one.failure}
+            whole_turns = len(had) == 1 and had != {0}
+            if whole_turns and budget_over(bench.ranks):
                 break
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
-                if not timing.failure:
-                    _epoch(timing, meter, bench)
+                if timing.prepared and not timing.failure:
+                    meter.add(timing, partial(bench.sample, timing), 1)
+                    if test := timing.prepared.subject.test:
+                        timing.accuracies.append(test())
     for timing in timings:
         done = len(timing.completion)
-        timing.stopped = f"{done} epochs" if done == num_epochs else f"{done} of {num_epochs} epochs: {budget.OVER}"
+        timing.stopped = f"{done} epochs" if done == num_epochs else f"{done} of {num_epochs} epochs: {OVER}"
         timing.state = watch.summary() if watch else None
     return timings, bench.agreed_slowdown(watch)
-
-
-def _epoch(timing: Timing, meter: Meter, bench: Bench) -> None:
-    meter.add(timing, partial(bench.sample, timing), 1)
-    if timing.prepared and timing.prepared.subject.test:
-        timing.accuracies.append(timing.prepared.subject.test())
-
-
-def _whole_turns(timings: Sequence[Timing]) -> bool:
-    """Whether all that have not failed have had equally many epochs, at least one."""
-    return len(done := {len(timing.completion) for timing in timings if not timing.failure}) == 1 and done != {0}

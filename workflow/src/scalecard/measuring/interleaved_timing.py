@@ -1,26 +1,24 @@
 """Shuffled, interleaved rounds over the variants to compare, until the comparison is precise enough.
 
 One sample is a block of calls, about `block_seconds` long, plus the wait for every device used. Each round measures
-every variant once, in shuffled order, so that drift of a busy machine affects all of them alike. Rounds stop when the
-95 % interval of the median log-ratio to the first variant is narrow enough, or at a limit; the reason is recorded.
+every variant once, in shuffled order, so that drift of a busy machine affects all of them alike. The reason why rounds
+stopped (stopping_rule.py) is recorded.
 """
 
-import math
 import random
 import time
 import uuid
 from collections.abc import Sequence
 
 from scalecard import progress
-from scalecard.measuring import budget, shared_decisions, telemetry
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring import shared_decisions, telemetry
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.failures import caught
 from scalecard.measuring.per_call import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
-from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timer import ALONE, Bench, Clock, Ranks, Synchronised
-from scalecard.measuring.timing import Timing
-from scalecard.records.statistics import FEWEST, median_interval
+from scalecard.measuring.shared_decisions import ALONE, Ranks
+from scalecard.measuring.stopping_rule import Decision, Rule, budget_left
+from scalecard.measuring.timer import Bench, Clock, Synchronised
 
 IN_VAIN = "slowed-down-once-more"  # decided once in a run
 
@@ -73,7 +71,11 @@ def _measure(
     with telemetry.watching(bench.ranks.leads) as watch:
         reason = _run_rounds(timings, bench, rule, at_once=at_once)
         if energy:
-            _meter(timings, Meter(bench, watch))
+            meter = Meter(bench, watch)
+            for timing in timings:
+                if timing.variant.metered:
+                    progress.detail(f"energy of {timing.variant.name}")
+                    meter.pass_over(timing)
     for timing in timings:
         timing.stopped, timing.state = reason, watch.summary() if watch else None
     return timings, bench.agreed_slowdown(watch)
@@ -81,8 +83,7 @@ def _measure(
 
 def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once: bool) -> str:
     """Run shuffled rounds until there is a reason to stop, and return it."""
-    shuffle, next_check, told = random.Random(0), rule.min_rounds, 0.0
-    started, deadline, longest = bench.clock(), budget.deadline(), rule.max_seconds * budget.pace()
+    shuffle, decision, told, started = random.Random(0), Decision(rule), 0.0, bench.clock()
     while alive := [timing for timing in timings if timing.prepared and not timing.failure]:
         if at_once:
             bench.sample_at_once(alive)
@@ -90,55 +91,18 @@ def _run_rounds(timings: Sequence[Timing], bench: Bench, rule: Rule, *, at_once:
             for timing in shuffle.sample(alive, len(alive)):
                 with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                     bench.sample(timing)
-        late = bench.ranks.leads and time.monotonic() >= deadline
+        late = bench.ranks.leads and budget_left() <= 0
         elapsed, over = bench.ranks.maximum([(bench.clock() - started) / 1e9, float(late)])
-        alive = [timing for timing in alive if not timing.failure]
-        if not alive:
+        samples = [timing.completion for timing in alive if not timing.failure]
+        if not samples:
             break
-        done = len(alive[0].completion)
         if elapsed >= told:  # not in every short round
-            told = elapsed + 1
-            _tell(done, longest * len(alive) - elapsed)
-        each = elapsed / len(alive)
-        reason = budget.OVER if over and done >= FEWEST else _limit(done, rule.max_rounds, each, longest)
-        if not reason and done >= next_check:
-            next_check = math.ceil(done * 1.25)
-            reason = _precise([timing.completion for timing in alive], elapsed, rule)
-        if reason:
+            told, left = elapsed + 1, decision.longest * len(samples) - elapsed
+            more = f"at most {left:.0f} s more" if left > 0 else "until it has an interval"
+            progress.detail(f"round {len(samples[0])}, {more}")
+        if reason := decision.reason(samples, elapsed, over=bool(over)):
             return reason
     return ""
-
-
-def _meter(timings: Sequence[Timing], meter: Meter) -> None:
-    for timing in (timing for timing in timings if timing.variant.metered):
-        progress.detail(f"energy of {timing.variant.name}")
-        meter.pass_over(timing)
-
-
-def _tell(done: int, left: float) -> None:
-    progress.detail(f"round {done}, {f'at most {left:.0f} s more' if left > 0 else 'until it has an interval'}")
-
-
-def _limit(done: int, max_rounds: int, each: float, longest: float) -> str:
-    """Which limit is reached after `done` rounds and `each` seconds per variant, or ''."""
-    if done >= max_rounds:
-        return f"{max_rounds} rounds"
-    # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
-    spent = each >= longest and (done >= FEWEST or each >= 3 * longest)
-    return f"{longest:.3g} s per variant" if done >= 2 and spent else ""
-
-
-def _precise(samples: Sequence[Sequence[float]], elapsed: float, rule: Rule) -> str:
-    """The reason to stop if every variant's median log-ratio to the first is precise enough, else ''."""
-    if elapsed < rule.min_seconds:
-        return ""
-    base, *others = samples
-    logs = [[math.log(a / b) for a, b in zip(other, base, strict=True)] for other in others]
-    for values in logs or [[math.log(s) for s in base]]:
-        interval = median_interval(values)
-        if interval is None or interval.half_width > rule.precision:
-            return ""
-    return f"interval within {100 * rule.precision:g} %"
 
 
 def worth_repeating(slowed: str, bench: Bench) -> bool:

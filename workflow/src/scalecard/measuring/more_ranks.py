@@ -3,7 +3,7 @@
 Three only without GPUs: there can be as many CPU ranks as one likes, and a GPU takes one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,18 +48,14 @@ def driven_by_the_first(ctx: RankContext, build: Callable[[Any], Subject]) -> Ca
     def built(setting: Any) -> Subject:
         subject = build(setting) if ctx.leads else None
         names: list[str] = ctx.all_gather(list(subject.expected) if subject else None)[0]
-        if subject is None:
-            return Subject(work=_wait, prove=lambda: _told(ctx, None), expected=dict.fromkeys(names, 0.0))
-        return replace(subject, prove=lambda: _told(ctx, subject))
+
+        def prove() -> list[Check]:
+            proven: list[list[Check]] = ctx.all_gather([*subject.prove()] if subject else None)
+            return proven[0]
+
+        if subject:
+            return replace(subject, prove=prove)
+        # The first rank works, and the round ends for all ranks at once.
+        return Subject(work=lambda: None, prove=prove, expected=dict.fromkeys(names, 0.0))
 
     return built
-
-
-def _told(ctx: RankContext, subject: Subject | None) -> Iterator[Check]:
-    """What the first rank proved, on every rank."""
-    checks: list[Check] = ctx.all_gather([*subject.prove()] if subject else None)[0]
-    yield from checks
-
-
-def _wait() -> None:
-    """The first rank works: the round ends for all ranks at once."""

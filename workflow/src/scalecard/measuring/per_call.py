@@ -17,11 +17,10 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from scalecard import progress
-from scalecard.measuring.case_variant import Variant, Work
+from scalecard.measuring.case_variant import Timing, Variant, Work
 from scalecard.measuring.failures import caught, guarded
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Record
 
 WINDOW = 1.0  # seconds
@@ -111,26 +110,16 @@ def trace(name: str, work: Work, bench: Bench) -> None:
     bench.ranks.barrier()
     file = f"{quote_plus(name)}.json.gz"  # from which the report has the name
     folder = os.environ.get(FOLDER) if bench.ranks.leads else None
-    try:
-        profiler = _profiled(work, bench)
-        if folder:
-            _write(profiler, Path(folder, file))
-    except Exception as error:  # of the memory that a profiler takes as well, of the profiler, of the disk
-        progress.say(f"warning: {file} was not written: {error}")
-
-
-def _profiled(work: Work, bench: Bench) -> profile:
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.accelerator.is_available() else [])]
     every_thread = _ExperimentalConfig(profile_all_threads=True)  # CPU workers are threads
-    profiler = profile(activities=kinds, experimental_config=every_thread)
-    with profiler:
-        work()
-        bench.synchronize()
-    return profiler
-
-
-def _write(profiler: profile, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")  # which still ends with .gz, or it would not be compressed
-    profiler.export_chrome_trace(str(unfinished))
-    unfinished.replace(path)
+    try:
+        with profile(activities=kinds, experimental_config=every_thread) as profiler:
+            work()
+            bench.synchronize()
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            unfinished = Path(folder, f".{file}")  # which still ends with .gz, or it would not be compressed
+            profiler.export_chrome_trace(str(unfinished))
+            unfinished.replace(Path(folder, file))
+    except Exception as error:  # of the memory that a profiler takes as well, of the profiler, of the disk
+        progress.say(f"warning: {file} was not written: {error}")

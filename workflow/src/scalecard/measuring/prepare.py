@@ -7,17 +7,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
 
 from scalecard import progress
 from scalecard.hardware.failures import DeviceFault, empty_cache
-from scalecard.measuring import budget
-from scalecard.measuring.case_variant import Prepared, Subject, Variant, local
+from scalecard.measuring.case_variant import Prepared, Subject, Timing, Variant, local
 from scalecard.measuring.counting import counted
 from scalecard.measuring.failures import caught
-from scalecard.measuring.proof import ProofFailed, agreed, checksum, finite_and_moved, refuse_failed
+from scalecard.measuring.proof import ProofFailed, agreed, checksum, refuse_failed
+from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Check, Count
 
 
@@ -28,15 +26,15 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     or if nothing was proven of it.
     """
     assert len({variant.name for variant in variants}) == len(variants), "variant names must be unique"
-    if budget.over(bench.ranks):
-        return [Timing(variant=variant, left_out=budget.LEFT_OUT) for variant in variants]
+    if budget_over(bench.ranks):
+        return [Timing(variant=variant, left_out=LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
         with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
             timing.prepared = _prepared(timing.variant, bench)
-    for timing in timings:
+    for timing in timings:  # updates count from here on: proving another one changes parameters that variants share
         if timing.prepared:
-            timing.prepared.begin()
+            timing.prepared.versions = timing.prepared.subject.versions()
     return timings
 
 
@@ -130,34 +128,29 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
 
 
 def _refuse_wrong_state(one: Prepared, everyone: Sequence[Prepared], bench: Bench) -> None:
-    wrong_here, apart = _wrong(one, everyone), _ranks_apart(one, bench)  # all ranks do both
-    words = wrong_here or apart
+    words, *_ = [*_wrong(one, everyone), ""]
+    agreeing = checksum(one.subject.agreeing())
+    high, low = bench.ranks.maximum([agreeing, -agreeing])
+    words = words or ("" if high == -low else f"{one.variant.name}: the ranks' parameters are no longer the same")
     (wrong,) = bench.ranks.maximum([float(bool(words))])
     if wrong:
         raise ProofFailed(words or f"{one.variant.name}: the state of another rank is wrong")
 
 
-def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> str:
-    now = one.subject.parameters()
-    words = finite_and_moved(one.variant.name, one.initial, now) if now else ""
-    if now and not words:
-        sharing = [other for other in everyone if _first(other) is now[0]]
-        expected = sum(other.calls * other.updates for other in sharing)
+def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> Iterator[str]:
+    """What is wrong on this rank."""
+    name, now = one.variant.name, one.subject.parameters()
+    if not all(bool(local(tensor).isfinite().all()) for tensor in now):
+        yield f"{name}: a parameter is no longer finite"
+    elif now and checksum(now) == one.initial:
+        yield f"{name}: no parameter changed while it was timed"
+    elif now:
+        sharing = [other for other in everyone if any(tensor is now[0] for tensor in other.subject.parameters()[:1])]
+        updates = [(other.calls, count) for other in sharing for count in other.work if count.name == "updates"]
+        expected = sum(calls * count.expected for calls, count in updates)
         seen = one.subject.updates_since(one.versions)
         if seen != {expected}:
-            words = f"{one.variant.name}: {expected:g} updates of each parameter expected, {sorted(seen)} counted"
+            yield f"{name}: {expected:g} updates of each parameter expected, {sorted(seen)} counted"
     for check in one.subject.after():
         if not check.passed:
-            words = words or f"{one.variant.name}: {check.name}: differs by {check.difference:.3g}"
-    return words
-
-
-def _first(one: Prepared) -> Tensor | None:
-    return next(iter(one.subject.parameters()), None)
-
-
-def _ranks_apart(one: Prepared, bench: Bench) -> str:
-    """Whether tensors that must be the same on all ranks are not; every rank takes part."""
-    value = checksum(one.subject.agreeing())
-    high, low = bench.ranks.maximum([value, -value])
-    return "" if high == -low else f"{one.variant.name}: the ranks' parameters are no longer the same"
+            yield f"{name}: {check.name}: differs by {check.difference:.3g}"

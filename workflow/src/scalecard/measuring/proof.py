@@ -7,16 +7,19 @@ loop in this dtype is from the one in float64 that adds up the same samples in t
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from scalecard.measuring.case_variant import local
-from scalecard.measuring.timer import Ranks
+from scalecard import progress
+from scalecard.measuring.case_variant import Subject, Work, local
+from scalecard.measuring.shared_decisions import Ranks
+from scalecard.measuring.timer import Synchronised
 from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -67,33 +70,73 @@ class Change:
         return Change([self.step[index] for index in parameters], self.tolerance)
 
 
-def expected(name: str, plain: Callable[[bool], Trained], *, exact: bool) -> "Trained | Change":
+def expected(name: str, plain: Callable[[bool], Trained], *, exact: bool) -> Trained | Change:
     """What a strategy must do: in float64 what the plain loop does; as timed its change, within its rounding error.
 
     plain(False) trains as the strategy does, plain(True) on the same values in float64. ProofFailed if equality would
-    prove nothing.
+    prove nothing: if the loop's parameters hardly changed, or its loss did not fall.
     """
-    return _telling(name, plain(False)) if exact else change(name, plain(False), plain(True))
+    if not exact:
+        return change(name, plain(False), plain(True))
+    trained = plain(False)
+    moved, (first, last) = _largest(trained.after, trained.before), trained.losses
+    if not MOVED * TOLERANCE < moved < float("inf"):
+        raise Void(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
+    if not last < first:
+        raise Void(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
+    return trained
 
 
-def steps_like(
-    name: str,
-    work: Callable[[], object],
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """Precision of a setting: float64 for exact proofs, otherwise as timed."""
+
+    exact: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.exact else torch.float32
+
+
+def training(
+    where: str,
+    work: Work,
+    state: Callable[[], Sequence[Tensor]],
+    expected: Callable[[], Trained | Change],
     *,
     times: int,
-    synchronize: Callable[[], None],
-    state: Callable[[], Sequence[Tensor]],
-    expected: "Trained | Change",
-) -> Iterator[Check]:
-    """Call the work, and compare what it made of its state (all parameters first) with what it should have."""
-    before = [tensor.detach().to("cpu", copy=True) for tensor in state()] if isinstance(expected, Change) else []
-    for _ in range(times):
-        work()
-        synchronize()
-    if isinstance(expected, Change):
-        yield same_change(name, before, state(), expected)
-    else:
-        yield same_parameters(name, state(), expected)
+    steps: int,
+    devices: Iterable[Synchronised],
+    counts: Mapping[str, float],
+    settling: int = 0,
+    compared: Callable[[], Sequence[Tensor]] | None = None,
+    **more: Any,
+) -> Subject:
+    """Work that trains: `times` calls of it must leave what is expected in `compared`, which is its state by default.
+
+    These calls take `steps` steps; with times = 0, nothing is compared: the builder's work was, at other settings.
+    After so many further calls as `settling` it does what it goes on to do. `where` are the check's words for what was
+    built, and `more` goes to the Subject.
+    """
+    waited_for, tensors = list(devices), compared or state
+
+    def call(times: int) -> None:
+        for _ in range(times):
+            work()
+            for device in waited_for:
+                device.synchronize()
+
+    def prove() -> Iterator[Check]:
+        wanted, after = expected(), progress.counted(steps, "step")
+        before = [tensor.detach().to("cpu", copy=True) for tensor in tensors()] if isinstance(wanted, Change) else []
+        call(times)
+        if isinstance(wanted, Change):
+            yield same_change(f"{where}: change in {after}", before, tensors(), wanted)
+        else:
+            yield same_parameters(f"{where}: parameters after {after}", tensors(), wanted)
+        call(settling)
+
+    return Subject(work=work, prove=prove if times else tuple, expected=counts, state=state, **more)
 
 
 def agreed(checks: Sequence[Check], ranks: Ranks) -> list[Check]:
@@ -127,16 +170,6 @@ def same_parameters(name: str, ours: Iterable[Tensor], trained: Trained) -> Chec
     return Check(name=name, dtype="float64", difference=_largest(list(ours), wanted), tolerance=TOLERANCE)
 
 
-def _telling(name: str, trained: Trained) -> Trained:
-    """ProofFailed if the loop's parameters hardly changed, or its loss did not fall: equality would prove nothing."""
-    moved, (first, last) = _largest(trained.after, trained.before), trained.losses
-    if not MOVED * TOLERANCE < moved < float("inf"):
-        raise Void(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
-    if not last < first:
-        raise Void(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
-    return trained
-
-
 def change(name: str, trained: Trained, exact: Trained) -> Change:
     """The plain loop's step as timed, and the tolerance: from `exact`, the same in float64 and in the opposite order.
 
@@ -163,7 +196,7 @@ def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtyp
     Source: Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019.
     """
     ranks, limits = len(shares), torch.finfo(dtype)
-    whole = _norm(_sum(parts) for parts in zip(*shares, strict=True))
+    whole = _norm(reduce(torch.add, _double(parts)) for parts in zip(*shares, strict=True))
     parts = math.sqrt(sum(_norm(_double(share)) ** 2 for share in shares))
     relative = limits.eps / 2 * math.hypot(math.sqrt(2) * parts, math.sqrt(ranks - 1) * max(parts, whole))
     values = sum(gradient.numel() for gradient in shares[0])
@@ -196,13 +229,6 @@ def same_losses(
     yield Check(name=f"{name}: loss, against float32's", dtype=dtype, difference=abs(ours - after), tolerance=allowed)
     what = f"{name}: what rounding may change, over the fall of the loss"
     yield Check(name=what, dtype=dtype, difference=_number(void), tolerance=VOID)
-
-
-def finite_and_moved(name: str, before: float, now: Sequence[Tensor]) -> str:
-    """What is wrong with parameters once timing is over, or ''; `before` is their checksum when it began."""
-    if not all(bool(local(tensor).isfinite().all()) for tensor in now):
-        return f"{name}: a parameter is no longer finite"
-    return "" if checksum(now) != before else f"{name}: no parameter changed while it was timed"
 
 
 def same_replicas(replicas: Sequence[Sequence[Tensor]]) -> Check:
@@ -247,10 +273,6 @@ def _distance(ours: Iterable[Tensor], reference: Iterable[Tensor]) -> float:
             return math.inf
         difference, norm = math.hypot(difference, _norm([a - b])), math.hypot(norm, _norm([b]))
     return _number(difference / norm) if norm else math.inf
-
-
-def _sum(tensors: Sequence[Tensor]) -> Tensor:
-    return sum((tensor.cpu().double() for tensor in tensors[1:]), start=tensors[0].cpu().double())
 
 
 def _norm(tensors: Iterable[Tensor]) -> float:

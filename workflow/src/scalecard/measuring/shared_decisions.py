@@ -1,16 +1,51 @@
-"""What the first process of a run decides from its measurements, and the later ones keep.
+"""What is decided alike by the ranks that measure together, and by all processes of a run.
 
 The records of a run's processes are merged case by case, so all of them must measure the same cases. What depends on
-noise, such as where to cut a model whose blocks were timed, is therefore decided once.
+noise, such as where to cut a model whose blocks were timed, is therefore decided once, by the first process.
 """
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 FOLDER = "SCALECARD_DECISIONS"  # inherited by the processes that measure
+
+
+class Ranks(Protocol):
+    """What timing needs from the other processes: to start together, and to agree on the slowest.
+
+    One of them leads: it watches the machine's state for all of them. One that is alone has nobody waiting for it.
+    """
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+    @property
+    def spans_nodes(self) -> bool: ...
+
+    def barrier(self) -> None: ...
+
+    def maximum(self, values: Sequence[float]) -> list[float]: ...
+
+
+class _Alone:
+    leads = True
+    alone = True
+    spans_nodes = False
+
+    def barrier(self) -> None:
+        pass
+
+    def maximum(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+
+ALONE: Ranks = _Alone()
 
 
 def begin(folder: Path) -> None:

@@ -18,11 +18,9 @@ from scalecard.measuring.stopping_rule import Rule
 
 
 def _each_once(values: tuple[object, ...]) -> tuple[object, ...]:
-    seen = set[object]()
-    for value in values:
-        if value in seen:
+    for place, value in enumerate(values):
+        if value in values[:place]:
             raise ValueError(f"{json.dumps(value)} occurs twice; give each value once")
-        seen.add(value)
     return values
 
 

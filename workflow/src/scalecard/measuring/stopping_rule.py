@@ -1,13 +1,32 @@
-"""How long a measurement warms up and when it stops: the `measure` block of config.yaml."""
+"""When rounds stop: config.yaml's `measure` block, and the experiment's share of its `budget`.
 
+Rounds stop when the 95 % interval of the median log-ratio to the first variant is narrow enough, or at a limit.
+
+Every case is measured in one process before any is in further ones. If the budget is too small even for that, every
+variant gets a part of its time. If that still takes too long, what is being compared gets the fewest rounds that make
+an interval, and what has not begun is left out.
+"""
+
+import math
+import os
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
+from scalecard.measuring.shared_decisions import Ranks
+from scalecard.records.statistics import FEWEST, median_interval
+
 WEEK = 7 * 24 * 3600  # nobody waits longer for one case
 Count = Annotated[int, Field(ge=2, le=1_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False)]
+
+# Inherited by the processes that measure. The deadline is by the monotonic clock, which a machine's processes share.
+DEADLINE, PACE = "SCALECARD_DEADLINE", "SCALECARD_PACE"
+OVER = "the experiment's share of the time budget was used up"
+LEFT_OUT = f"left out: {OVER}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,3 +45,61 @@ class Rule:
     def __post_init__(self) -> None:
         if self.max_rounds < self.min_rounds:
             raise ValueError(f"measure.max_rounds = {self.max_rounds}: must be at least min_rounds = {self.min_rounds}")
+
+
+def begin_budget(seconds: float, usual: float) -> None:
+    """From now on this process, and those that it starts, have so many seconds; 0: as many as they need.
+
+    If one process usually takes longer than that, each variant gets the same part of its `max_seconds`.
+    """
+    os.environ[DEADLINE] = str(time.monotonic() + (seconds or math.inf))
+    os.environ[PACE] = str(min(1.0, seconds / usual) if seconds and usual else 1.0)
+
+
+def pace() -> float:
+    """The part of `max_seconds` that each variant gets."""
+    return float(os.environ.get(PACE, "1"))
+
+
+def budget_left() -> float:
+    """The seconds of the budget that are left."""
+    return float(os.environ.get(DEADLINE, "inf")) - time.monotonic()
+
+
+def budget_over(ranks: Ranks) -> bool:
+    """Whether the budget is used up: for all ranks if it is for the leading one."""
+    (used_up,) = ranks.maximum([float(ranks.leads and budget_left() <= 0)])
+    return bool(used_up)
+
+
+class Decision:
+    """Says after every round whether it was the last one, and why."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule, self.longest = rule, rule.max_seconds * pace()
+        self._next_look = rule.min_rounds
+
+    def reason(self, samples: Sequence[Sequence[float]], elapsed: float, *, over: bool) -> str:
+        """Why to stop with these samples of each variant after `elapsed` seconds, or ''; `over`: the budget is."""
+        done, each = len(samples[0]), elapsed / len(samples)
+        if over and done >= FEWEST:
+            return OVER
+        if done >= self.rule.max_rounds:
+            return f"{self.rule.max_rounds} rounds"
+        # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
+        if done >= 2 and each >= self.longest and (done >= FEWEST or each >= 3 * self.longest):
+            return f"{self.longest:.3g} s per variant"
+        if done < self._next_look:
+            return ""
+        # Each look is another chance to stop on an interval that is narrow by luck.
+        self._next_look = math.ceil(done * 1.25)
+        precise = elapsed >= self.rule.min_seconds and is_precise(samples, self.rule.precision)
+        return f"interval within {100 * self.rule.precision:g} %" if precise else ""
+
+
+def is_precise(samples: Sequence[Sequence[float]], precision: float) -> bool:
+    """Whether the interval of every median log-ratio to the first, or of a single variant's logarithm, is narrow."""
+    base, *others = samples
+    logs = [[math.log(a / b) for a, b in zip(other, base, strict=True)] for other in others]
+    intervals = [median_interval(values) for values in logs or [[math.log(s) for s in base]]]
+    return all(interval is not None and interval.half_width <= precision for interval in intervals)

@@ -1,6 +1,9 @@
-"""The state of the hardware while something is timed: a thread reads it, and measures what reading costs.
+"""The state of the hardware: before measuring, is anybody else using it? While something is timed, a thread reads it.
 
-The thread rests two hundred times as long as one reading takes, so it costs less than 1 % of a core on any machine.
+Another user is a warning or, with `strict`, an error. What may end a measurement is a warning too.
+
+The thread measures what reading costs, and rests two hundred times as long, so it takes less than 1 % of a core on any
+machine.
 """
 
 import contextlib
@@ -17,10 +20,15 @@ from scalecard.records.record import GpuState, HardwareState, Slowdown, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least
 REST = 200  # times as long as one reading takes
+BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
+BUSY_CPU = 1 / 3  # of the cores
+LOOK = 1.0  # seconds for which the CPU is watched
+# What NVIDIA gives to containers in which NCCL runs (--shm-size=1g). A container without that has 64 MiB.
+SHARED_MEMORY = 2**30
 
 
 class Watch:
-    """Readings from start to stop; `summary` is what goes into a record."""
+    """Readings while it is entered, by a thread, and at both ends; `summary` is what goes into a record."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.gpus = gpus
@@ -31,13 +39,12 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._started, self._cpu = time.monotonic(), host.cpu_seconds()
 
-    def start(self) -> None:
-        """Take the first reading, then go on in a thread."""
+    def __enter__(self) -> "Watch":
         self._read()
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
-        """End the thread, and take the last reading."""
+    def __exit__(self, *_error: object) -> None:
         self._stop.set()
         self._thread.join()
         self._read()
@@ -86,7 +93,7 @@ class Watch:
             sampler_cost=self._cost / elapsed,
             gpus=[self._gpu(index) for index in range(len(self.gpus))],
             load_average=max(reading["load_average"] for reading in self._readings),
-            cpu_mhz=_spread([reading["cpu_mhz"] for reading in self._readings]),
+            cpu_mhz=_spread([mhz for reading in self._readings if (mhz := reading["cpu_mhz"]) is not None]),
             cpu_busy=_share(busy, everything),
             steal=_share(stolen, everything),
             missing=dict(self._missing.reasons),
@@ -94,17 +101,16 @@ class Watch:
 
     def _gpu(self, index: int) -> GpuState:
         states = [reading["gpus"][index] for reading in self._readings]
-        told = [state["reasons"] for state in states if state["reasons"] is not None]
-        reasons = [reason for own in told for reason in own]
-        values = {key: [state[key] for state in states] for key in states[0]}
+        known = {key: [state[key] for state in states if state[key] is not None] for key in states[0]}
+        reasons = [reason for told in known["reasons"] for reason in told]
         return GpuState(
-            sm_clock_mhz=_spread(values["sm_clock_mhz"]),
-            temperature_c=_spread(values["temperature_c"]),
-            power_w=_spread(values["power_w"]),
-            others_memory_bytes=_most(values["others_memory_bytes"]),
-            pcie_gen=_most(values["pcie_gen"]),
-            pcie_width=_most(values["pcie_width"]),
-            reasons={reason: reasons.count(reason) / len(told) for reason in dict.fromkeys(reasons)},
+            sm_clock_mhz=_spread(known["sm_clock_mhz"]),
+            temperature_c=_spread(known["temperature_c"]),
+            power_w=_spread(known["power_w"]),
+            others_memory_bytes=max(known["others_memory_bytes"], default=None),
+            pcie_gen=max(known["pcie_gen"], default=None),
+            pcie_width=max(known["pcie_width"], default=None),
+            reasons={reason: reasons.count(reason) / len(known["reasons"]) for reason in dict.fromkeys(reasons)},
         )
 
 
@@ -113,13 +119,8 @@ def _share(part: float, whole: float) -> float | None:
     return min(1.0, max(0.0, part / whole)) if whole > 0 else None
 
 
-def _spread(values: list[float | None]) -> Spread | None:
-    known = [value for value in values if value is not None]
+def _spread(known: Sequence[float]) -> Spread | None:
     return Spread(low=min(known), median=statistics.median(known), high=max(known)) if known else None
-
-
-def _most(values: list[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 @contextlib.contextmanager
@@ -128,10 +129,56 @@ def watching(leads: bool = True) -> Iterator[Watch | None]:
     if not leads:
         yield None
         return
+    with vendors.session() as gpus, Watch(gpus) as watch:
+        yield watch
+
+
+class Disturbed(ValueError):
+    """Something else is using the machine, and config.yaml says `strict: true`."""
+
+
+def disturbances(cores: int) -> list[str]:
+    """What will disturb the measurement, in words. None of our own work runs yet."""
     with vendors.session() as gpus:
-        watch = Watch(gpus)
-        watch.start()
-        try:
-            yield watch
-        finally:
-            watch.stop()
+        found = [words for index, gpu in enumerate(gpus) for words in _on_gpu(index, gpu)]
+    busy = host.cores_busy(LOOK)
+    if busy > cores * BUSY_CPU:
+        found.append(f"other programs kept {busy:.1f} of {cores} cores busy before the measurement")
+    return found
+
+
+def _on_gpu(index: int, gpu: Gpu) -> Iterator[str]:
+    others, used = gpu.num_others(processes.is_ours), gpu.utilisation
+    if others:
+        memory = gpu.state(processes.is_ours)["others_memory_bytes"] or 0
+        what = "another process" if others == 1 else f"{others} other processes"
+        yield f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)"
+    if used is not None and used > BUSY_GPU:
+        yield f"GPU {index} was {100 * used:.0f} % busy before the measurement"
+    if gpu.admits_one_process:
+        yield f"GPU {index} allows one process at a time, so ranks may fail: `nvidia-smi -c DEFAULT` allows more"
+
+
+def preflight(cores: int, *, strict: bool) -> list[str]:
+    """The disturbances, who draws a desktop, why a GPU is not used, and whether shared memory is too small.
+
+    Raise Disturbed if anything disturbs and `strict` is set.
+    """
+    found = disturbances(cores)
+    if found and strict:
+        raise Disturbed(f"not measured, because strict = true in config.yaml: {'; '.join(found)}")
+    with vendors.session() as gpus:  # a desktop is worth knowing, and no reason to refuse
+        found += [
+            f"{name}, a display server, used GPU {index} before the measurement ({used / 2**20:.0f} MiB of its memory)"
+            for index, gpu in enumerate(gpus)
+            for name, used in gpu.display_servers().items()
+        ]
+    found += vendors.notes()
+    free = host.free_shared_memory()
+    if free is not None and free < SHARED_MEMORY:  # NCCL's ranks and loaders' workers exchange data there
+        found.append(
+            f"/dev/shm has {free / 2**20:.0f} MiB free, but NCCL and DataLoader's workers need"
+            f" {SHARED_MEMORY / 2**30:.0f} GiB and may fail without a reason (bus error): start the container with"
+            " --shm-size=1g or more; in a pod, mount an emptyDir with medium: Memory there"
+        )
+    return found

@@ -2,11 +2,10 @@
 
 This is the only module that reads clocks around work. Times are in seconds.
 
-Did the clock stop before a device was done? What the devices themselves say about one block is beside the clock.
-
-A `synchronize()` that waits for nothing, or for the wrong stream, leaves no trace in the samples: they are only too
-small. So each device marks in its own queue where a block begins and ends. It passes both marks while the clock runs,
-unless the clock was stopped too early.
+Did the clock stop before a device was done? A `synchronize()` that waits for nothing, or for the wrong stream, leaves
+no trace in the samples: they are only too small. So each device marks in its own queue where a block begins and ends.
+Both marks are set while the clock runs, so however long a thread waits for its turn on a busy machine, the time between
+them is never longer than the clock's, unless the clock was stopped too early.
 """
 
 import contextlib
@@ -16,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from scalecard.hardware.device_timestamps import Mark, Marking, Place
+from scalecard.hardware.device_timestamps import Marking, Place
 from scalecard.hardware.failures import DeviceFault, reason_of
-from scalecard.measuring.case_variant import Work
+from scalecard.measuring.case_variant import Timing, Work
+from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.telemetry import Watch
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Reason
 
 Clock = Callable[[], int]
@@ -34,82 +33,11 @@ class NotSynchronised(RuntimeError):
     """The clock was stopped before a device was done: the times would be too short."""
 
 
-class OwnTime:
-    """Marks before and after one block on every device, and the clock (nanoseconds) that times it.
-
-    Both marks are set while the clock runs, so however long a thread waits for its turn on a busy machine, the time
-    between them is never longer than the clock's.
-    """
-
-    def __init__(self, devices: Sequence[object], clock: Callable[[], int]) -> None:
-        self._devices = [device for device in devices if isinstance(device, Marking)]
-        self._clock, self._started = clock, clock()
-        self._before = self._marks()
-        self._after: list[Mark] = []
-
-    def work_submitted(self) -> None:
-        """Mark the end of the block, before anybody waits for it."""
-        self._after = self._marks()
-
-    def overrun(self, stopped: int) -> tuple[float, str]:
-        """By how many seconds a device worked beyond the slack after the clock stopped, and that in words; or 0 and ''.
-
-        Waits for the marks, so the clock must have stopped.
-        """
-        ran = (stopped - self._started) / 1e9
-        worst, told = 0.0, ""
-        for device, before, after in zip(self._devices, self._before, self._after, strict=True):
-            worked = after.seconds_since(before)
-            beyond = worked - ran * (1 + SHARE) - SECONDS
-            if beyond > worst:
-                worst = beyond
-                told = f"{device} worked for {1e3 * worked:.4g} ms, but the clock stopped after {1e3 * ran:.4g} ms"
-        return worst, told
-
-    def _marks(self) -> list[Mark]:
-        return [device.mark(self._clock) for device in self._devices]
-
-
 class Synchronised(Protocol):
     """Anything whose queued work can be waited for."""
 
     def synchronize(self) -> None:
         """Wait for all work submitted so far."""
-
-
-class Ranks(Protocol):
-    """What timing needs from the other processes: to start together, and to agree on the slowest.
-
-    One of them leads: it watches the machine's state for all of them. One that is alone has nobody waiting for it.
-    """
-
-    @property
-    def leads(self) -> bool: ...
-
-    @property
-    def alone(self) -> bool: ...
-
-    @property
-    def spans_nodes(self) -> bool: ...
-
-    def barrier(self) -> None: ...
-
-    def maximum(self, values: Sequence[float]) -> list[float]: ...
-
-
-class _Alone:
-    leads = True
-    alone = True
-    spans_nodes = False
-
-    def barrier(self) -> None:
-        pass
-
-    def maximum(self, values: Sequence[float]) -> list[float]:
-        return list(values)
-
-
-ALONE: Ranks = _Alone()
 
 
 class Block(NamedTuple):
@@ -136,18 +64,21 @@ class Bench:
         self.synchronize(place)
         self.ranks.barrier()
         with self.naming_faults(place):
-            devices = OwnTime([place] if place else self._able(), self.clock) if compared else None
+            asked = ([place] if place else self._able()) if compared else []
+            marking = [device for device in asked if isinstance(device, Marking)]
+            marked = self.clock()
+            before = [device.mark(self.clock) for device in marking]
             start = self.clock()
             for _ in range(iterations):
                 kept = work()  # keeps the last result alive until it is complete
             enqueued = self.clock()
-            if devices:
-                devices.work_submitted()
+            after = [device.mark(self.clock) for device in marking]
         self.synchronize(place)
         end = self.clock()
         del kept
-        if devices:
-            self._refuse_overrun(*devices.overrun(end))
+        if compared:
+            marks = zip(marking, before, after, strict=True)
+            self._refuse_overrun([(on, then.seconds_since(first)) for on, first, then in marks], (end - marked) / 1e9)
         own = (end - start) / 1e9
         enqueue, completion = self.ranks.maximum([(enqueued - start) / 1e9, own])
         return Block(enqueue / iterations, completion / iterations, own / iterations)
@@ -213,11 +144,15 @@ class Bench:
         (slowed,) = self.ranks.maximum([float(bool(seen))])
         return seen or ("a GPU was slowed down" if slowed else "")
 
-    def _refuse_overrun(self, seconds: float, told: str) -> None:
-        """All ranks refuse if one does, so that none waits for another in vain."""
-        (worst,) = self.ranks.maximum([seconds])
+    def _refuse_overrun(self, worked: Sequence[tuple[object, float]], ran: float) -> None:
+        """NotSynchronised if a device worked for longer than the clock ran, on all ranks: none waits in vain."""
+        device, longest = max(worked, key=lambda one: one[1], default=(None, 0.0))
+        beyond = max(0.0, longest - ran * (1 + SHARE) - SECONDS)
+        (worst,) = self.ranks.maximum([beyond])
         if worst > 0:
-            told = told or f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
+            told = f"on another rank, a device worked {1e3 * worst:.4g} ms longer than the clock ran"
+            if beyond:
+                told = f"{device} worked for {1e3 * longest:.4g} ms, but the clock stopped after {1e3 * ran:.4g} ms"
             raise NotSynchronised(f"{told}: synchronize() returned before the work was done, so no time is recorded")
 
     @contextlib.contextmanager

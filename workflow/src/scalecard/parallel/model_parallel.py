@@ -78,7 +78,6 @@ def run_stage(stage: nn.Module, inputs: Tree) -> Tree:
 
 
 def backward(loss: Loss, output: Tree, targets: Tree) -> None:
-    """Backward of the loss."""
     loss(output, targets).backward()
 
 
@@ -134,11 +133,8 @@ class StageAlone:
         return self.device.submit(lambda: self._forwards(num_micro)[-1].detach())
 
     def _forwards(self, num_micro: int) -> list[Tensor]:
-        return [self._micro().through(self.stage) for _ in range(num_micro)]
-
-    def _micro(self) -> Given:
         leaf = partial(mapped, lambda tensor: tensor.detach().requires_grad_(self.needs_gradient))
-        return replace(self.given, inputs=leaf(self.given.inputs))
+        return [replace(self.given, inputs=leaf(self.given.inputs)).through(self.stage) for _ in range(num_micro)]
 
     def _batch(self, num_micro: int) -> None:
         self.stage.zero_grad(set_to_none=True)
@@ -160,7 +156,6 @@ class UpdateAlone:
         self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
 
     def run(self) -> None:
-        """One update."""
         self.device.submit(self._once)
 
     def _once(self) -> None:

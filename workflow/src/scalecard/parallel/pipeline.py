@@ -4,7 +4,8 @@ Two executors over the stages of ModelParallel: the textbook's, in which one thr
 runs the backward of the whole batch, and our own, which follows a schedule (schedules.py) stage by stage.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -44,12 +45,6 @@ class _Cut:
     output: Tensor
 
 
-@dataclass
-class _InFlight:
-    cuts: dict[tuple[int, int], Task] = field(default_factory=dict)
-    gradients: dict[tuple[int, int], Task] = field(default_factory=dict)
-
-
 class ScheduledPipeline(ModelParallel):
     """Runs a schedule of forwards and backwards; gradients add up over micro-batches and are applied once."""
 
@@ -59,23 +54,20 @@ class ScheduledPipeline(ModelParallel):
         A device updates its parameters as soon as its own last backward is done, which it was given before.
         """
         micros = list(zip(chunks(inputs, split_size), chunks(targets, split_size), strict=True))
-        flight, total = _InFlight(), rows(inputs)
-        for tick in schedule(len(self.stages), len(micros)):
-            for action in tick:
-                run = self._forward if action.forward else self._backward
-                run(flight, action.stage, action.micro, *micros[action.micro], total)
+        total = rows(inputs)
+        cuts: dict[tuple[int, int], Task] = {}
+        gradients: dict[tuple[int, int], Task] = {}
+        for forward, s, m in chain.from_iterable(schedule(len(self.stages), len(micros))):
+            x, y = micros[m]
+            last = s == len(self.stages) - 1
+            if forward:
+                value = cuts[s - 1, m] if s else x
+                goal = (self.loss, y, rows(y) / total) if last else None
+                cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal)
+            else:
+                gradient = None if last else gradients.pop((s + 1, m))
+                gradients[s, m] = self.devices[s].submit(_backward_cut, cuts.pop((s, m)), gradient)
         self.update()
-
-    def _forward(self, flight: _InFlight, s: int, m: int, inputs: Tree, targets: Tree, total: int) -> None:
-        last = s == len(self.stages) - 1
-        value = flight.cuts[s - 1, m] if s else inputs
-        goal = (self.loss, targets, rows(targets) / total) if last else None
-        flight.cuts[s, m] = self.devices[s].submit(_forward_cut, self.stages[s], value, goal)
-
-    def _backward(self, flight: _InFlight, s: int, m: int, *_unused: object) -> None:
-        last = s == len(self.stages) - 1
-        gradient = None if last else flight.gradients.pop((s + 1, m))
-        flight.gradients[s, m] = self.devices[s].submit(_backward_cut, flight.cuts.pop((s, m)), gradient)
 
 
 def _forward_cut(stage: nn.Module, value: "_Cut | Tree", goal: tuple[Loss, Tree, float] | None) -> _Cut:

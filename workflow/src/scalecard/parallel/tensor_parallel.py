@@ -153,17 +153,11 @@ def _sliced(module: nn.Module, divided: Mapping[str, int], place: int, count: in
     own = copy.deepcopy(module)
     for name, dimension in divided.items():
         parent, _, last = name.rpartition(".")
-        holder, tensor = own.get_submodule(parent), _tensor(own, name)
+        holder = own.get_submodule(parent)
+        tensor: Tensor = getattr(holder, last)
         part = tensor.detach().tensor_split(count, dimension)[place].clone(memory_format=torch.contiguous_format)
         setattr(holder, last, nn.Parameter(part) if isinstance(tensor, nn.Parameter) else part)
     return own
-
-
-def _tensor(module: nn.Module, name: str) -> Tensor:
-    parent, _, last = name.rpartition(".")
-    tensor = getattr(module.get_submodule(parent), last)
-    assert isinstance(tensor, Tensor)
-    return tensor
 
 
 @dataclass

@@ -88,15 +88,11 @@ def _pooled(h: Tensor) -> Tensor:
     return functional.avg_pool2d(functional.relu(h), 2, 2)
 
 
-def _same(h: Tensor) -> Tensor:
-    return h
-
-
 LENET = (
     _Layer(0, _convolved, _pooled, outputs=0, inputs=1),
     _Layer(2, _convolved, _pooled, outputs=0, inputs=1),
     _Layer(4, _multiplied, functional.relu, outputs=1, inputs=0),
-    _Layer(6, _multiplied, _same, outputs=1, inputs=0),
+    _Layer(6, _multiplied, lambda h: h, outputs=1, inputs=0),
 )
 
 
@@ -184,14 +180,12 @@ class _Block:
 
     def divided(self, partition: str) -> Iterator[tuple[str, int]]:
         """The tensors of the block that are divided, and their dimensions."""
-        column = {"column": ("conv1", "conv2", "downsample.0"), "row": (), "pairs": ("conv1", "downsample.0")}
-        norms = {"column": ("bn1", "bn2", "downsample.1"), "row": (), "pairs": ("bn1", "downsample.1")}
-        for layer in ("conv1", "conv2", *["downsample.0"] * self.reshapes):
-            yield f"{self.name}.{layer}.weight", 0 if layer in column[partition] else 1
-        for layer in norms[partition]:
-            if self.reshapes or layer != "downsample.1":
-                for tensor in ("weight", "bias", "running_mean", "running_var"):
-                    yield f"{self.name}.{layer}.{tensor}", 0
+        layers = {"conv1": "bn1", "conv2": "bn2"} | ({"downsample.0": "downsample.1"} if self.reshapes else {})
+        for convolution, norm in layers.items():
+            outputs = partition == "column" or (partition == "pairs" and convolution != "conv2")
+            yield f"{self.name}.{convolution}.weight", 0 if outputs else 1
+            for tensor in ("weight", "bias", "running_mean", "running_var") if outputs else ():
+                yield f"{self.name}.{norm}.{tensor}", 0
 
 
 SIDES, CHANNELS = (28, 14, 7, 4), (64, 128, 256, 512)  # of what the four stages of ResNet-18 make of 28 x 28 pixels

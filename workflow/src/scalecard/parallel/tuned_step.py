@@ -90,12 +90,12 @@ class TunedStep:
 
     def on(self, part: Part) -> None:
         """A step on another batch: a graph reads where its first one lay, and takes no other size."""
-        part, recorded = in_layout(part, self.rungs), "graphs" in self.rungs
-        if recorded and self.parts and _shapes(part) == _shapes(self.parts[0]):
+        part, recorded = in_layout(part, self.rungs), "graphs" in self.rungs and self.parts
+        if recorded and [new.shape for new in leaves(part)] == [kept.shape for kept in leaves(self.parts[0])]:
             for kept, new in zip(leaves(self.parts[0]), leaves(part), strict=True):
                 kept.copy_(new)
             self()
-        elif recorded and self.parts:
+        elif recorded:
             self._call(partial(self._step, part))
         else:
             self.parts = [part]
@@ -104,12 +104,10 @@ class TunedStep:
     def _step(self, odd: Part | None = None) -> None:
         """With an odd batch, which no graph takes, as it would be without graphs."""
         with self._runtime.switched(tf32="tf32" in self.rungs, benchmark="benchmark" in self.rungs):
-            if odd is not None:
-                self._backward([odd])
-            elif "graphs" in self.rungs:
+            if "graphs" in self.rungs and odd is None:
                 self._replay()
             else:
-                self._backward(self.parts)
+                self._backward(self.parts if odd is None else [odd])
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -161,7 +159,6 @@ class TunedTrainer(Trainer):
         self.optimizer = self.tuned.optimizer
 
     def step(self, images: Tensor, labels: Tensor) -> None:
-        """One step on these images."""
         self.tuned.on((images, labels))
 
 
@@ -172,10 +169,6 @@ def in_layout(tree: Any, rungs: Iterable[str]) -> Any:
     if isinstance(tree, nn.Module):
         return tree.to(memory_format=torch.channels_last)
     return mapped(lambda t: t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t, tree)
-
-
-def _shapes(part: Part) -> list[torch.Size]:
-    return [tensor.shape for tensor in leaves(part)]
 
 
 def own_thread(device: torch.device) -> ThreadPoolExecutor:

@@ -7,10 +7,9 @@ device: where the samples come from is another question. Replicas stay the same 
 different kinds: a product and then a difference are rounded alike everywhere, which a fused operation need not be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,12 +20,6 @@ from scalecard.hardware.devices import Device
 from scalecard.parallel.scratch_allreduce import naive
 
 Batch = tuple[Tensor, Tensor]
-
-
-class Network(Protocol):
-    """Makes the network on a device, the same one each time."""
-
-    def __call__(self, *, device: torch.device) -> nn.Module: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class Replica:
 
 
 class UnevenDataParallel:
-    """One model on the devices that have a share of the minibatch.
+    """One model on the devices that have a share of the minibatch; network(device) makes it, the same each time.
 
     `shares` has the number of samples of each device, and `times` how often it computes its gradients: one that is to
     be slower does so more than once, and drops the others.
@@ -53,7 +46,7 @@ class UnevenDataParallel:
 
     def __init__(
         self,
-        network: Network,
+        network: Callable[[torch.device], nn.Module],
         devices: Sequence[Device],
         shares: Sequence[int],
         batch: Batch,
@@ -68,7 +61,7 @@ class UnevenDataParallel:
         for d, device in enumerate(devices):
             if shares[d]:
                 shard = images[d].to(device.torch), labels[d].to(device.torch)
-                self.replicas.append(Replica(device, network(device=device.torch), shard, times[d]))
+                self.replicas.append(Replica(device, network(device.torch), shard, times[d]))
         self.scale = lr / len(batch[1])
 
     def step(self) -> None:

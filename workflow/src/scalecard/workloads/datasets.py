@@ -45,7 +45,6 @@ class Split:
         return Split(self.images[:count], self.labels[:count])
 
     def to(self, device: torch.device) -> "Split":
-        """A copy on a device."""
         return Split(self.images.to(device), self.labels.to(device))
 
     def batch(self, index: Tensor | slice, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -73,7 +72,6 @@ class Dataset:
         return Dataset(self.name, self.train.first(train_images), self.test.first(test_images))
 
     def to(self, device: torch.device) -> "Dataset":
-        """A copy on a device."""
         return Dataset(self.name, self.train.to(device), self.test.to(device))
 
 
@@ -89,14 +87,13 @@ def load(name: str, root: Path) -> Dataset:
         try:
             _download(root)
         except (RuntimeError, OSError) as error:
-            if folder.exists():  # another job was faster
-                return fashion_mnist(root)
-            reason = str(error).strip().splitlines()[-1].strip("<>")
-            if name == "fashion-mnist":
-                raise ValueError(f"dataset = fashion-mnist: it cannot be downloaded to {root} ({reason})") from error
-            message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
-            warnings.warn(message, DataWarning, stacklevel=2)
-            return synthetic()
+            if not folder.exists():  # no other job was faster
+                reason = str(error).strip().splitlines()[-1].strip("<>")
+                if name == "fashion-mnist":
+                    raise ValueError(f"dataset = {name}: it cannot be downloaded to {root} ({reason})") from error
+                message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
+                warnings.warn(message, DataWarning, stacklevel=2)
+                return synthetic()
     return fashion_mnist(root)
 
 

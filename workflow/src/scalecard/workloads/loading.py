@@ -12,7 +12,6 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -118,14 +117,14 @@ class Feed:
     """Passes over the batches of a walk, by a DataLoader."""
 
     def __init__(self, dataset: Any, walk: Walk, loading: Loading) -> None:
-        self.walk, self.begun = walk, None
+        self.walk, self.begun, parent = walk, None, os.getpid()
         processes_only: dict[str, Any] = {}
         if loading.workers:
             processes_only = {
                 "prefetch_factor": loading.prefetch,
                 "persistent_workers": loading.persistent,
                 "multiprocessing_context": "fork",
-                "worker_init_fn": partial(_end_with, os.getpid()),
+                "worker_init_fn": lambda _worker: processes.die_with(parent),  # PyTorch's would end seconds later
             }
         self.loader: Any = DataLoader(
             dataset, batch_sampler=walk, num_workers=loading.workers, pin_memory=loading.pinned, **processes_only
@@ -145,7 +144,6 @@ class Feed:
         self.walk.num_batches, self.begun = num_batches, None
 
     def close(self) -> None:
-        """End the workers."""
         self.begun = self.loader = None
 
 
@@ -159,7 +157,6 @@ class Resident:
         """There is nothing to load."""
 
     def take(self) -> Iterator[Tree]:
-        """A pass."""
         return islice(cycle(self.batches), self.num_batches)
 
     def resize(self, num_batches: int) -> None:
@@ -167,10 +164,4 @@ class Resident:
         self.num_batches = num_batches
 
     def close(self) -> None:
-        """Let go of the batches."""
         self.batches = ()
-
-
-def _end_with(parent: int, _worker: int) -> None:
-    """In a worker: it ends with the process that started it, not seconds later, as PyTorch sees to."""
-    processes.die_with(parent)

@@ -1,7 +1,6 @@
 """What a model takes and gives: a tensor, or tuples, lists and dicts of them, whose rows are samples."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -46,9 +45,14 @@ def rows(tree: Tree) -> int:
     return len(next(leaves(tree)))
 
 
+def between(tree: Tree, start: int, end: int) -> Tree:
+    """The samples of these numbers."""
+    return mapped(lambda tensor: tensor[start:end], tree)
+
+
 def chunks(tree: Tree, size: int) -> list[Tree]:
     """Consecutive pieces of at most `size` samples."""
-    return [mapped(partial(_between, start, start + size), tree) for start in range(0, rows(tree), size)]
+    return [between(tree, start, start + size) for start in range(0, rows(tree), size)]
 
 
 def sizes(count: int, size: int) -> tuple[int, ...]:
@@ -60,7 +64,3 @@ def sizes(count: int, size: int) -> tuple[int, ...]:
 def share(tree: Tree, rank: int, ranks: int) -> Tree:
     """The equal share of one of several ranks."""
     return chunks(tree, rows(tree) // ranks)[rank]
-
-
-def _between(start: int, end: int, tensor: Tensor) -> Tensor:
-    return tensor[start:end]

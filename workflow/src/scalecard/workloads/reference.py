@@ -8,13 +8,13 @@ It shares the network with what it judges, and no other code: no trainer, no spl
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scalecard.workloads.nested import Tree, doubled, flipped, mapped, rows
+from scalecard.workloads.nested import Tree, between, doubled, flipped, rows
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,6 @@ class Plain:
         return Plain(before, after, [self.buffers[index] for index in buffers], self.losses)
 
 
-def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean of (outputs - targets)^2 over all elements."""
-    return (outputs - targets).square().mean()
-
-
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     """The mean of -log softmax(scores)[label]; scores (..., classes), labels (...)."""
     chosen = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
@@ -66,16 +61,10 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """That of the built-in workloads, whose own one it judges: cross-entropy of labels, else mean squared error."""
-    return (mean_squared_error if targets.is_floating_point() else cross_entropy)(outputs, targets)
+    return (outputs - targets).square().mean() if targets.is_floating_point() else cross_entropy(outputs, targets)
 
 
-def train(
-    model: nn.Module,
-    steps: Sequence[Step],
-    *,
-    loss: Callable[[Any, Any], Tensor],
-    lr: float,
-) -> Plain:
+def train(model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], lr: float) -> Plain:
     """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order.
 
     Parameters are those that require a gradient; the others count as buffers.
@@ -161,13 +150,9 @@ def batches(num_images: int, batch_size: int, shares: int = 1) -> list[range]:
 
 def split(inputs: Tree, targets: Tree, sizes: Sequence[int]) -> list[Part]:
     """The parts of a batch with these sizes, each weighted by its share of the samples."""
-    ends, whole = [sum(sizes[: number + 1]) for number in range(len(sizes))], rows(inputs)
-    assert ends[-1] == whole, "the parts make up the batch"
+    whole = rows(inputs)
+    assert sum(sizes) == whole, "the parts make up the batch"
     return [
-        Part(size / whole, *(mapped(partial(_rows, end - size, end), values) for values in (inputs, targets)))
-        for size, end in zip(sizes, ends, strict=True)
+        Part(size / whole, between(inputs, end - size, end), between(targets, end - size, end))
+        for size, end in zip(sizes, accumulate(sizes), strict=True)
     ]
-
-
-def _rows(start: int, end: int, tensor: Tensor) -> Tensor:
-    return tensor[start:end]

@@ -158,15 +158,11 @@ class Workload:
         """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
         return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
-    def _held(self, model: nn.Module, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The parts, in pieces that a device holds."""
-        if not self.each or not self._divisible(model):
-            return sizes
-        return tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
-
     def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
         model = self.network(device)
-        return self._train(model, self.steps(self._held(model, sizes), num_steps, exactly, device), exactly)
+        if self.each and self._divisible(model):
+            sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
+        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly)
 
     def trained(self, steps: Sequence[reference.Step], device: torch.device, exactly: bool) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
@@ -215,12 +211,11 @@ def _built_in(name: str, values: str, seed: int) -> nn.Module:
 
 def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Workload]:
     """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
-    return [_chosen(name, dict(values), seed) for name, values in workloads.items()]
-
-
-def _chosen(name: str, values: dict[str, Any], seed: int) -> Workload:
-    file, batch_size, _ = values.pop("file", ""), values.pop("batch_size"), values.pop("source", "")
-    return Workload(name, file, json.dumps(values), batch_size, seed)
+    found = []
+    for name, block in workloads.items():
+        values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source")}
+        found.append(Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed))
+    return found
 
 
 @functools.cache

@@ -10,11 +10,10 @@ from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, given
 from scalecard.benchmarks.training.stages import gradients
 from scalecard.hardware.devices import Device
-from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import decided
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Record
 from scalecard.records.statistics import FEWEST
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages

@@ -20,7 +20,7 @@ from scalecard.benchmarks.training.reference_cache import References
 from scalecard.hardware.devices import Device, Task
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import count
-from scalecard.measuring.training_subject import training
+from scalecard.measuring.proof import training
 from scalecard.parallel.step import Step, state_of
 from scalecard.records.record import Check
 from scalecard.workloads import reference

@@ -12,11 +12,10 @@ from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
 from scalecard.hardware.memory import is_out_of_memory
-from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record
 
 GRAIN = 16  # the largest batch is right to one part in so many

@@ -14,11 +14,10 @@ from scalecard.benchmarks.training.stages import plain_flops
 from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
-from scalecard.parallel import sharded
+from scalecard.parallel import torch_parallel
 from scalecard.parallel.ddp import wrap
-from scalecard.parallel.sharded import mesh
 from scalecard.parallel.step import Step, state_of
-from scalecard.parallel.torch_pipelining import LibraryPipeline, pipeline_group
+from scalecard.parallel.torch_parallel import LibraryPipeline, mesh, pipeline_group
 from scalecard.records.strategies import (
     DATA_X_PIPELINE,
     DATA_X_TENSOR,
@@ -177,10 +176,10 @@ def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting,
     own = set(model.modules())  # a block that was put together from several is called by nobody
     blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
-    gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
-    reduced = sharded.gathered_bytes(trainable(model), ranks)
+    gathered = torch_parallel.gathered_bytes(model.parameters(), ranks)  # also what is not trained
+    reduced = torch_parallel.gathered_bytes(trainable(model), ranks)
     times = kind.times(Collective.ALL_GATHER)
-    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
+    module = torch_parallel.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, references, at, model, module, counts)
 
@@ -214,9 +213,9 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
         raise CannotBe("the workload has no tensor_plan(model)")
     model, ranks = workload.network(HOST), mesh(ctx, replicas)
     inner = ranks["shard"] if replicas > 1 else ranks
-    module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
+    module = torch_parallel.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
-        module = sharded.sharded(module, [], ranks["replica"], parameters=True)
+        module = torch_parallel.sharded(module, [], ranks["replica"], parameters=True)
     mine = ctx.rank // (ctx.world_size // replicas)
     inputs, targets = workload.shared(ctx.device, mine, replicas)
     step = Step(module, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
@@ -245,6 +244,6 @@ def _subject(
         modules=[wrapped],
         devices=[ctx],
         counts=counts,
-        compared=lambda: sharded.whole(state()),
+        compared=lambda: torch_parallel.whole(state()),
         **more,
     )

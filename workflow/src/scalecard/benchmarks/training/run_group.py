@@ -10,10 +10,10 @@ from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Referenc
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
-from scalecard.measuring import budget, per_call
-from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring import per_call
+from scalecard.measuring.case_variant import Timing
+from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.workload import Workload
@@ -158,9 +158,9 @@ class Group:
         for strategy in (strategy for strategy in strategies if not strategy.is_part):
             case: Case = {**self.case, "strategy": strategy.kind.name}
             progress.detail(f"the largest batch of {strategy.kind.name}")
-            if budget.over(self.ctx):
+            if budget_over(self.ctx):
                 late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
-                yield late(case, budget.LEFT_OUT)
+                yield late(case, LEFT_OUT)
                 continue
             alone = self._trial_of_each(strategy, self.workload.batch_size)
             if not alone.refused:

@@ -14,10 +14,10 @@ from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, 
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
 from scalecard.distributed.context import RankContext
-from scalecard.measuring import budget
+from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.proof import same_losses
-from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.stopping_rule import Rule, budget_over
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
 from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
@@ -285,8 +285,8 @@ class Ladder:
         """What can be timed is added; else the record says why not. Of compiled code, its first step is timed."""
         progress.detail(f"trying {combination}")
         case = self._case(combination)
-        if budget.over(self.ctx):
-            yield Record.skipped(case, budget.LEFT_OUT, reason=Reason.NO_TIME, metric="step_time")
+        if budget_over(self.ctx):
+            yield Record.skipped(case, stopping_rule.LEFT_OUT, reason=Reason.NO_TIME, metric="step_time")
             return
         found = self._fitting(combination, case)
         if isinstance(found, Trial):

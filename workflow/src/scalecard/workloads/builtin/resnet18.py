@@ -8,7 +8,7 @@ from torch import nn
 from scalecard.workloads.builtin.lenet import batch as batch
 from scalecard.workloads.builtin.lenet import dataset as dataset
 from scalecard.workloads.builtin.lenet import loss as loss
-from scalecard.workloads.builtin.resnets import blocks as blocks
+from scalecard.workloads.builtin.resnet50 import blocks as blocks
 
 INIT_STD = 0.01
 

@@ -20,7 +20,6 @@ def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean squared error."""
     return functional.mse_loss(outputs, targets)
 
 
