@@ -22,12 +22,11 @@ from typing import Any, TypeVar
 from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, processes, scratch, vendors
-from scalecard.hardware.clock import Stopwatch
+from scalecard.distributed.nodes import RanksFailed
+from scalecard.hardware import interconnect, isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
-from scalecard.hardware.lock import machine_lock
+from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import budget, per_call, preflight, shared_decisions
@@ -72,10 +71,10 @@ def run(
     """
     job = nodes.here()
     progress.join(name, quiet=not job.leads)
-    processes.claim()
+    isolation.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    with scratch.own_folder() as folder, machine_lock(), nodes.keep_store(job):
+    with isolation.own_folder() as folder, isolation.machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, preflight.check(machine.cores, strict=strict))
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
@@ -228,7 +227,7 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
 
 def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=processes.die_with, initargs=(os.getpid(),)) as fresh:
+    with ProcessPoolExecutor(1, context, initializer=isolation.die_with, initargs=(os.getpid(),)) as fresh:
         try:
             return fresh.submit(work, *args).result()
         except BrokenProcessPool as error:

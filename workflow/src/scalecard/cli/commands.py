@@ -13,7 +13,7 @@ from pathlib import Path
 import scalecard
 from scalecard.cli import arguments
 from scalecard.cli.output import Output
-from scalecard.hardware import host, machine, memory, vendors
+from scalecard.hardware import host, machine, vendors
 
 
 def main() -> int:
@@ -27,9 +27,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     except (ImportError, MemoryError) as error:
-        if not memory.is_out_of_memory(error):
+        if not host.is_out_of_memory(error):
             raise
-        print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
+        print(f"{args.command}: {host.too_little_memory(error)}", file=sys.stderr)
         return 2
 
 

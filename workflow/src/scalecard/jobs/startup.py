@@ -34,7 +34,7 @@ from pathlib import Path
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scalecard.hardware import scratch
+from scalecard.hardware import isolation
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.records.atomic import FULL, remove_unfinished
 
@@ -196,7 +196,7 @@ def _boot() -> str:
 def remove_leftovers() -> None:
     """Remove it, with a line that names the folders; what a living process uses stays."""
     remove_unfinished(itertools.chain(RESULTS.rglob(".*"), STATE.glob(".scalecard-*")))
-    for folder in scratch.remove_dead():
+    for folder in isolation.remove_dead_folders():
         print(f"removed {folder}, left by a killed measurement", flush=True)
 
 

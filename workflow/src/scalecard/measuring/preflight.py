@@ -3,7 +3,7 @@
 What may end a measurement is a warning too.
 """
 
-from scalecard.hardware import host, processes, vendors
+from scalecard.hardware import host, isolation, vendors
 from scalecard.hardware.vendors.protocol import Gpu
 
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
@@ -28,10 +28,10 @@ def disturbances(cores: int) -> list[str]:
 
 
 def _on_gpu(index: int, gpu: Gpu) -> list[str]:
-    others, used = gpu.num_others(processes.is_ours), gpu.utilisation
+    others, used = gpu.num_others(isolation.is_ours), gpu.utilisation
     found = []
     if others:
-        memory = gpu.state(processes.is_ours)["others_memory_bytes"] or 0
+        memory = gpu.state(isolation.is_ours)["others_memory_bytes"] or 0
         what = "another process" if others == 1 else f"{others} other processes"
         found.append(f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)")
     if used is not None and used > BUSY_GPU:

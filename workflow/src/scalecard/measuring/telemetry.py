@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalecard.hardware import host, processes, vendors
+from scalecard.hardware import host, isolation, vendors
 from scalecard.hardware.optional_facts import Missing
 from scalecard.hardware.vendors.protocol import Gpu
 from scalecard.records.record import GpuState, HardwareState, Slowdown, Spread
@@ -54,7 +54,7 @@ class Watch:
     def _read(self) -> None:
         self._readings.append(
             {
-                "gpus": [gpu.state(processes.is_ours) for gpu in self.gpus],
+                "gpus": [gpu.state(isolation.is_ours) for gpu in self.gpus],
                 "load_average": host.load_average(),
                 "cpu_mhz": host.frequency_mhz(self._missing),
             }

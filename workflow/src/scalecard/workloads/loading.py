@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
-from scalecard.hardware import processes
+from scalecard.hardware import isolation
 from scalecard.workloads.nested import Tree, leaves
 
 TRIED = 4  # samples that are read again with other random numbers
@@ -173,4 +173,4 @@ class Resident:
 
 def _end_with(parent: int, _worker: int) -> None:
     """In a worker: it ends with the process that started it, not seconds later, as PyTorch sees to."""
-    processes.die_with(parent)
+    isolation.die_with(parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scalecard.hardware import environment, lock
+from scalecard.hardware import environment, isolation
 from scalecard.jobs.containers.marker import Marker
 
 ALLOWED = (
@@ -58,7 +58,11 @@ def inside(marker: Marker, *, project: Path, writable: Sequence[Path], gpus: boo
     settings = [path for path in (NCCL_CONF, *files.values(), NCCL_TOPOLOGY) if path.is_file()]
     if settings and not online:
         variables |= LOOPBACK  # a variable precedes NCCL's files
-    mounts = [Mount(project), *(Mount(path, writable=True) for path in (*writable, lock.LOCK)), *map(Mount, settings)]
+    mounts = [
+        Mount(project),
+        *(Mount(path, writable=True) for path in (*writable, isolation.LOCK)),
+        *map(Mount, settings),
+    ]
     return Inside(mounts, {**variables, **_own(marker, project)}, project, gpus, online)
 
 

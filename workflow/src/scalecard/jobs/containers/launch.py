@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scalecard.hardware import lock
+from scalecard.hardware import isolation
 from scalecard.jobs.containers import apptainer, oci
 from scalecard.jobs.containers.inside import inside
 from scalecard.jobs.containers.marker import Marker, read
@@ -80,7 +80,7 @@ def main() -> None:
     if marker.engine != "none":
         for folder in writable:
             folder.mkdir(parents=True, exist_ok=True)
-        lock.lock_file()
+        isolation.lock_file()
         if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
             fetch(args.fetch, args.data)
     online = os.environ.get("SCALECARD_NODES", "1") != "1"
@@ -100,7 +100,7 @@ def refuse_unusable(made: Marker) -> None:
     """Start a container, then one with the host's GPUs, if it has any. Unusable says which of the two failed."""
     if made.engine == "none":
         return
-    lock.lock_file()
+    isolation.lock_file()
     where = f"container.engine = {made.engine}"
     if reason := _why_not(made, "pass", gpus=False):
         raise Unusable(f"{where}: it does not start a container ({reason}). {OTHERWISE}")
