@@ -23,7 +23,6 @@ SHORT = {
     "hardware/optional_facts.py": "all vendors and the host record facts with it",
     "hardware/vendors/cpu/runtime.py": "one vendor's part of a protocol",
     "jobs/containers/apptainer.py": "one engine a file",
-    "jobs/machine_file.py": "machine.json",
     "measuring/budget.py": "takes the clock's ranks, which stopping_rule.py cannot",
     "measuring/failures.py": "what prepares and what times ask it",
     "measuring/shared_decisions.py": "between processes of one run",

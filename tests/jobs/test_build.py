@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.jobs.containers import build
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT
 
 Fake = Callable[[str, str], None]

@@ -8,18 +8,10 @@ from snakemake.settings.types import DeploymentMethod
 
 from scalecard import exports
 from scalecard.hardware import host
-from scalecard.jobs import (
-    failed_cases,
-    inputs,
-    kubernetes_pods,
-    plan,
-    source_code,
-    startup,
-)
+from scalecard.jobs import inputs, kubernetes_pods, plan, source_code, startup
 from scalecard.jobs.config import resolve
-from scalecard.jobs.containers import marker, packages
+from scalecard.jobs.containers import engines, packages
 from scalecard.jobs.containers.packages import hidden
-from scalecard.jobs.machine_file import write_machine
 
 
 # On a cluster these run where the workflow was started; without one, every job does.
@@ -51,7 +43,7 @@ try:
     )
     HERE = f"results/{SETTINGS.platform}"
     if workflow.is_main_process and SETTINGS.cluster == "none":
-        write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
+        inputs.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
@@ -82,7 +74,7 @@ if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
 
 # Experiments that are measured again though nothing has changed, and why.
 AGAIN = (
-    failed_cases.to_repeat(map(Path, MEASURED), SETTINGS.seconds)
+    plan.to_repeat(map(Path, MEASURED), SETTINGS.seconds)
     if workflow.is_main_process
     else {}
 )

@@ -9,7 +9,7 @@ for experiment, block in SETTINGS.blocks.items():
             container=MARKER,
             code=inputs.of_experiment(experiment),
             workloads=SETTINGS.files_of(experiment),
-            again=str(failed_cases.mark_of(Path(HERE, f"{experiment}.json"))),
+            again=str(plan.mark_of(Path(HERE, f"{experiment}.json"))),
         output:
             json=update(f"{HERE}/{experiment}.json"),  # the old result stays until there is a new one
         log:

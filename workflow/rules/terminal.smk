@@ -13,7 +13,7 @@ def planned_jobs():
 
 
 onstart:
-    failed_cases.announce(AGAIN)
+    plan.announce_repeats(AGAIN)
     plan.announce(
         planned_jobs(),
         list(SETTINGS.blocks),

@@ -1,4 +1,4 @@
-"""The inputs of each rule, computed from the code's own imports, and what an edit of a file runs again.
+"""The inputs of each rule: the code by its own imports, results, and machine.json; what an edit of a file runs again.
 
 Snakemake reruns a rule if the content of an input has changed. `__init__.py`, which holds the version, and progress.py,
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
@@ -9,14 +9,19 @@ What depends on a value, such as a block of config.yaml, is no file's: `snakemak
 """
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalecard.hardware.machine import ROOT
+from scalecard.hardware.machine import ROOT, Machine, differences, from_facts
+from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names
+from scalecard.records.atomic import write_atomically
+from scalecard.records.files import is_result_file
+from scalecard.records.strict_json import load_object
 from scalecard.report.history import layout
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
@@ -119,6 +124,36 @@ def _files(*modules: str) -> list[str]:
 
 def _reference() -> list[str]:
     return sorted(str(path) for path in REFERENCE.glob("*.yaml"))
+
+
+def read_machine(path: Path) -> Machine:
+    """The machine that a machine.json describes; InvalidConfig names a file that does not."""
+    try:
+        return from_facts(load_object(path))
+    except (ValueError, TypeError) as error:
+        what = error if isinstance(error, ValueError) else f"{path}: does not describe a machine ({error})"
+        raise InvalidConfig(str(what)) from error
+
+
+def write_machine(path: Path, machine: Machine) -> None:
+    """Write machine.json only if its content changes, so that nothing is measured again needlessly.
+
+    InvalidConfig if the folder holds another machine's results, which must not be overwritten.
+    """
+    text = json.dumps(asdict(machine), indent=1) + "\n"
+    if path.exists() and path.read_text() == text:
+        return
+    if path.exists() and any(map(is_result_file, path.parent.glob("*.json"))):
+        _refuse_other(path, read_machine(path), machine)
+    write_atomically(path, text)
+
+
+def _refuse_other(path: Path, then: Machine, now: Machine) -> None:
+    if then.fingerprint != now.fingerprint:
+        raise InvalidConfig(
+            f"{path}: the results under the label '{path.parent.name}' were measured on another machine"
+            f" ({differences(then, now)}): set another platform: in config.yaml, or remove that folder"
+        )
 
 
 @dataclass(frozen=True)

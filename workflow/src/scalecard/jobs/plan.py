@@ -1,4 +1,8 @@
-"""The plan of one workflow run: how its budget is shared, printed before it begins, and kept to show its progress.
+"""The plan of one workflow run: what is measured again, how its budget is shared, and what is printed before it begins.
+
+Every measurement has a small file among its inputs, which is empty at first. Where cases failed because a rank was lost
+or memory ran out, or had no time in a smaller budget, it names that result, so that Snakemake sees a changed input,
+once.
 
 The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and the
 closing summary (jobs/end_summary.py) reads when the run started and whether it writes a report.
@@ -6,6 +10,7 @@ closing summary (jobs/end_summary.py) reads when the run started and whether it 
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +22,44 @@ import yaml
 from scalecard import progress
 from scalecard.distributed.layout import layouts
 from scalecard.records.atomic import write_atomically
+from scalecard.records.files import is_due
 
+MARKS = Path(".snakemake/scalecard-again")
 PLAN = Path(".snakemake/scalecard-plan.json")
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
+
+
+def mark_of(result: Path) -> Path:
+    """The file among a measurement's inputs."""
+    return MARKS / result.parent.name / result.stem
+
+
+def to_repeat(results: Iterable[Path], seconds: Mapping[str, int]) -> dict[str, str]:
+    """The experiments among these results that are measured again, and why; writes the marks.
+
+    `seconds` is how long each may take; without an entry, as long as it needs.
+    """
+    due = {}
+    for path in results:
+        mark = mark_of(path)
+        if why := is_due(path, seconds.get(path.stem, 0)):
+            due[path.stem] = why
+            which = str(json.loads(path.read_text()).get("started"))
+            if not mark.exists() or mark.read_text() != which:
+                write_atomically(mark, which)
+        elif not mark.exists():
+            write_atomically(mark, "")
+            os.utime(mark, (0, 0))  # older than any result: where Snakemake's records are gone, nothing is out of date
+    return due
+
+
+def announce_repeats(due: Mapping[str, str]) -> None:
+    """Say why experiments that are up to date are measured again."""
+    for name, why in due.items():
+        print(f"{name}: {why}", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.jobs.containers import engines, launch, marker, packages
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers import engines, launch, packages
+from scalecard.jobs.containers.engines import Marker
 from scalecard.jobs.containers.packages import CONTEXT, LOCK, hidden
 
 SIF = CONTEXT / "scalecard.sif"
@@ -89,7 +89,7 @@ def prepare(
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
     if image:
-        if not marker.exists(engine, image):  # a machine that reaches no registry may already have it
+        if not engines.has_image(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     built = _built(engine, f"scalecard:{lock_hash()}", arguments, further)
@@ -114,7 +114,7 @@ def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[s
 
 
 def _fetch_base(engine: str, base_image: str) -> None:
-    if not marker.exists(engine, base_image):
+    if not engines.has_image(engine, base_image):
         _pull([engine, "pull", base_image])
 
 

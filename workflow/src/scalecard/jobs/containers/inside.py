@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scalecard.hardware import environment, isolation
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.engines import Marker
 
 ALLOWED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SCALECARD_STRICT", "TORCH_DIST_USE_NCCL2"),

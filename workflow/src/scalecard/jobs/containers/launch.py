@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from scalecard.hardware import isolation
 from scalecard.jobs.containers import apptainer, oci
+from scalecard.jobs.containers.engines import Marker, read_marker
 from scalecard.jobs.containers.inside import inside
-from scalecard.jobs.containers.marker import Marker, read
 
 SEES_GPUS = (
     "import torch; count = torch.cuda.device_count(); assert count, 'PyTorch sees no GPU in the image';"
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
     split = sys.argv.index("--")
     args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
-    marker = read(args.marker)
+    marker = read_marker(args.marker)
     writable = [folder.resolve() for folder in (args.data, *args.writable)]
     if marker.engine != "none":
         for folder in writable:
