@@ -36,7 +36,7 @@ def test_a_lost_gpu_stops_the_workflow_where_it_measures(
     with pytest.raises(InvalidConfig, match="lists only 3"):
         resolve(CONFIG, check=True)
     elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
-    monkeypatch.setattr(config, "_check_blocks", lambda scales, *, in_image: None)
+    monkeypatch.setattr(config, "_check_blocks", lambda config, *, in_sif: None)
     assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
 
 

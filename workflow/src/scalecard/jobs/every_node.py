@@ -23,7 +23,7 @@ from scalecard.hardware import host
 REFUSED = 2  # exit status for bad input: another kind of node, or one in use with `strict`
 LINGER = 15  # seconds that the other nodes get to finish once the first has
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
+OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")  # the enclosing one, whose single node would limit a step on several
 
 
 def main() -> int:
@@ -36,7 +36,8 @@ def main() -> int:
     if args.cluster != "slurm":
         assert args.nodes == 1, "config.py refuses more"
         os.execvp(command[0], command)
-    node, environment, others = os.environ["SLURMD_NODENAME"], _environment_outside_the_step(), None
+    node, others = os.environ["SLURMD_NODENAME"], None
+    environment = {key: v for key, v in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
     if args.nodes > 1:
         environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": f"{_address(node)}:{_free_port()}"}
         others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
@@ -69,11 +70,6 @@ def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> lis
         *(f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--input=none"),
         *("sh", "-c", f'SCALECARD_NODE=$((SLURM_PROCID + {first})) exec "$@"', "sh", *command),
     ]
-
-
-def _environment_outside_the_step() -> dict[str, str]:
-    """The environment without the enclosing step's variables: its single node would limit a step on several."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
 
 
 def _address(node: str) -> str:

@@ -3,9 +3,7 @@
 Snakemake reruns a rule if the content of an input has changed. `__init__.py`, which holds the version, and progress.py,
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 
-What an edit of a file runs again, from the same imports as the inputs of the workflow's rules.
-
-What depends on a value, such as a block of config.yaml, is no file's: `snakemake -n` says it.
+What depends on a value, such as a block of config.yaml, is no file's edit: `snakemake -n` says what that runs again.
 """
 
 import contextlib
@@ -31,7 +29,6 @@ PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.ya
 PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 REFERENCE = Path("workflow/reference")
 TEMPLATES = Path("workflow/report")
-Files = Mapping[str, set[str]]  # that each job reads, by its name
 
 
 def of_experiment(name: str) -> list[str]:
@@ -91,10 +88,13 @@ def _modules(room: str) -> list[str]:
 
 
 def result_files(name: str, platform: str) -> list[str]:
-    """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
+    """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms.
+
+    A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead.
+    """
     here = RESULTS / platform / f"{name}.json"
     others = (path for path in RESULTS.glob(f"*/{name}.json") if path != here and is_platform(path.parent.name))
-    return [str(here), *sorted(str(path) for path in others if _readable(path))]
+    return [str(here), *sorted(str(path) for path in others if path.is_file() and os.access(path, os.R_OK))]
 
 
 def is_platform(folder: str) -> bool:
@@ -106,11 +106,6 @@ def ignored_folders() -> list[str]:
     """The folders with JSON files that are not named like a platform, as text that any terminal can show."""
     folders = {path.parent for path in RESULTS.glob("*/*.json")}
     return sorted(ascii(str(folder)) for folder in folders if not is_platform(folder.name))
-
-
-def _readable(path: Path) -> bool:
-    """A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead."""
-    return path.is_file() and os.access(path, os.R_OK)
 
 
 def dataset_of(name: str, dataset: str) -> str:
@@ -144,16 +139,13 @@ def write_machine(path: Path, machine: Machine) -> None:
     if path.exists() and path.read_text() == text:
         return
     if path.exists() and any(map(is_result_file, path.parent.glob("*.json"))):
-        _refuse_other(path, read_machine(path), machine)
+        then = read_machine(path)
+        if then.fingerprint != machine.fingerprint:
+            raise InvalidConfig(
+                f"{path}: the results under the label '{path.parent.name}' were measured on another machine"
+                f" ({differences(then, machine)}): set another platform: in config.yaml, or remove that folder"
+            )
     write_atomically(path, text)
-
-
-def _refuse_other(path: Path, then: Machine, now: Machine) -> None:
-    if then.fingerprint != now.fingerprint:
-        raise InvalidConfig(
-            f"{path}: the results under the label '{path.parent.name}' were measured on another machine"
-            f" ({differences(then, now)}): set another platform: in config.yaml, or remove that folder"
-        )
 
 
 @dataclass(frozen=True)
@@ -172,41 +164,21 @@ class Reruns:
 
 def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
     """One for each file; ValueError if one is no file of the project."""
-    paths = [_in_project(file) for file in files]
+    found = [file.resolve() for file in files]
+    for path, file in zip(found, files, strict=True):
+        if not (path.is_file() and path.is_relative_to(ROOT)):
+            raise ValueError(f"{file}: must be a file of the project")
     with contextlib.chdir(ROOT):
-        experiments, figures, others = _experiments(), _figures(), _others()
-    for path in paths:
-        others_again = [name for name, read in others.items() if path in read]
-        figures_again = _readers(path, figures, "figure")
-        yield Reruns(path, _readers(path, experiments, "experiment"), [*figures_again, *others_again])
+        measured = {name: [*of_experiment(name), *of_image()] for name in experiment_names()}
+        drawn = {f"the figure of {name}": of_figure(name) for name in experiment_names()}
+        drawn |= {f"the figure of {name}": of_answer(name) for name in answers()}
+        others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
+    for file in (str(path.relative_to(ROOT)) for path in found):
+        again = [*_readers(file, drawn, "every figure"), *(name for name, read in others.items() if file in read)]
+        yield Reruns(file, _readers(file, measured, "every experiment"), again)
 
 
-def _in_project(file: Path) -> str:
-    found = file.resolve()
-    if not (found.is_file() and found.is_relative_to(ROOT)):
-        raise ValueError(f"{file}: must be a file of the project")
-    return str(found.relative_to(ROOT))
-
-
-def _readers(path: str, jobs: Files, kind: str) -> list[str]:
-    """One text for each job that reads the file, or for all."""
-    names = [name for name, read in jobs.items() if path in read]
-    return [f"every {kind}"] if len(names) == len(jobs) else names
-
-
-def _experiments() -> Files:
-    return {name: {*of_experiment(name), *of_image()} for name in experiment_names()}
-
-
-def _figures() -> Files:
-    drawn = {name: of_figure(name) for name in experiment_names()}
-    drawn |= {name: of_answer(name) for name in answers()}
-    return {f"the figure of {name}": set(files) for name, files in drawn.items()}
-
-
-def _others() -> Files:
-    return {
-        "the figure of kept nights": set(of_trend()),
-        "the exports": set(of_exports()),
-        "the report": set(of_report()),
-    }
+def _readers(file: str, jobs: Mapping[str, Sequence[str]], every: str) -> list[str]:
+    """The jobs that read a file, among the files that each reads."""
+    names = [name for name, read in jobs.items() if file in read]
+    return [every] if len(names) == len(jobs) else names

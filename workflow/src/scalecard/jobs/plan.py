@@ -26,7 +26,7 @@ from scalecard.records.files import is_due
 
 MARKS = Path(".snakemake/scalecard-again")
 PLAN = Path(".snakemake/scalecard-plan.json")
-TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
+TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where experiments were tried
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
@@ -69,13 +69,6 @@ class PlannedJob:
     rule: str
     log: str
 
-    def started_since(self, moment: float) -> bool:
-        """Whether its log was written after a moment, in seconds since the epoch."""
-        try:
-            return bool(self.log) and Path(self.log).stat().st_mtime >= moment
-        except OSError:
-            return False
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -85,11 +78,6 @@ class Plan:
     jobs: list[PlannedJob]
     experiments: list[str]
     expected: dict[str, float]
-
-    @property
-    def measuring(self) -> list[PlannedJob]:
-        """The jobs that measure."""
-        return [job for job in self.jobs if job.rule in self.experiments]
 
 
 def announce(
@@ -109,7 +97,7 @@ def announce(
     own = list(jobs)
     planned = [name for name in experiments if name in {job.rule for job in own}]
     before = {name: last_seconds(folder / f"{name}.json") for name in planned}
-    typical = _typical_seconds(scale)
+    typical: dict[str, float] = yaml.safe_load(TYPICAL.read_text()).get(scale, {})
     likely = {name: before[name] or typical.get(name) for name in planned}
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items() if seconds}
     plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected)
@@ -138,12 +126,6 @@ def last_seconds(result: Path) -> float | None:
     return span.total_seconds()
 
 
-def _typical_seconds(scale: str) -> dict[str, float]:
-    """How long experiments took at this scale where they were tried; empty if none was."""
-    seconds: dict[str, dict[str, float]] = yaml.safe_load(TYPICAL.read_text())
-    return seconds.get(scale, {})
-
-
 def read() -> Plan | None:
     """The plan of the present run; None if there is none that can be read."""
     try:
@@ -165,8 +147,9 @@ def place(experiment: str) -> str:
     plan = read()
     if not plan or experiment not in plan.experiments:
         return ""
-    others = [job for job in plan.measuring if job.rule != experiment and job.started_since(plan.started)]
-    return f"{len(others) + 1} of {len(plan.experiments)}"
+    logs = [Path(job.log) for job in plan.jobs if job.log and job.rule in set(plan.experiments) - {experiment}]
+    begun = [log for log in logs if log.exists() and log.stat().st_mtime >= plan.started]
+    return f"{len(begun) + 1} of {len(plan.experiments)}"
 
 
 def _minutes(seconds: float) -> str:
