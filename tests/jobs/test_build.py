@@ -21,8 +21,8 @@ def project_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepare(engine: str = "docker", **changes: Any) -> Marker:
-    options: Mapping[str, Any] = {"base_image": "base:1", "build_args": {"A": "b"}, "image": None, "further": None}
-    return build.prepare(engine, "why", version="0", **{**options, **changes})
+    wanted: Mapping[str, Any] = {"base_image": "base:1", "build_args": {"A": "b"}, "image": None, "packages": None}
+    return build.prepare(engine, "why", {**wanted, **changes})
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
         for engine in engines:
             fake_engine(engine, "[ $1 = info -o $1 = version ] && echo 1; " + script)
         called.write_text("")
-        arguments: dict[str, Any] = {"base_image": "base:1", "build_args": {}, "image": None, "version": "0"}
-        made = build.prepare(engines[0], "why", further=further, **arguments)
+        wanted = {"base_image": "base:1", "build_args": {}, "image": None, "packages": further}
+        made = build.prepare(engines[0], "why", wanted)
         assert isinstance(made, Marker)
         assert made.packages == packages.digest("my.lock") or not further
         return called.read_text().splitlines()
@@ -157,7 +157,7 @@ def test_packages_that_cannot_be_installed_are_told_with_what_to_do(
 ) -> None:
     fake_engine("podman", f"[[ $1 = build && $* = *.packages-* ]] && {{ echo '{says}' >&2; exit 1; }}; exit 0")
     with pytest.raises(build.BuildFailed) as error:
-        build.prepare("podman", "", base_image="b:1", build_args={}, image=None, further="my.lock", version="0")
+        build.prepare("podman", "", {"base_image": "b:1", "build_args": {}, "image": None, "packages": "my.lock"})
     assert says in str(error.value)
     assert advice in str(error.value).splitlines()[-1]
     assert "make lock" not in str(error.value), "that is for the lock of ScaleCard"

@@ -32,12 +32,7 @@ ADVICE = (
     ),
     (
         (
-            "name resolution",
-            "could not resolve",
-            "connection refused",
-            "timeout",
-            "no such host",
-            "network",
+            *("name resolution", "could not resolve", "connection refused", "timeout", "no such host", "network"),
             "dial tcp",
         ),
         "the base image or the packages cannot be fetched: set container.base_image to one that this machine has or"
@@ -66,26 +61,13 @@ class NoBaseImage(BuildFailed):
     """The engine answers, but neither has the base image nor can fetch it. Nothing was built."""
 
 
-def prepare(
-    engine: str,
-    why: str,
-    *,
-    base_image: str,
-    build_args: Mapping[str, str],
-    image: str | None,
-    further: str | None,
-    version: str,
-) -> Marker:
-    """Build or find the image and describe it. BuildFailed leaves nothing behind. `further`: a file of packages."""
+def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
+    """Build or find the image of config.yaml's `container`, and describe it. BuildFailed leaves nothing behind."""
     if engine == "none":
         return Marker(engine=engine, why=why)
-    arguments = {
-        "BASE_IMAGE": base_image,
-        "VERSION": version,
-        "REVISION": _revision(),
-        "LOCK_HASH": lock_hash(),
-        **build_args,
-    }
+    base, image, further = wanted["base_image"], wanted["image"], wanted["packages"]
+    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": _revision(), "LOCK_HASH": lock_hash()}
+    arguments |= wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
     if image:
@@ -93,12 +75,13 @@ def prepare(
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     built = _built(engine, f"scalecard:{lock_hash()}", arguments, further)
-    return _described(engine, why, built, base=base_image)
+    return _described(engine, why, built, base=base)
 
 
 def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
     """Build the image and, from it, one with further packages; the tag of the last."""
-    _fetch_base(engine, arguments["BASE_IMAGE"])
+    if not engines.has_image(engine, arguments["BASE_IMAGE"]):
+        _pull([engine, "pull", arguments["BASE_IMAGE"]])
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
@@ -111,11 +94,6 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
 def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
     """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
     return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": packages.digest(further)}
-
-
-def _fetch_base(engine: str, base_image: str) -> None:
-    if not engines.has_image(engine, base_image):
-        _pull([engine, "pull", base_image])
 
 
 def _pull(command: Sequence[str]) -> None:
@@ -240,16 +218,12 @@ def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = A
             lines = [*lines[1 - TAIL :], line.rstrip()]
     if process.returncode:
         said = "\n  ".join(lines)
+        known = (told for words, told in advice if any(word in said.lower() for word in words))
+        what = next(known, "see the whole log above; container: {engine: none} runs without an image")
         raise BuildFailed(
             f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
-            + _what_to_do(said, advice)
+            f"What to do: {what}."
         )
-
-
-def _what_to_do(said: str, advice: Sequence[tuple[Sequence[str], str]]) -> str:
-    lowered = said.lower()
-    found = next((told for words, told in advice if any(word in lowered for word in words)), None)
-    return f"What to do: {found or 'see the whole log above; container: {engine: none} runs without an image'}."
 
 
 def _revision() -> str:
@@ -270,15 +244,7 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
     engine, why = engines.choose(wanted["engine"], shared=shared)
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
     try:
-        made = prepare(
-            engine,
-            why,
-            base_image=wanted["base_image"],
-            build_args=wanted["build_args"],
-            image=wanted["image"],
-            further=wanted["packages"],
-            version=__version__,
-        )
+        made = prepare(engine, why, wanted)
         if not shared:
             launch.refuse_unusable(made)
     except (NoBaseImage, launch.Unusable) as error:

@@ -6,18 +6,15 @@ A client without its daemon, or a program that always fails, does not answer.
 import json
 import os
 import subprocess
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from scalecard.records.atomic import write_atomically
 from scalecard.records.strict_json import load_object
 
 ENGINES = ("docker", "podman", "apptainer")
-DOCKER = ("docker", "info", "--format")
 QUESTION = {
-    "docker": (*DOCKER, "{{.ServerVersion}}"),
+    "docker": ("docker", "info", "--format", "{{.ServerVersion}}"),
     "podman": ("podman", "info", "--format", "{{.Version.Version}}"),
     "apptainer": ("apptainer", "version"),
 }
@@ -38,8 +35,7 @@ def choose(wanted: str, *, shared: bool = False) -> tuple[str, str]:
     if wanted == "none":
         return "none", "container.engine = none in config.yaml"
     tried = []
-    candidates = ("apptainer",) if shared else ENGINES
-    for engine in candidates if wanted == "auto" else (wanted,):
+    for engine in (wanted,) if wanted != "auto" else ("apptainer",) if shared else ENGINES:
         silence = why_silent(engine)
         if not silence:
             return engine, "asked for in config.yaml" if wanted != "auto" else "the first engine that answers"
@@ -81,19 +77,17 @@ def ask(engine: str) -> Host:
     if engine == "podman":
         return Host(engine=engine, rootless=os.getuid() != 0, cdi=True)
     try:
-        done = subprocess.run((*DOCKER, "{{json .}}"), capture_output=True, text=True, timeout=TIMEOUT)
+        asked = ("docker", "info", "--format", "{{json .}}")
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT)
         facts = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, ValueError):
         facts = {}
     rootless = any("rootless" in option for option in facts.get("SecurityOptions") or [])
-    return Host(engine=engine, rootless=rootless, cdi=_knows_gpus(facts))
-
-
-def _knows_gpus(facts: Mapping[str, Any]) -> bool:
-    """Whether Docker's daemon finds GPUs by CDI: it lists them since 28.2; since 25 it names the specifications."""
+    # Docker's daemon lists the GPUs that it finds by CDI since 28.2; since 25 it names the folders that specify them.
     listed = [str(device.get("ID", "")) for device in facts.get("DiscoveredDevices") or []]
     specified = [path for folder in facts.get("CDISpecDirs") or [] for path in Path(folder).glob("nvidia*")]
-    return any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
+    cdi = any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
+    return Host(engine=engine, rootless=rootless, cdi=cdi)
 
 
 @dataclass(frozen=True, kw_only=True)

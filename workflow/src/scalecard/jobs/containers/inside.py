@@ -63,7 +63,14 @@ def inside(marker: Marker, *, project: Path, writable: Sequence[Path], gpus: boo
         *(Mount(path, writable=True) for path in (*writable, isolation.LOCK)),
         *map(Mount, settings),
     ]
-    return Inside(mounts, {**variables, **_own(marker, project)}, project, gpus, online)
+    variables |= {
+        "PYTHONPATH": str(project / "workflow" / "src"),
+        "PYTHONNOUSERSITE": "1",
+        "SCALECARD_IMAGE_DIGEST": marker.digest or "",
+        "SCALECARD_ENGINE": marker.engine,
+        "SCALECARD_HOLDER": f"process {os.getpid()}",
+    }
+    return Inside(mounts, variables | _commit(), project, gpus, online)
 
 
 def allowed(variables: Mapping[str, str], *, online: bool) -> dict[str, str]:
@@ -78,18 +85,6 @@ def nccl_files(variables: Mapping[str, str]) -> dict[str, Path]:
     topology = variables.get("NCCL_TOPO_FILE")
     named = {"NCCL_CONF_FILE": conf, **({"NCCL_TOPO_FILE": topology} if topology else {})}
     return {key: Path(path).absolute() for key, path in named.items() if Path(path).is_file()}
-
-
-def _own(marker: Marker, project: Path) -> dict[str, str]:
-    """Variables for the process inside: where the code is, which image this is, and the host's commit."""
-    return {
-        "PYTHONPATH": str(project / "workflow" / "src"),
-        "PYTHONNOUSERSITE": "1",
-        "SCALECARD_IMAGE_DIGEST": marker.digest or "",
-        "SCALECARD_ENGINE": marker.engine,
-        "SCALECARD_HOLDER": f"process {os.getpid()}",
-        **_commit(),
-    }
 
 
 def _commit() -> dict[str, str]:

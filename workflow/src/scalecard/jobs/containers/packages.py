@@ -20,21 +20,20 @@ CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 def problems(container: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the file, one line each."""
     file = container["packages"]
-    if file is not None:
-        yield from (f"container.packages = {file}: {said}" for said in _problems(file, container["image"]))
+    if file is not None and (said := _why_unusable(file, container["image"])):
+        yield f"container.packages = {file}: {said}"
 
 
-def _problems(file: str, image: str | None) -> Iterator[str]:
+def _why_unusable(file: str, image: str | None) -> str:
     if image:
-        yield f"not with container.image = {image}, which is used as it is; put them into that image"
-    elif Path(file).is_absolute():
-        yield "must be relative to this folder"
-    elif not os.path.isfile(file):  # Path's own raises for a name that is too long
-        yield "no such file"
-    elif not Path(file).resolve().is_relative_to(Path.cwd().resolve()):
-        yield "must lie in this folder or below, so that a copy of the folder has it"
-    elif b"--hash=" not in Path(file).read_bytes():
-        yield f"must have a hash for every package; {HOW}"
+        return f"not with container.image = {image}, which is used as it is; put them into that image"
+    if Path(file).is_absolute():
+        return "must be relative to this folder"
+    if not os.path.isfile(file):  # Path's own raises for a name that is too long
+        return "no such file"
+    if not Path(file).resolve().is_relative_to(Path.cwd().resolve()):
+        return "must lie in this folder or below, so that a copy of the folder has it"
+    return "" if b"--hash=" in Path(file).read_bytes() else f"must have a hash for every package; {HOW}"
 
 
 def inputs(container: Mapping[str, Any]) -> list[str]:
@@ -51,12 +50,9 @@ def digest(file: str) -> str:
 def context(file: str) -> Iterator[Path]:
     """A folder with what Docker, Podman and Apptainer install the packages from."""
     with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".packages-") as name:
-        folder = Path(name)
-        shutil.copy(DOCKERFILE, folder / "Dockerfile")
-        shutil.copy(SCRIPT, folder)
-        shutil.copy(LOCK, folder)
-        shutil.copy(file, folder / "packages.lock")
-        yield folder
+        for source, target in ((DOCKERFILE, "Dockerfile"), (SCRIPT, ""), (LOCK, ""), (file, "packages.lock")):
+            shutil.copy(source, Path(name, target))
+        yield Path(name)
 
 
 def hidden(text: str) -> str:
