@@ -96,7 +96,7 @@ def run(
 def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([outcome.records for outcome in outcomes])
-    told = [*watch.remarks, *interconnect.ways_of_nccl(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     return replace(
         result,
@@ -187,7 +187,7 @@ def _nccl_paths(name: str, spec: Any, machine: Machine) -> dict[str, int]:
 
 def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
     # Not a statement: what is not measured on ranks would depend on how they are launched.
-    found: dict[str, int] = importlib.import_module("scalecard.distributed.nccl_paths").used(machine, layout)
+    found: dict[str, int] = importlib.import_module("scalecard.distributed.launch").transport_paths(machine, layout)
     return found
 
 

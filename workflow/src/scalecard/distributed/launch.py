@@ -18,6 +18,7 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,16 +26,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 
 from scalecard import progress
-from scalecard.distributed.context import join
+from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
-from scalecard.hardware import isolation
+from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.records.journal import Journal
@@ -42,6 +44,7 @@ from scalecard.records.record import Case, Reason, Record
 from scalecard.records.redact import anonymous
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
+ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
 
@@ -110,6 +113,36 @@ class Notes:
     def _began(self) -> dict[int, int]:
         """The process IDs of the ranks that began."""
         return {int(path.suffix[1:]): int(path.read_text() or 0) for path in self.folder.glob("began.*")}
+
+
+def transport_paths(machine: Machine, layout: Layout) -> dict[str, int]:
+    """Channels by the path that the ranks' library says it sends on, in one untimed start of all ranks.
+
+    Empty on a node that does not take part. RanksFailed and RankLost as in `launch`.
+    """
+    library = vendors.here().collectives
+    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
+        wanted = library.logging_to(Path(folder)) if library else {}
+        before = {key: os.environ.get(key) for key in wanted}
+        os.environ.update(wanted)
+        try:
+            found: list[dict[str, int]] = launch(_connect, folder, layout=layout, machine=machine)
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    del os.environ[key]
+                else:
+                    os.environ[key] = value
+    return found[0] if found else {}
+
+
+def _connect(ctx: RankContext, folder: str) -> dict[str, int]:
+    """One all-reduce, which makes the library connect; then what all ranks' logs say together."""
+    dist.all_reduce(torch.ones(ENOUGH, device=ctx.device))
+    ctx.synchronize()
+    library, log = vendors.here().collectives, Path(folder, str(os.getpid()))
+    every = ctx.all_gather(library.paths_in(log.read_text()) if library and log.exists() else {})
+    return dict(sorted(sum(map(Counter, every), Counter[str]()).items()))
 
 
 def launch_and_record(
