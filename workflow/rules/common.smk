@@ -42,7 +42,7 @@ try:
         in workflow.deployment_settings.deployment_method,
     )
     HERE = f"results/{SETTINGS.platform}"
-    if workflow.is_main_process and SETTINGS.cluster == "none":
+    if workflow.is_main_process and config["cluster"] == "none":
         inputs.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
@@ -54,7 +54,7 @@ if workflow.is_main_process:
         )
 
 # Not on a command line, which Snakemake logs: build_args may hold the password of a proxy.
-os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
+os.environ.update(SCALECARD_CONTAINER=json.dumps(config["container"]))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 ANSWERS = inputs.answers()
@@ -67,9 +67,9 @@ if workflow.is_main_process:
     startup.remove_leftovers()
     host.project_salt()
 
-if workflow.is_main_process and SETTINGS.cluster == "slurm":
+if workflow.is_main_process and config["cluster"] == "slurm":
     startup.wait_for_slurm_jobs(sys.argv)
-if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
+if workflow.is_main_process and config["cluster"] == "kubernetes":
     kubernetes_pods.complete_all()
 
 # Experiments that are measured again though nothing has changed, and why.
@@ -88,7 +88,7 @@ PROGRAMS = (
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={PROGRAMS}:$PATH;'
     " set -u;"
-    f" export SCALECARD_STRICT={SETTINGS.strict:d}"
+    f" export SCALECARD_STRICT={config['strict']:d}"
     ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '
 )
 

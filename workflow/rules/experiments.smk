@@ -25,11 +25,11 @@ for experiment, block in SETTINGS.blocks.items():
             tasks_per_gpu=0,  # otherwise the Slurm plugin reads `tasks` as tasks per GPU
         params:
             name=experiment,
-            cluster=SETTINGS.cluster,
+            cluster=config["cluster"],
             nodes=SETTINGS.nodes[experiment],
             spec=block,
-            data=SETTINGS.data_dir,
-            dataset=inputs.dataset_of(experiment, SETTINGS.dataset),
+            data=config["data_dir"],
+            dataset=inputs.dataset_of(experiment, config["dataset"]),
         message:
             f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
         shell:

@@ -22,7 +22,7 @@ onstart:
         shares=SETTINGS.seconds,
         devices=(
             SETTINGS.machine.describe()
-            if SETTINGS.cluster == "none"
+            if config["cluster"] == "none"
             else "a node of the cluster"
         ),
     )

@@ -133,20 +133,15 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets.
+    """What follows from config.yaml. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
     Each experiment may take `seconds`, its share of the budget, of its `minutes`. `job_minutes` are the time limits for
     a cluster's jobs.
     """
 
     platform: str
-    cluster: str
     machine: Machine
     scale: str
-    strict: bool
-    container: dict[str, Any]
-    dataset: str
-    data_dir: str
     blocks: dict[str, str]
     minutes: dict[str, int]
     seconds: dict[str, int]
@@ -184,13 +179,8 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
-        cluster=config["cluster"],
         machine=machine,
         scale=scale,
-        strict=config["strict"],
-        container=dict(config["container"]),
-        dataset=config["dataset"],
-        data_dir=config["data_dir"],
         blocks=_blocks(config, scale),
         minutes=minutes,
         seconds=shared,

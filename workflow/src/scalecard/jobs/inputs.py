@@ -173,9 +173,9 @@ def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
         drawn = {f"the figure of {name}": of_figure(name) for name in experiment_names()}
         drawn |= {f"the figure of {name}": of_answer(name) for name in answers()}
         others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
-    for file in (str(path.relative_to(ROOT)) for path in found):
-        again = [*_readers(file, drawn, "every figure"), *(name for name, read in others.items() if file in read)]
-        yield Reruns(file, _readers(file, measured, "every experiment"), again)
+    for name in (str(path.relative_to(ROOT)) for path in found):
+        again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]
+        yield Reruns(name, _readers(name, measured, "every experiment"), again)
 
 
 def _readers(file: str, jobs: Mapping[str, Sequence[str]], every: str) -> list[str]:

@@ -92,8 +92,11 @@ class Vendor(Protocol):
     """A module of this folder."""
 
     KIND: str  # PyTorch's type of its devices, and Machine.kind
-    collectives: Collectives | None
     PACKAGES: Mapping[str, Sequence[str]]  # each library whose version is recorded, and the packages that may bring it
+
+    @property
+    def collectives(self) -> Collectives | None:
+        """None where there is nothing to say of it."""
 
     def session(self, missing: Missing | None = None) -> AbstractContextManager[Sequence[Gpu]]:
         """The GPUs that PyTorch will enumerate, in its order; empty without a driver, and `missing` says why."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
+from scalecard.hardware.optional_facts import Missing
 from scalecard.jobs.containers import engines, launch, packages
 from scalecard.jobs.containers.engines import Marker
 from scalecard.jobs.containers.packages import CONTEXT, LOCK, hidden
@@ -66,7 +67,9 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
     if engine == "none":
         return Marker(engine=engine, why=why)
     base, image, further = wanted["base_image"], wanted["image"], wanted["packages"]
-    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": _revision(), "LOCK_HASH": lock_hash()}
+    # HEAD changes with every edit of the code.
+    last = Missing().ask("revision", git, "log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
+    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": last, "LOCK_HASH": lock_hash()}
     arguments |= wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
@@ -224,14 +227,6 @@ def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = A
             f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
             f"What to do: {what}."
         )
-
-
-def _revision() -> str:
-    """The commit that last changed docker/, because HEAD changes with every edit of the code."""
-    try:
-        return git("log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
-    except OSError:
-        return "unknown"
 
 
 def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
