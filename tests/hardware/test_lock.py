@@ -85,7 +85,7 @@ def test_what_is_no_ordinary_file_is_refused_by_name_and_not_touched(
     with pytest.raises(isolation.UnusableLock, match=str(path)), isolation.machine_lock():
         raise AssertionError
     with pytest.raises(isolation.UnusableLock, match=str(path)):
-        isolation.lock_file()
+        isolation.make_lock_file()
     assert victim.read_text() == "precious"
     assert victim.stat().st_mode & 0o777 == 0o600
 
@@ -93,14 +93,14 @@ def test_what_is_no_ordinary_file_is_refused_by_name_and_not_touched(
 def test_a_link_to_nowhere_makes_no_file_there(path: Path, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "made")
     with pytest.raises(isolation.UnusableLock):
-        isolation.lock_file()
+        isolation.make_lock_file()
     assert not (tmp_path / "made").exists()
 
 
 def test_the_mode_of_an_existing_file_is_its_owners(path: Path) -> None:
     path.touch()
     path.chmod(0o640)
-    isolation.lock_file()
+    isolation.make_lock_file()
     assert path.stat().st_mode & 0o777 == 0o640
 
 

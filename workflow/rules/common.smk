@@ -127,8 +127,7 @@ def settings_of(wildcards):
 
 def code_of_figure(wildcards):
     """The sources that draw one experiment's or answer's figure."""
-    name = wildcards.name
-    return inputs.of_answer(name) if name in ANSWERS else inputs.of_figure(name)
+    return inputs.of_figure(wildcards.name)
 
 
 def folder_of_figures(wildcards, input):

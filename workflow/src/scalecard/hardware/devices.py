@@ -316,16 +316,6 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
 
 
 @contextlib.contextmanager
-def host_device(num_threads: int) -> Iterator[Device]:
-    """The host's own cores and memory as one device, closed afterwards."""
-    device = CpuDevice(0, num_threads)
-    try:
-        yield device
-    finally:
-        device.close()
-
-
-@contextlib.contextmanager
 def near(indices: Sequence[int]) -> Iterator[None]:
     """Run on the cores next to these GPUs, with no more intra-op threads than there are."""
     threads = torch.get_num_threads()

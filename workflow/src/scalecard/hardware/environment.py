@@ -111,14 +111,13 @@ def _link_pairs(gpus: Sequence[Gpu], missing: Missing) -> list[list[int | None]]
     keys = [gpu_key(index, "nvlink_pairs") for index in range(len(gpus))]
     ends = [missing.ask(key, gpu.far_ends) for key, gpu in zip(keys, gpus, strict=True)]
     places = [missing.ask(key, gpu.pci_address) for key, gpu in zip(keys, gpus, strict=True)]
+
+    def links(a: int, b: int) -> int | None:
+        known = a != b and None not in (ends[a], ends[b], places[b])
+        return ends[a].count(SWITCH if SWITCH in ends[b] else places[b]) if known else None
+
     every = range(len(gpus))
-    return [[None if a == b else _links_between(ends[a], ends[b], places[b]) for b in every] for a in every]
-
-
-def _links_between(mine: list[str] | None, theirs: list[str] | None, place: str | None) -> int | None:
-    if mine is None or theirs is None or place is None:
-        return None
-    return mine.count(SWITCH) if SWITCH in theirs else mine.count(place)
+    return [[links(a, b) for b in every] for a in every]
 
 
 def _spans(cores: Sequence[int]) -> str:

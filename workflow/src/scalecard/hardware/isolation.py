@@ -42,10 +42,9 @@ class UnusableLock(OSError):
     """The lock cannot be had; the message names the file and what to do."""
 
 
-def lock_file() -> Path:
-    """The lock file, which every user may lock; created if missing."""
+def make_lock_file() -> None:
+    """Create the lock file, which every user may lock, if it is missing."""
     os.close(_opened()[0])
-    return LOCK
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str
 
 @dataclass(frozen=True)
 class Settings:
-    """What follows from config.yaml. `blocks` holds each experiment's merged block as the JSON string that its job gets.
+    """What config.yaml comes to. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
     Each experiment may take `seconds`, its share of the budget, of its `minutes`. `job_minutes` are the time limits for
     a cluster's jobs.

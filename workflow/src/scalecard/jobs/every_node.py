@@ -39,7 +39,9 @@ def main() -> int:
     node, others = os.environ["SLURMD_NODENAME"], None
     environment = {key: v for key, v in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
     if args.nodes > 1:
-        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": f"{_address(node)}:{_free_port()}"}
+        with socket.create_server(("", 0)) as free:
+            meeting = f"{_address(node)}:{free.getsockname()[1]}"
+        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": meeting}
         others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
     first = subprocess.Popen(_srun(f"--nodelist={node}", 1, 0, command), env=environment)
     signal.signal(signal.SIGTERM, lambda *_: first.terminate())
@@ -87,12 +89,6 @@ def _address(node: str) -> str:
 
 def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("", 0))
-        return int(free.getsockname()[1])
 
 
 if __name__ == "__main__":

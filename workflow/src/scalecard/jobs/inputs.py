@@ -43,13 +43,9 @@ def of_image() -> list[str]:
 
 
 def of_figure(name: str) -> list[str]:
-    """What `scalecard plot NAME` executes."""
-    return [*_files("report.figure_files", f"report.sections.{name}"), *_reference()]
-
-
-def of_answer(name: str) -> list[str]:
-    """What `scalecard plot NAME` executes for an answer."""
-    return [*_files("report.figure_files", f"report.answers.{name}"), *_reference()]
+    """What `scalecard plot NAME` executes, of an experiment or an answer."""
+    room = "answers" if name in answers() else "sections"
+    return [*_files("report.figure_files", f"report.{room}.{name}"), *_reference()]
 
 
 def of_exports() -> list[str]:
@@ -170,8 +166,7 @@ def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
             raise ValueError(f"{file}: must be a file of the project")
     with contextlib.chdir(ROOT):
         measured = {name: [*of_experiment(name), *of_image()] for name in experiment_names()}
-        drawn = {f"the figure of {name}": of_figure(name) for name in experiment_names()}
-        drawn |= {f"the figure of {name}": of_answer(name) for name in answers()}
+        drawn = {f"the figure of {name}": of_figure(name) for name in [*experiment_names(), *answers()]}
         others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
     for name in (str(path.relative_to(ROOT)) for path in found):
         again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]

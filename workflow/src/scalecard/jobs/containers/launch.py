@@ -72,7 +72,7 @@ def refuse_unusable(made: Marker) -> None:
     """Start a container, then one with the host's GPUs, if it has any. Unusable says which of the two failed."""
     if made.engine == "none":
         return
-    isolation.lock_file()
+    isolation.make_lock_file()
     where = f"container.engine = {made.engine}"
     if reason := _why_not(made, "pass", gpus=False):
         raise Unusable(f"{where}: it does not start a container ({reason}). {OTHERWISE}")
@@ -104,7 +104,7 @@ def main() -> None:
     if marker.engine != "none":
         for folder in writable:
             folder.mkdir(parents=True, exist_ok=True)
-        isolation.lock_file()
+        isolation.make_lock_file()
         if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
             fetch(args.fetch, args.data)
     online = os.environ.get("SCALECARD_NODES", "1") != "1"
