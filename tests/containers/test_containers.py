@@ -19,7 +19,7 @@ import psutil
 import pytest
 from pretended_gpus import boxes
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import engines, launch, packages
+from scalecard.jobs.containers import build, engines, launch
 from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 
@@ -210,7 +210,7 @@ def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path)
 @pytest.mark.parametrize("project", ["built", "under_apptainer"])
 def test_a_model_of_the_users_own_finds_its_packages_in_the_image(project: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(project)
-    assert marker_of(folder).packages == packages.digest(str(folder / "my.lock"))
+    assert marker_of(folder).packages == build.package_digest(str(folder / "my.lock"))
     assert {record.case["workload"] for record in results_of(folder)["strategies"].records} == {"mine"}
     assert inside(folder, "import einops; print(einops.__version__)") == "0.8.2\n"
 

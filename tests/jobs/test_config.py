@@ -176,7 +176,7 @@ def test_the_check_is_told_if_packages_may_be_in_the_image_alone(
     in_image: str,
 ) -> None:
     install_gpus([])
-    monkeypatch.setattr("scalecard.jobs.config.packages.problems", lambda container: [])
+    monkeypatch.setattr("scalecard.jobs.config.build.package_problems", lambda container: [])
     checker = Checker()
     checked_by(checker)
     for image in (container, {"engine": "none"}):

@@ -10,8 +10,7 @@ from scalecard import exports
 from scalecard.hardware import host
 from scalecard.jobs import inputs, kubernetes_pods, plan, source_code, startup
 from scalecard.jobs.config import resolve
-from scalecard.jobs.containers import engines, packages
-from scalecard.jobs.containers.packages import hidden
+from scalecard.jobs.containers import build, engines
 
 
 # On a cluster these run where the workflow was started; without one, every job does.

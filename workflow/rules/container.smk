@@ -11,7 +11,7 @@ if workflow.is_main_process and engines.forget_if_gone(Path(MARKER)):
 rule container:
     input:
         image=inputs.of_image(),
-        packages=packages.inputs(config["container"]),
+        packages=build.package_inputs(config["container"]),
     output:
         marker=MARKER,
     log:
@@ -19,7 +19,7 @@ rule container:
     resources:
         machine=100,
     params:
-        settings=hidden(json.dumps(config["container"])),
+        settings=build.hidden(json.dumps(config["container"])),
         shared=["--shared"] if config["cluster"] != "none" else [],
     message:
         "choose the container engine, and build or find the image"

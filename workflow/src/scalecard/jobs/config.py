@@ -24,7 +24,7 @@ from scalecard.hardware import vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs import workloads
 from scalecard.jobs.config_file import InvalidConfig
-from scalecard.jobs.containers import packages
+from scalecard.jobs.containers import build
 from scalecard.jobs.plan import estimated, job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, experiment_names, spec_fields
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
@@ -165,7 +165,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     trained = any(map(trains_workloads, config["experiments"]))
     wrong = workloads.problems(config["workloads"]) if trained else ()
     _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *wrong])
-    _refuse(packages.problems(config["container"]))
+    _refuse(build.package_problems(config["container"]))
     machine = probe()
     if check and config["cluster"] == "none" and (found := vendors.problems()):
         raise InvalidConfig("\n".join(found))

@@ -1,22 +1,34 @@
-"""Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one."""
+"""Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one.
+
+An image may get further packages of the user's on top: container.packages of config.yaml names their lock file.
+"""
 
 import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
 from scalecard.hardware.optional_facts import Missing
-from scalecard.jobs.containers import engines, launch, packages
+from scalecard.jobs.containers import engines, launch
 from scalecard.jobs.containers.engines import Marker
-from scalecard.jobs.containers.packages import CONTEXT, LOCK, hidden
 
+CONTEXT = Path("docker")
+LOCK = CONTEXT / "requirements.lock"
+PACKAGES_DOCKERFILE, PACKAGES["def"], PACKAGES_SCRIPT = (
+    CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")
+)
+HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
+CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 SIF = CONTEXT / "scalecard.sif"
 DEFINITION = CONTEXT / "scalecard.def"
 COPIED = ("distribution.sh", "install.sh", "requirements.lock")  # by the definition
@@ -44,11 +56,11 @@ ADVICE_ON_PACKAGES = (
     (
         ("conflicting dependencies",),
         "container.packages wants another version than docker/requirements.lock, which has what is measured with; "
-        + packages.HOW,
+        + HOW,
     ),
     (
         ("do not match the hashes", "hashes are required", "must have their versions pinned"),
-        f"container.packages must name every package with its version and the hashes of the index; {packages.HOW}",
+        f"container.packages must name every package with its version and the hashes of the index; {HOW}",
     ),
     *ADVICE[1:],
 )
@@ -60,6 +72,54 @@ class BuildFailed(ValueError):
 
 class NoBaseImage(BuildFailed):
     """The engine answers, but neither has the base image nor can fetch it. Nothing was built."""
+
+
+def package_problems(container: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the file, one line each."""
+    file = container["packages"]
+    if file is not None and (said := _why_unusable(file, container["image"])):
+        yield f"container.packages = {file}: {said}"
+
+
+def _why_unusable(file: str, image: str | None) -> str:
+    if image:
+        return f"not with container.image = {image}, which is used as it is; put them into that image"
+    if Path(file).is_absolute():
+        return "must be relative to this folder"
+    if not os.path.isfile(file):  # Path's own raises for a name that is too long
+        return "no such file"
+    if not Path(file).resolve().is_relative_to(Path.cwd().resolve()):
+        return "must lie in this folder or below, so that a copy of the folder has it"
+    return "" if b"--hash=" in Path(file).read_bytes() else f"must have a hash for every package; {HOW}"
+
+
+def package_inputs(container: Mapping[str, Any]) -> list[str]:
+    """The files that the image depends on, besides those of an image without further packages."""
+    return [container["packages"], *map(str, PACKAGES.values())] if container["packages"] else []
+
+
+def package_digest(file: str) -> str:
+    """Twelve hex digits of the file's SHA-256."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
+
+
+@contextmanager
+def _package_context(file: str) -> Iterator[Path]:
+    """A folder with what Docker, Podman and Apptainer install the packages from."""
+    with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".packages-") as name:
+        for source, target in (
+            (PACKAGES_DOCKERFILE, "Dockerfile"),
+            (PACKAGES_SCRIPT, ""),
+            (LOCK, ""),
+            (file, "packages.lock"),
+        ):
+            shutil.copy(source, Path(name, target))
+        yield Path(name)
+
+
+def hidden(text: str) -> str:
+    """The text without the user name and password of any address in it."""
+    return CREDENTIALS.sub("://***@", text)
 
 
 def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
@@ -88,15 +148,15 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
-    both = f"{tag}-{packages.digest(further)}"
-    with packages.context(further) as folder:
+    both = f"{tag}-{package_digest(further)}"
+    with _package_context(further) as folder:
         _run(_build(engine, both, _on_top_of(tag, arguments, further), folder), ADVICE_ON_PACKAGES)
     return both
 
 
 def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
     """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
-    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": packages.digest(further)}
+    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": package_digest(further)}
 
 
 def _pull(command: Sequence[str]) -> None:
@@ -148,7 +208,7 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None, further: str
         digest=digest,
         base=None if image else arguments["BASE_IMAGE"],
         lock=None if image else arguments["LOCK_HASH"],
-        packages=packages.digest(further) if further else None,
+        packages=package_digest(further) if further else None,
         size=path.stat().st_size,
     )
 
@@ -166,9 +226,9 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, furt
         _run(["apptainer", "build", "--disable-cache", str(made), f"docker-archive:{archive.resolve()}"])
     elif further:
         below = str(_sif_below(made.parent, arguments))
-        with packages.context(further) as folder:
+        with _package_context(further) as folder:
             given = _on_top_of(below, arguments, further) | {"FOLDER": str(folder)}
-            _run(_defined(packages.DEFINITION, made, given), ADVICE_ON_PACKAGES)
+            _run(_defined(PACKAGES["def"], made, given), ADVICE_ON_PACKAGES)
     else:
         _from_definition(made, arguments)
 
