@@ -24,9 +24,7 @@ from scalecard.jobs.containers.engines import Marker
 
 CONTEXT = Path("docker")
 LOCK = CONTEXT / "requirements.lock"
-PACKAGES_DOCKERFILE, PACKAGES["def"], PACKAGES_SCRIPT = (
-    CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")
-)
+PACKAGES = {suffix: CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")}
 HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
 CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 SIF = CONTEXT / "scalecard.sif"
@@ -107,13 +105,10 @@ def package_digest(file: str) -> str:
 def _package_context(file: str) -> Iterator[Path]:
     """A folder with what Docker, Podman and Apptainer install the packages from."""
     with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".packages-") as name:
-        for source, target in (
-            (PACKAGES_DOCKERFILE, "Dockerfile"),
-            (PACKAGES_SCRIPT, ""),
-            (LOCK, ""),
-            (file, "packages.lock"),
-        ):
-            shutil.copy(source, Path(name, target))
+        shutil.copy(PACKAGES["Dockerfile"], Path(name, "Dockerfile"))
+        shutil.copy(PACKAGES["sh"], name)
+        shutil.copy(LOCK, name)
+        shutil.copy(file, Path(name, "packages.lock"))
         yield Path(name)
 
 
