@@ -11,6 +11,7 @@ import platform
 import re
 import resource
 import secrets
+import shutil
 import socket
 import time
 from datetime import UTC, datetime, timedelta
@@ -50,11 +51,9 @@ def cpu_model() -> str:
 
 def free_shared_memory() -> int | None:
     """Bytes that processes may still put into shared memory, or None if it is not mounted."""
-    try:
-        found = os.statvfs(SHARED_MEMORY)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(SHARED_MEMORY).free
+    return None
 
 
 def hashed_name() -> str:

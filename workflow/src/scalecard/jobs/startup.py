@@ -209,10 +209,9 @@ def check_disk_space(arguments: Sequence[str], results: Path = RESULTS) -> None:
 def _amounts(folder: Path) -> str:
     needed = f"{NEEDED / 2**20:.0f} MiB are needed"
     try:
-        found = os.statvfs(folder)
+        return f"{needed}, {shutil.disk_usage(folder).free / 2**20:.1f} MiB are free"
     except OSError:
         return needed
-    return f"{needed}, {found.f_bavail * found.f_frsize / 2**20:.1f} MiB are free"
 
 
 class Terminal(logging.Filter):

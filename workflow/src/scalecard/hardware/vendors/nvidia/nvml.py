@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -287,17 +287,12 @@ def counting_faults() -> Iterator[Callable[[], dict[int, int]]]:
     """XIDs, the driver's critical errors."""
     with session() as gpus:
         events = Missing().ask("events", pynvml.nvmlEventSetCreate) if gpus else None
-        kind = pynvml.nvmlEventTypeXidCriticalError
-        listening = []
-        if events is not None:
-            for index, gpu in enumerate(gpus):
-                try:
-                    pynvml.nvmlDeviceRegisterEvents(gpu.handle, kind, events)
-                except pynvml.NVMLError:
-                    continue
-                listening.append(index)
+        seen = dict[int, int]()
+        for index, gpu in enumerate(gpus if events is not None else ()):
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlDeviceRegisterEvents(gpu.handle, pynvml.nvmlEventTypeXidCriticalError, events)
+                seen[index] = 0
         uuids = {gpu.uuid: index for index, gpu in enumerate(gpus)}
-        seen = dict.fromkeys(listening, 0)
 
         def counts() -> dict[int, int]:
             while seen:
