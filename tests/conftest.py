@@ -109,8 +109,7 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 
     def install(boards: list[Board], **options: Any) -> FakeNvml:
         fake = FakeNvml(boards, **options)
-        for module in ("nvml", "nvlink"):
-            monkeypatch.setattr(f"scalecard.hardware.vendors.nvidia.{module}.pynvml", fake)
+        monkeypatch.setattr("scalecard.hardware.vendors.nvidia.nvml.pynvml", fake)
         monkeypatch.setattr("scalecard.measuring.telemetry.LOOK", 0.05)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         return fake
@@ -158,7 +157,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     ):
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
-    monkeypatch.setattr("scalecard.hardware.lock.LOCK", tmp_path / "lock")
+    monkeypatch.setattr("scalecard.hardware.isolation.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.GpuDevice", lambda device: CpuDevice(device.index, 1))
     monkeypatch.setattr("scalecard.hardware.vendors.runtimes.refuse_unusable", lambda machine: None)
 

@@ -21,7 +21,7 @@ import pytest
 from scalecard import run
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.rendezvous import RanksFailed
+from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import stopping_rule
@@ -159,7 +159,7 @@ def test_a_clock_set_back_and_private_names_in_notes(
     """The clock goes back by an hour while it is measured, and a case fails with an error that names this host."""
     lost = Record.failed({"devices": 2}, f"no answer from [10.1.2.3], see {Path.home()}/log", reason=Reason.LOST)
     times = iter([*[datetime(2026, 1, 1, 12, tzinfo=UTC)] * 2, datetime(2026, 1, 1, 11, tzinfo=UTC)])
-    monkeypatch.setattr("scalecard.hardware.clock._now", lambda: next(times))
+    monkeypatch.setattr("scalecard.hardware.host._now", lambda: next(times))
     monkeypatch.setattr(run, "measure", lambda *args: run.Outcome([timed([1.0]), lost], ["cannot read /srv/images/x"]))
     install_gpus([])
     result = run_as_cuda("async_timing", **PRODUCTS)
@@ -303,7 +303,7 @@ def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
         calls.append((layout.ranks, layout.nodes))
         raise RanksFailed("on purpose")
 
-    monkeypatch.setattr("scalecard.distributed.nccl_paths.used", used)
+    monkeypatch.setattr("scalecard.distributed.launch.transport_paths", used)
     monkeypatch.setattr(run, "_in_a_fresh_process", lambda _name, work, *args: work(*args))  # which knows no patches
     spec = SimpleNamespace(**{"nodes": over} if over else {})
     assert run._nccl_paths("ddp", spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
@@ -314,11 +314,11 @@ def test_the_start_of_nccl_leaves_nothing_that_outlives_the_runs_temporary_folde
     """Its ranks' fork server kept its socket there, and the process ended with a traceback after its last word."""
     script = (
         "from dataclasses import replace; from types import SimpleNamespace\n"
-        "from scalecard.hardware import scratch\n"
+        "from scalecard.hardware import isolation\n"
         "from scalecard.hardware.machine import probe\n"
         "from scalecard.run import _nccl_paths\n"
         "if __name__ == '__main__':\n"
-        "    with scratch.own_folder():\n"
+        "    with isolation.own_folder():\n"
         "        print(_nccl_paths('ddp', SimpleNamespace(nodes=1), replace(probe(), num_devices=2)))\n"
     )
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scalecard.analysis.load_results import gather
 from scalecard.hardware.machine import Machine
-from scalecard.jobs.machine_file import write_machine
+from scalecard.jobs.inputs import write_machine
 from scalecard.records.files import InvalidResult
 from support.builders import repeated
 

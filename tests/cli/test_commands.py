@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from scalecard.analysis import formatting
 from scalecard.hardware.machine import Machine, probe
-from scalecard.jobs.machine_file import read_machine
+from scalecard.jobs.inputs import read_machine
 from scalecard.records.record import Reason, Record
 from support.blocks import CONFIG, SHORTEST, block
 from support.builders import out_of_memory, repeated, timed

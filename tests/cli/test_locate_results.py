@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scalecard.cli.locate_results import find, platform_folder, this_platform
 from scalecard.hardware.machine import Machine
-from scalecard.jobs.machine_file import write_machine
+from scalecard.jobs.inputs import write_machine
 from scalecard.records.record import Result
 from scalecard.report.history.kept_nights import keep
 from support.builders import repeated

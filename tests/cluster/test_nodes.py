@@ -16,7 +16,7 @@ from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.rendezvous import RankLost
+from scalecard.distributed.nodes import RankLost
 from scalecard.hardware.machine import probe
 from support.namespaces import ADDRESSES, HOSTS, NEEDS, can_make_namespaces, on_host, two_hosts
 from support.projects import ROOT

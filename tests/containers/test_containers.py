@@ -19,8 +19,8 @@ import psutil
 import pytest
 from pretended_gpus import boxes
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import launch, marker, packages
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers import build, engines, launch
+from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 
 FOLDER = ROOT / "tests" / "containers"
@@ -154,7 +154,7 @@ def use(folder: Path, engine: str) -> None:
 
 
 def marker_of(folder: Path) -> Marker:
-    return marker.read(folder / "results" / MARKER)
+    return engines.read_marker(folder / "results" / MARKER)
 
 
 def inside(folder: Path, code: str, **variables: str) -> str:
@@ -210,7 +210,7 @@ def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path)
 @pytest.mark.parametrize("project", ["built", "under_apptainer"])
 def test_a_model_of_the_users_own_finds_its_packages_in_the_image(project: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(project)
-    assert marker_of(folder).packages == packages.digest(str(folder / "my.lock"))
+    assert marker_of(folder).packages == build.package_digest(str(folder / "my.lock"))
     assert {record.case["workload"] for record in results_of(folder)["strategies"].records} == {"mine"}
     assert inside(folder, "import einops; print(einops.__version__)") == "0.8.2\n"
 
@@ -318,8 +318,8 @@ def test_an_image_deleted_behind_our_back_is_built_again(built: Path, tmp_path: 
     folder, name = copy_of(built, tmp_path), "localhost/scalecard-to-be-deleted:1"
     made = marker_of(folder)
     subprocess.run(["podman", "tag", str(made.image), name], check=True)
-    marker.write(folder / "results" / MARKER, replace(made, image=name))
-    assert not marker.forget_if_gone(folder / "results" / MARKER)
+    engines.write_marker(folder / "results" / MARKER, replace(made, image=name))
+    assert not engines.forget_if_gone(folder / "results" / MARKER)
     subprocess.run(["podman", "rmi", name], check=True, capture_output=True)
     assert MARKER in planned(folder, f"results/{MARKER}", *CONFIG)
 

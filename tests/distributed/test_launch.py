@@ -18,7 +18,7 @@ from scalecard.distributed import launch as launches
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.rendezvous import RankLost, RanksFailed
+from scalecard.distributed.nodes import RankLost, RanksFailed
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.record import Case, Reason, Record
 from support.builders import timed

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import Notes
 from scalecard.distributed.layout import Layout, layouts
-from scalecard.distributed.nodes import Nodes
-from scalecard.distributed.notes import Notes
-from scalecard.distributed.rendezvous import RankLost, Rendezvous
+from scalecard.distributed.nodes import Nodes, RankLost, Rendezvous
 from torch.distributed import HashStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
@@ -46,9 +45,9 @@ def test_a_rank_that_waits_notes_no_private_name_and_who_was_stopped(
     notes = Notes(tmp_path)
     for rank in (0, 1, 2):
         notes.begin(rank)
-    monkeypatch.setattr("scalecard.distributed.notes.time.sleep", lambda seconds: None)
-    monkeypatch.setattr("scalecard.distributed.notes.processes.stopped_siblings", lambda: [os.getpid()])
-    monkeypatch.setattr("scalecard.distributed.notes.processes.kill", lambda pid: None)
+    monkeypatch.setattr("scalecard.distributed.launch.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("scalecard.distributed.launch.isolation.stopped_siblings", lambda: [os.getpid()])
+    monkeypatch.setattr("scalecard.distributed.launch.isolation.kill", lambda pid: None)
     error = RuntimeError("[/home/me/gloo/pair.cc:534] Connection closed by peer [10.1.2.3]:4124")
     notes.leave(error, 2)
     ended = ProcessFailure(local_rank=2, pid=1, exitcode=1, error_file="none")

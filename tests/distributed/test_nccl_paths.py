@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.distributed import nccl_paths
+from scalecard.distributed import launch as ranks
 from scalecard.distributed.layout import Layout
-from scalecard.hardware import interconnect
+from scalecard.hardware import vendors
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors import nvidia
+from scalecard.hardware.vendors.nvidia import nccl
 
 DIRECT = """\
 gpu01:120:156 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB ib0:192.168.11.1<0>
@@ -49,8 +51,8 @@ gpu01:120:156 [0] NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls chann
     ],
 )
 def test_channels_are_counted_by_their_path(log: str, paths: dict[str, int], words: list[str]) -> None:
-    assert nccl_paths.paths_in(log) == paths
-    found = interconnect.ways_of_nccl(paths)
+    assert nccl.paths_in(log) == paths
+    found = nccl.remarks(paths)
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
 
@@ -69,12 +71,13 @@ def test_ranks_are_told_to_log_in_this_start_only(machine: Machine, monkeypatch:
         ctx = SimpleNamespace(
             device=torch.device("cpu"),
             synchronize=lambda: None,
-            all_gather=lambda value: [value, nccl_paths.paths_in(Path(folder, "200").read_text())],
+            all_gather=lambda value: [value, nccl.paths_in(Path(folder, "200").read_text())],
         )
         return [start(ctx, folder)]
 
-    monkeypatch.setattr(nccl_paths, "launch", launch)
-    monkeypatch.setattr(nccl_paths.dist, "all_reduce", lambda tensor: None)
-    assert nccl_paths.used(machine, Layout(2)) == {"NET/IB/GDRDMA": 2, "NET/Socket": 1, "P2P": 2, "SHM": 1}
+    monkeypatch.setattr(vendors, "here", lambda: nvidia)
+    monkeypatch.setattr(ranks, "launch", launch)
+    monkeypatch.setattr(ranks.dist, "all_reduce", lambda tensor: None)
+    assert ranks.transport_paths(machine, Layout(2)) == {"NET/IB/GDRDMA": 2, "NET/Socket": 1, "P2P": 2, "SHM": 1}
     assert os.environ["NCCL_DEBUG"] == "WARN"
     assert "NCCL_DEBUG_FILE" not in os.environ

@@ -12,7 +12,7 @@ import torch
 from scalecard import experiments
 from scalecard.benchmarks.training.tuning import Combination
 from scalecard.distributed import launch as launches
-from scalecard.distributed.rendezvous import RanksFailed
+from scalecard.distributed.nodes import RanksFailed
 from scalecard.experiments import tuning
 from scalecard.hardware.machine import Machine
 from scalecard.parallel import compiled

@@ -36,7 +36,7 @@ class Workplace:
     def __post_init__(self) -> None:
         copy_project(self.folder)
         self.temporary.mkdir()
-        module = self.folder / "workflow" / "src" / "scalecard" / "hardware" / "lock.py"
+        module = self.folder / "workflow" / "src" / "scalecard" / "hardware" / "isolation.py"
         text = module.read_text()
         assert LOCK in text
         module.write_text(text.replace(LOCK, f'LOCK = Path("{self.base / "lock"}")'))

@@ -130,7 +130,7 @@ def _outcome(altered: Altered, base: dict[str, Any]) -> tuple[str, str]:
         return "TRACEBACK", f"{type(error).__name__}: {str(error)[:200]}"
     if altered.never:
         return "ACCEPTED", "accepted, although no key accepts this"
-    return "accepted", "; ".join(_why_unusable(settings))
+    return "accepted", "; ".join([*_why_unusable(settings), *_impossible(config["container"])])
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,6 @@ def _why_unusable(settings: Settings) -> Iterator[str]:
         yield from (f"{name}: {problem}" for problem in _impossible(json.loads(block)))
         if type(settings.minutes[name]) is not int or not 1 <= settings.minutes[name] <= 7 * 24 * 60:
             yield f"{name}: {settings.minutes[name]} minutes"
-    yield from _impossible(settings.container)
     if not all((letter.isalnum() and letter.isascii()) or letter in "._-" for letter in settings.platform):
         yield f"platform {settings.platform!r}"
 

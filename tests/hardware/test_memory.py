@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from scalecard.hardware import memory
+from scalecard.hardware import host
 from support.projects import ROOT
 
 
@@ -19,7 +19,7 @@ from support.projects import ROOT
     ],
 )
 def test_only_want_of_memory_is_called_so(error: Exception, expected: bool) -> None:
-    assert memory.is_out_of_memory(error) == expected
+    assert host.is_out_of_memory(error) == expected
 
 
 def test_a_measurement_without_memory_ends_with_one_sentence() -> None:

@@ -9,18 +9,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from scalecard.hardware import scratch
+from scalecard.hardware import isolation
 from support.projects import ROOT
 
 MEASUREMENT = """
 import multiprocessing, sys, tempfile, time
-from scalecard.hardware import scratch
+from scalecard.hardware import isolation
 
 def touch():
     tempfile.mkdtemp(prefix="torchelastic_")
 
 if __name__ == "__main__":
-    with scratch.own_folder() as folder:
+    with isolation.own_folder() as folder:
         context = multiprocessing.get_context("spawn")
         semaphore = context.Lock()
         child = context.Process(target=touch)
@@ -55,13 +55,13 @@ def test_what_a_killed_measurement_left_goes_and_what_a_living_one_uses_stays(
         assert folder.parent == tmp_path / "tmp"
         assert list(folder.glob("torchelastic_*")), "a child's too"
         assert semaphores(folder)
-        assert scratch.remove_dead(tmp_path / "tmp") == [], "it is alive"
+        assert isolation.remove_dead_folders(tmp_path / "tmp") == [], "it is alive"
         assert semaphores(folder)
     finally:
         os.killpg(measurement.pid, signal.SIGKILL)
         measurement.wait()
     assert folder.exists()
-    assert scratch.remove_dead(tmp_path / "tmp") == [folder]
+    assert isolation.remove_dead_folders(tmp_path / "tmp") == [folder]
     assert not folder.exists()
     assert not semaphores(folder)
 
@@ -71,7 +71,7 @@ def test_nothing_is_left_after_a_measurement_and_the_places_are_as_before(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = os.environ.get("TMPDIR")
-    with scratch.own_folder() as folder:
+    with isolation.own_folder() as folder:
         assert Path(tempfile.mkdtemp()).parent == folder
         assert os.environ["TMPDIR"] == str(folder)
     assert list(tmp_path.iterdir()) == []
@@ -80,14 +80,14 @@ def test_nothing_is_left_after_a_measurement_and_the_places_are_as_before(
 
 
 def test_folders_that_are_not_ours_or_just_being_made_stay(tmp_path: Path) -> None:
-    (tmp_path / f"{scratch.PREFIX}young").mkdir()
+    (tmp_path / f"{isolation.SCRATCH}young").mkdir()
     (tmp_path / "torchelastic_other").mkdir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "lock").touch()
-    (tmp_path / f"{scratch.PREFIX}link").symlink_to(elsewhere)
-    assert scratch.remove_dead(tmp_path) == []
-    os.utime(tmp_path / f"{scratch.PREFIX}young", (0, 0))
-    assert scratch.remove_dead(tmp_path) == [tmp_path / f"{scratch.PREFIX}young"]
+    (tmp_path / f"{isolation.SCRATCH}link").symlink_to(elsewhere)
+    assert isolation.remove_dead_folders(tmp_path) == []
+    os.utime(tmp_path / f"{isolation.SCRATCH}young", (0, 0))
+    assert isolation.remove_dead_folders(tmp_path) == [tmp_path / f"{isolation.SCRATCH}young"]
     assert (elsewhere / "lock").exists()
     assert (tmp_path / "torchelastic_other").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.jobs.containers import build
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT
 
 Fake = Callable[[str, str], None]
@@ -21,8 +21,8 @@ def project_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepare(engine: str = "docker", **changes: Any) -> Marker:
-    options: Mapping[str, Any] = {"base_image": "base:1", "build_args": {"A": "b"}, "image": None, "further": None}
-    return build.prepare(engine, "why", version="0", **{**options, **changes})
+    wanted: Mapping[str, Any] = {"base_image": "base:1", "build_args": {"A": "b"}, "image": None, "packages": None}
+    return build.prepare(engine, "why", {**wanted, **changes})
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_lost_gpu_stops_the_workflow_where_it_measures(
     with pytest.raises(InvalidConfig, match="lists only 3"):
         resolve(CONFIG, check=True)
     elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
-    monkeypatch.setattr(config, "_check_blocks", lambda scales, *, in_image: None)
+    monkeypatch.setattr(config, "_check_blocks", lambda config, *, in_sif: None)
     assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
 
 
@@ -176,7 +176,7 @@ def test_the_check_is_told_if_packages_may_be_in_the_image_alone(
     in_image: str,
 ) -> None:
     install_gpus([])
-    monkeypatch.setattr("scalecard.jobs.config.packages.problems", lambda container: [])
+    monkeypatch.setattr("scalecard.jobs.config.build.package_problems", lambda container: [])
     checker = Checker()
     checked_by(checker)
     for image in (container, {"engine": "none"}):

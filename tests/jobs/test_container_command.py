@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scalecard.hardware import interconnect
 from scalecard.jobs.containers import inside, launch
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers.engines import Marker
 
 Fake = Callable[[str, str], None]
 COMMAND = ["python", "-m", "scalecard"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scalecard.hardware.machine import Machine
 from scalecard.jobs.config import InvalidConfig
-from scalecard.jobs.machine_file import read_machine, write_machine
+from scalecard.jobs.inputs import read_machine, write_machine
 from support.builders import repeated
 
 

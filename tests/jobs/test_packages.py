@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from scalecard.jobs.config import InvalidConfig, resolve
-from scalecard.jobs.containers import build, packages
-from scalecard.jobs.containers.marker import Marker
+from scalecard.jobs.containers import build
+from scalecard.jobs.containers.engines import Marker
 from support.blocks import CONFIG
 from support.projects import ROOT
 
@@ -33,7 +33,7 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
     """The builds that these engines are asked for, each with the files of its context, and what it makes."""
     called = project / "called"
     facts = json.dumps(
-        [{"Id": ID, "Size": 5, "Config": {"Labels": {"scalecard.packages": packages.digest("my.lock")}}}]
+        [{"Id": ID, "Size": 5, "Config": {"Labels": {"scalecard.packages": build.package_digest("my.lock")}}}]
     )
     script = f"""
     [ "$1 $2" = "image inspect" ] && echo '{facts}'
@@ -46,10 +46,10 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
         for engine in engines:
             fake_engine(engine, "[ $1 = info -o $1 = version ] && echo 1; " + script)
         called.write_text("")
-        arguments: dict[str, Any] = {"base_image": "base:1", "build_args": {}, "image": None, "version": "0"}
-        made = build.prepare(engines[0], "why", further=further, **arguments)
+        wanted = {"base_image": "base:1", "build_args": {}, "image": None, "packages": further}
+        made = build.prepare(engines[0], "why", wanted)
         assert isinstance(made, Marker)
-        assert made.packages == packages.digest("my.lock") or not further
+        assert made.packages == build.package_digest("my.lock") or not further
         return called.read_text().splitlines()
 
     return call
@@ -64,7 +64,7 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
         ("l" * 900, "no such file"),
         ("../my.lock", "must lie in this folder or below, so that a copy of the folder has it"),
         ("link.lock", "must lie in this folder or below, so that a copy of the folder has it"),
-        ("names.txt", f"must have a hash for every package; {packages.HOW}"),
+        ("names.txt", f"must have a hash for every package; {build.HOW}"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_line_with_its_key(project: Path, file: str, said: str) -> None:
@@ -72,7 +72,7 @@ def test_what_is_wrong_with_a_file_is_one_line_with_its_key(project: Path, file:
     elsewhere.write_text(LOCK)
     (project / "link.lock").symlink_to(elsewhere)
     (project / "names.txt").write_text("einops==0.8.2\n")
-    assert list(packages.problems({"packages": file, "image": None})) == [f"container.packages = {file}: {said}"]
+    assert list(build.package_problems({"packages": file, "image": None})) == [f"container.packages = {file}: {said}"]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_the_configuration_is_refused_before_anything_is_built(changes: dict[str
 
 
 def test_a_good_file_and_what_installs_it_are_inputs_and_without_one_nothing_is(project: Path) -> None:
-    assert list(packages.problems({"packages": "my.lock", "image": None})) == []
-    found = packages.inputs({"packages": "my.lock"})
+    assert list(build.package_problems({"packages": "my.lock", "image": None})) == []
+    found = build.package_inputs({"packages": "my.lock"})
     assert found == ["my.lock", "docker/packages.Dockerfile", "docker/packages.def", "docker/packages.sh"]
-    assert packages.inputs({"packages": None}) == []
+    assert build.package_inputs({"packages": None}) == []
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -108,7 +108,7 @@ def test_docker_and_podman_build_a_second_image_from_the_first(
     (alone,) = commands(engine, further=None)
     first, second = commands(engine)
     assert first == alone
-    tag, number = f"scalecard:{build.lock_hash()}", packages.digest("my.lock")
+    tag, number = f"scalecard:{build.lock_hash()}", build.package_digest("my.lock")
     assert f" --tag {tag}-{number} " in second
     assert f" --build-arg SCALECARD_IMAGE={tag} --build-arg PACKAGES_HASH={number} " in second
     assert second.endswith(" Dockerfile packages.lock packages.sh requirements.lock ")
@@ -120,7 +120,7 @@ def test_a_sif_is_made_from_the_second_image_where_docker_or_podman_answers(
 ) -> None:
     below, both, sif = commands("apptainer", "podman")
     assert below.startswith("podman build --tag scalecard:sif ")
-    assert both.startswith(f"podman build --tag scalecard:sif-{packages.digest('my.lock')} ")
+    assert both.startswith(f"podman build --tag scalecard:sif-{build.package_digest('my.lock')} ")
     assert "docker-archive:" in sif
     assert " --disable-cache " in sif, "the archive is deleted, and its layers would stay in the cache for good"
 
@@ -157,7 +157,7 @@ def test_packages_that_cannot_be_installed_are_told_with_what_to_do(
 ) -> None:
     fake_engine("podman", f"[[ $1 = build && $* = *.packages-* ]] && {{ echo '{says}' >&2; exit 1; }}; exit 0")
     with pytest.raises(build.BuildFailed) as error:
-        build.prepare("podman", "", base_image="b:1", build_args={}, image=None, further="my.lock", version="0")
+        build.prepare("podman", "", {"base_image": "b:1", "build_args": {}, "image": None, "packages": "my.lock"})
     assert says in str(error.value)
     assert advice in str(error.value).splitlines()[-1]
     assert "make lock" not in str(error.value), "that is for the lock of ScaleCard"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from scalecard.distributed.rendezvous import RankLost
+from scalecard.distributed.nodes import RankLost
 from scalecard.hardware.failures import reason_of
 from scalecard.measuring.failures import caught, guarded
 from scalecard.measuring.proof import ProofFailed, Void

@@ -17,8 +17,8 @@ from support.projects import ROOT, copy_project
 FAST = "not workflow and not cluster and not container and not browser"  # as `make test-fast`
 # `scalecard run` with a lock of its own: copies that wait for one another would prove nothing faster.
 RUN = (
-    "import sys; from pathlib import Path; from scalecard.hardware import lock; lock.LOCK = Path(sys.argv.pop(1));"
-    " from scalecard.cli.commands import main; sys.exit(main())"
+    "import sys; from pathlib import Path; from scalecard.hardware import isolation;"
+    " isolation.LOCK = Path(sys.argv.pop(1)); from scalecard.cli.commands import main; sys.exit(main())"
 )
 FAILED_CASES = re.compile(r"^\[\w+\] done: .*\b\d+ failed\b", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)

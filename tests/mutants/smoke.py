@@ -9,7 +9,7 @@ from pathlib import Path
 import scalecard
 import yaml
 from scalecard.jobs.config import resolve
-from scalecard.jobs.machine_file import write_machine
+from scalecard.jobs.inputs import write_machine
 from snakemake.utils import update_config
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import failed_cases
+from scalecard.jobs import end_summary, plan
 from scalecard.measuring.stopping_rule import LEFT_OUT
 from scalecard.records import files
 from scalecard.records.files import save
@@ -25,12 +25,12 @@ def test_a_result_with_failed_cases_is_due_and_one_with_skipped_ones_is_not(
     monkeypatch.chdir(tmp_path)
     path = save_result("box", *records)
     assert bool(files.is_due(path, 0)) == due
-    assert list(failed_cases.to_repeat([path], {})) == ["async_timing"] * due
-    mark = failed_cases.mark_of(path)
+    assert list(plan.to_repeat([path], {})) == ["async_timing"] * due
+    mark = plan.mark_of(path)
     assert bool(mark.read_text()) == due
     assert (mark.stat().st_mtime > path.stat().st_mtime) == due
     before = mark.stat().st_mtime_ns
-    assert list(failed_cases.to_repeat([path], {})) == ["async_timing"] * due
+    assert list(plan.to_repeat([path], {})) == ["async_timing"] * due
     assert mark.stat().st_mtime_ns == before, "the same result changes it once"
 
 
@@ -74,10 +74,10 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
         make_result([timed([1.0]), LOST]),
         make_result([other], experiment="ddp", failed_again=True),
     ]
-    assert failed_cases.closing(results) == (
+    assert end_summary.lost_cases(results) == (
         "Failed: 2 cases: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
         " ddp workload lenet, step_time (out of memory: 2 GiB). The next run measures async_timing once more."
     )
-    assert failed_cases.closing([make_result([timed([1.0]), SKIPPED])]) == ""
-    failed_cases.announce(failed_cases.to_repeat([save_result("box", LOST)], {}))
+    assert end_summary.lost_cases([make_result([timed([1.0]), SKIPPED])]) == ""
+    plan.announce_repeats(plan.to_repeat([save_result("box", LOST)], {}))
     assert "async_timing: 1 case failed last time" in capsys.readouterr().out

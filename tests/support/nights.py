@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scalecard.hardware.machine import Machine, from_facts
-from scalecard.jobs.machine_file import write_machine
+from scalecard.jobs.inputs import write_machine
 from scalecard.records import files
 from scalecard.records.record import Record, Result
 from scalecard.report.history.kept_nights import Night, keep

@@ -8,18 +8,9 @@ from snakemake.settings.types import DeploymentMethod
 
 from scalecard import exports
 from scalecard.hardware import host
-from scalecard.jobs import (
-    failed_cases,
-    inputs,
-    kubernetes_pods,
-    plan,
-    source_code,
-    startup,
-)
+from scalecard.jobs import inputs, kubernetes_pods, plan, source_code, startup
 from scalecard.jobs.config import resolve
-from scalecard.jobs.containers import marker, packages
-from scalecard.jobs.containers.packages import hidden
-from scalecard.jobs.machine_file import write_machine
+from scalecard.jobs.containers import build, engines
 
 
 # On a cluster these run where the workflow was started; without one, every job does.
@@ -50,8 +41,8 @@ try:
         in workflow.deployment_settings.deployment_method,
     )
     HERE = f"results/{SETTINGS.platform}"
-    if workflow.is_main_process and SETTINGS.cluster == "none":
-        write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
+    if workflow.is_main_process and config["cluster"] == "none":
+        inputs.write_machine(Path(HERE, "machine.json"), SETTINGS.machine)
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None
 
@@ -62,7 +53,7 @@ if workflow.is_main_process:
         )
 
 # Not on a command line, which Snakemake logs: build_args may hold the password of a proxy.
-os.environ.update(SCALECARD_CONTAINER=json.dumps(SETTINGS.container))
+os.environ.update(SCALECARD_CONTAINER=json.dumps(config["container"]))
 
 MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 ANSWERS = inputs.answers()
@@ -75,14 +66,14 @@ if workflow.is_main_process:
     startup.remove_leftovers()
     host.project_salt()
 
-if workflow.is_main_process and SETTINGS.cluster == "slurm":
+if workflow.is_main_process and config["cluster"] == "slurm":
     startup.wait_for_slurm_jobs(sys.argv)
-if workflow.is_main_process and SETTINGS.cluster == "kubernetes":
+if workflow.is_main_process and config["cluster"] == "kubernetes":
     kubernetes_pods.complete_all()
 
 # Experiments that are measured again though nothing has changed, and why.
 AGAIN = (
-    failed_cases.to_repeat(map(Path, MEASURED), SETTINGS.seconds)
+    plan.to_repeat(map(Path, MEASURED), SETTINGS.seconds)
     if workflow.is_main_process
     else {}
 )
@@ -96,7 +87,7 @@ PROGRAMS = (
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={PROGRAMS}:$PATH;'
     " set -u;"
-    f" export SCALECARD_STRICT={SETTINGS.strict:d}"
+    f" export SCALECARD_STRICT={config['strict']:d}"
     ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '
 )
 
@@ -135,8 +126,7 @@ def settings_of(wildcards):
 
 def code_of_figure(wildcards):
     """The sources that draw one experiment's or answer's figure."""
-    name = wildcards.name
-    return inputs.of_answer(name) if name in ANSWERS else inputs.of_figure(name)
+    return inputs.of_figure(wildcards.name)
 
 
 def folder_of_figures(wildcards, input):

@@ -2,7 +2,7 @@
 # on the dependencies: editing the project's code rebuilds nothing.
 MARKER = f"{HERE}/container.json"
 
-if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
+if workflow.is_main_process and engines.forget_if_gone(Path(MARKER)):
     logger.warning(
         f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it."
     )
@@ -11,7 +11,7 @@ if workflow.is_main_process and marker.forget_if_gone(Path(MARKER)):
 rule container:
     input:
         image=inputs.of_image(),
-        packages=packages.inputs(SETTINGS.container),
+        packages=build.package_inputs(config["container"]),
     output:
         marker=MARKER,
     log:
@@ -19,8 +19,8 @@ rule container:
     resources:
         machine=100,
     params:
-        settings=hidden(json.dumps(SETTINGS.container)),
-        shared=["--shared"] if SETTINGS.cluster != "none" else [],
+        settings=build.hidden(json.dumps(config["container"])),
+        shared=["--shared"] if config["cluster"] != "none" else [],
     message:
         "choose the container engine, and build or find the image"
     shell:

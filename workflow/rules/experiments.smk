@@ -9,7 +9,7 @@ for experiment, block in SETTINGS.blocks.items():
             container=MARKER,
             code=inputs.of_experiment(experiment),
             workloads=SETTINGS.files_of(experiment),
-            again=str(failed_cases.mark_of(Path(HERE, f"{experiment}.json"))),
+            again=str(plan.mark_of(Path(HERE, f"{experiment}.json"))),
         output:
             json=update(f"{HERE}/{experiment}.json"),  # the old result stays until there is a new one
         log:
@@ -25,11 +25,11 @@ for experiment, block in SETTINGS.blocks.items():
             tasks_per_gpu=0,  # otherwise the Slurm plugin reads `tasks` as tasks per GPU
         params:
             name=experiment,
-            cluster=SETTINGS.cluster,
+            cluster=config["cluster"],
             nodes=SETTINGS.nodes[experiment],
             spec=block,
-            data=SETTINGS.data_dir,
-            dataset=inputs.dataset_of(experiment, SETTINGS.dataset),
+            data=config["data_dir"],
+            dataset=inputs.dataset_of(experiment, config["dataset"]),
         message:
             f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
         shell:

@@ -1,6 +1,6 @@
 # On a cluster the nodes are measured, not the machine that runs the workflow, so a job describes a node. It runs once;
 # forced, and alone, it checks whether anything has changed, and refuses if there are results of another machine.
-if SETTINGS.cluster != "none":
+if config["cluster"] != "none":
 
     rule machine:
         output:
@@ -14,7 +14,7 @@ if SETTINGS.cluster != "none":
             tasks=1,
             tasks_per_gpu=0,
         params:
-            cluster=SETTINGS.cluster,
+            cluster=config["cluster"],
         message:
             "describe a node of the cluster"
         shell:

@@ -13,7 +13,7 @@ def planned_jobs():
 
 
 onstart:
-    failed_cases.announce(AGAIN)
+    plan.announce_repeats(AGAIN)
     plan.announce(
         planned_jobs(),
         list(SETTINGS.blocks),
@@ -22,7 +22,7 @@ onstart:
         shares=SETTINGS.seconds,
         devices=(
             SETTINGS.machine.describe()
-            if SETTINGS.cluster == "none"
+            if config["cluster"] == "none"
             else "a node of the cluster"
         ),
     )

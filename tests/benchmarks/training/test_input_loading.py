@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from scalecard.benchmarks.training import input_loading as feds
 from scalecard.benchmarks.training.input_loading import Feeding, FromDataset, Pass, samples_of
 from scalecard.benchmarks.training.reference_cache import References
-from scalecard.hardware.devices import host_device
+from scalecard.hardware.devices import CpuDevice
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.prepare import prepared
 from scalecard.measuring.timer import Bench
@@ -28,7 +29,7 @@ WORKER = Loading(workers=1, prefetch=2)
 
 @pytest.fixture
 def feeding() -> Iterator[Feeding]:
-    with host_device(1) as device, host_device(1) as copier:
+    with closing(CpuDevice(0, 1)) as device, closing(CpuDevice(0, 1)) as copier:
         made = Feeding(device, References(device.torch, 2), copier)
         yield made
         made.close()

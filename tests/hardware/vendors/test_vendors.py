@@ -54,7 +54,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
     def session(missing: Any = None) -> Iterator[list[Gpu]]:
         yield gpus
 
-    known = {"KIND": "other", "PACKAGES": {}, "driver_version": lambda: "7.1", "process_group": lambda: None}
+    known = {"KIND": "other", "PACKAGES": {}, "driver_version": lambda: "7.1", "collectives": None}
     found = SimpleNamespace(**known, session=session, problems=lambda: ["of the other"], notes=lambda: ["unseen"])
     monkeypatch.setattr(vendors, "VENDORS", (nvidia, found, cpu))
     return gpus

@@ -22,12 +22,11 @@ from typing import Any, TypeVar
 from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.rendezvous import RanksFailed
-from scalecard.hardware import interconnect, processes, scratch, vendors
-from scalecard.hardware.clock import Stopwatch
+from scalecard.distributed.nodes import RanksFailed
+from scalecard.hardware import interconnect, isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
-from scalecard.hardware.lock import machine_lock
+from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import per_call, shared_decisions, stopping_rule, telemetry
@@ -72,10 +71,10 @@ def run(
     """
     job = nodes.here()
     progress.join(name, quiet=not job.leads)
-    processes.claim()
+    isolation.claim()
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
-    with scratch.own_folder() as folder, machine_lock(), nodes.keep_store(job):
+    with isolation.own_folder() as folder, isolation.machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, telemetry.preflight(machine.cores, strict=strict))
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
@@ -97,7 +96,7 @@ def run(
 def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([outcome.records for outcome in outcomes])
-    told = [*watch.remarks, *interconnect.ways_of_nccl(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     return replace(
         result,
@@ -188,7 +187,7 @@ def _nccl_paths(name: str, spec: Any, machine: Machine) -> dict[str, int]:
 
 def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
     # Not a statement: what is not measured on ranks would depend on how they are launched.
-    found: dict[str, int] = importlib.import_module("scalecard.distributed.nccl_paths").used(machine, layout)
+    found: dict[str, int] = importlib.import_module("scalecard.distributed.launch").transport_paths(machine, layout)
     return found
 
 
@@ -228,7 +227,7 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
 
 def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=processes.die_with, initargs=(os.getpid(),)) as fresh:
+    with ProcessPoolExecutor(1, context, initializer=isolation.die_with, initargs=(os.getpid(),)) as fresh:
         try:
             return fresh.submit(work, *args).result()
         except BrokenProcessPool as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 import scalecard
 from scalecard.cli import arguments
 from scalecard.cli.output import Output
-from scalecard.hardware import host, machine, memory, vendors
+from scalecard.hardware import host, machine, vendors
 
 
 def main() -> int:
@@ -27,9 +27,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     except (ImportError, MemoryError) as error:
-        if not memory.is_out_of_memory(error):
+        if not host.is_out_of_memory(error):
             raise
-        print(f"{args.command}: {memory.sentence(error)}", file=sys.stderr)
+        print(f"{args.command}: {host.too_little_memory(error)}", file=sys.stderr)
         return 2
 
 
@@ -37,7 +37,7 @@ def _probe(args: argparse.Namespace) -> None:
     found = machine.probe()
     if args.output:
         vendors.refuse()
-        from scalecard.jobs.machine_file import write_machine
+        from scalecard.jobs.inputs import write_machine
 
         write_machine(args.output, found.any_node())
     print(json.dumps({**asdict(found), "slug": found.slug, "fingerprint": found.fingerprint}, indent=1))
@@ -52,9 +52,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _container(args: argparse.Namespace) -> None:
-    from scalecard.jobs.containers import build, marker
+    from scalecard.jobs.containers import build, engines
 
-    marker.write(args.output, build.choose(args.settings, shared=args.shared))
+    engines.write_marker(args.output, build.choose(args.settings, shared=args.shared))
 
 
 def _fetch(args: argparse.Namespace) -> None:
@@ -65,7 +65,7 @@ def _fetch(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
-    from scalecard.jobs.machine_file import read_machine
+    from scalecard.jobs.inputs import read_machine
     from scalecard.jobs.plan import place
     from scalecard.run import run
 

@@ -65,9 +65,7 @@ class RankContext:
         NCCL's groups are bound to one device per rank, and refuse the others.
         """
         backend = dist.get_default_backend_for_device(device)
-        group = dist.new_group(backend=backend, timeout=self.timeout, device_id=_bound(device))
-        assert isinstance(group, dist.ProcessGroup), "every rank is a member"
-        return group
+        return _joined(dist.new_group(backend=backend, timeout=self.timeout, device_id=_bound(device)))
 
     def group_among(self, rows: Iterable[Sequence[int]], *, lazily: bool = False) -> dist.ProcessGroup:
         """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask for all.
@@ -80,9 +78,7 @@ class RankContext:
         if lazily and dist.is_backend_available(backend + LAZY):
             backend += LAZY
         made = {tuple(row): dist.new_group(list(row), self.timeout, backend, device_id=bound) for row in rows}
-        (mine,) = (group for row, group in made.items() if self.rank in row)
-        assert isinstance(mine, dist.ProcessGroup), "a member"
-        return mine
+        return next(_joined(group) for row, group in made.items() if self.rank in row)
 
     def among(self, ranks: Sequence[int]) -> "RankContext | None":
         """This rank among some of all, or None if it is not one of them; every rank must ask, in the same order."""
@@ -91,10 +87,8 @@ class RankContext:
         control = dist.new_group(ranks, self.timeout, "gloo")
         if self.rank not in ranks:
             return None
-        assert isinstance(group, dist.ProcessGroup), "a member"
-        assert isinstance(control, dist.ProcessGroup), "a member"
         place, number = list(ranks).index(self.rank), len(ranks)
-        return replace(self, rank=place, world_size=number, control=control, group=group)
+        return replace(self, rank=place, world_size=number, control=_joined(control), group=_joined(group))
 
     def leave(self) -> None:
         """Give back what `among` made; all of its members do so."""
@@ -135,9 +129,13 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
         torch.accelerator.set_device_index(device)
     bound = _bound(device) if devices_each == 1 else None
     dist.init_process_group(dist.get_default_backend_for_device(bound or "cpu"), timeout=timeout, device_id=bound)
-    control = dist.new_group(backend="gloo", timeout=timeout)
-    assert isinstance(control, dist.ProcessGroup), "every rank is a member"
+    control = _joined(dist.new_group(backend="gloo", timeout=timeout))
     return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)
+
+
+def _joined(group: object) -> dist.ProcessGroup:
+    assert isinstance(group, dist.ProcessGroup), "this rank is a member"
+    return group
 
 
 def _bound(device: torch.device) -> torch.device | None:

@@ -1,35 +1,148 @@
 """Rank processes, started by torch.distributed.run's elastic agent on one or several nodes: NCCL on GPUs, gloo on CPUs.
 
 The rendezvous and the process group always have a timeout, and a rank dies with the process that launched it, so
-nothing outlives a killed measurement.
+nothing outlives a killed measurement. What the ranks of a node write down for it, in a folder:
+
+    began.RANK     the process ID
+    failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
+    records        what rank 0 has yielded so far
+
+A rank that was killed leaves no second note, and makes those that wait for it fail as well.
 """
 
 import importlib
+import json
 import logging
 import multiprocessing
 import os
+import signal
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 
 from scalecard import progress
-from scalecard.distributed.context import join
+from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.layout import Layout
-from scalecard.distributed.nodes import TIMEOUT
-from scalecard.distributed.notes import Notes
-from scalecard.distributed.rendezvous import RanksFailed, Rendezvous
+from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
+from scalecard.hardware import isolation, vendors
+from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.records.record import Case, Record, Unit
+from scalecard.records.journal import Journal
+from scalecard.records.record import Case, Reason, Record, Unit
+from scalecard.records.redact import anonymous
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
+ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
+# Words in a rank's error that mean that another rank did not answer.
+ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes of the ranks of one node, in a folder."""
+
+    folder: Path
+
+    @property
+    def journal(self) -> Journal:
+        """Of rank 0."""
+        return Journal(self.folder / "records")
+
+    def begin(self, rank: int) -> None:
+        """Called by a rank when it starts."""
+        (self.folder / f"began.{rank}").write_text(str(os.getpid()))
+
+    def leave(self, error: Exception, rank: int) -> None:
+        """Called by a rank that fails."""
+        text, *_ = str(error).split("\nException raised from")  # C++ adds its own stack
+        said = f"{type(error).__name__}: {text}"
+        others = isinstance(error, dist.DistNetworkError | dist.DistStoreError) or any(
+            words in said.lower() for words in ABOUT_OTHERS
+        )
+        facts = {"time": time.time_ns(), "rank": rank, "error": anonymous(said), "about_others": others}
+        facts["reason"] = reason_of(error)
+        stopped = isolation.stopped_siblings() if others else []
+        facts["stopped"] = [rank for rank, pid in self._began().items() if pid in stopped]
+        (self.folder / f"failed.{rank}").write_text(json.dumps(facts))
+        for pid in stopped:  # the launcher's SIGTERM would not reach it, and it would wait for that for 30 s
+            isolation.kill(pid)
+        if others:
+            time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those waiting
+
+    def failure(self, error: ChildFailedError, *, nccl: bool) -> Failure:
+        """The rank of this node that failed first, and those that did not answer it."""
+        rank, failed = error.get_first_failure()
+        ranks = sorted(self._began())
+        notes: dict[int, dict[str, Any]] = {
+            int(path.suffix[1:]): json.loads(path.read_text()) for path in self.folder.glob("failed.*")
+        }
+        stopped = sorted({other for note in notes.values() for other in note["stopped"]})
+        waited = any(note["about_others"] for note in notes.values())
+        if rank not in notes and not (waited and (rank in stopped or rank not in ranks)):
+            if nccl and failed.exitcode == -signal.SIGABRT:  # what NCCL's watchdog does to a rank that waits too long
+                how = f"rank {rank} was aborted by NCCL while it waited"
+                silent = [other for other in ranks if other != rank] if len(ranks) == 2 else []
+                return Failure(how, time.time_ns(), ranks, about_others=True, lost=True, silent=silent)
+            how = f"was killed by signal {-failed.exitcode}" if failed.exitcode < 0 else f"ended ({failed.exitcode})"
+            return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, lost=True)
+        first = min(notes.values(), key=lambda note: note["time"])
+        waited = first["about_others"]
+        return Failure(
+            f"rank {first['rank']} failed: {first['error']}",
+            first["time"],
+            ranks,
+            about_others=waited,
+            lost=waited,
+            reason=Reason(first["reason"]),
+            silent=sorted(set(ranks) - set(notes)) if waited else [],
+            stopped=stopped,
+        )
+
+    def _began(self) -> dict[int, int]:
+        """The process IDs of the ranks that began."""
+        return {int(path.suffix[1:]): int(path.read_text() or 0) for path in self.folder.glob("began.*")}
+
+
+def transport_paths(machine: Machine, layout: Layout) -> dict[str, int]:
+    """Channels by the path that the ranks' library says it sends on, in one untimed start of all ranks.
+
+    Empty on a node that does not take part. RanksFailed and RankLost as in `launch`.
+    """
+    library = vendors.here().collectives
+    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
+        wanted = library.logging_to(Path(folder)) if library else {}
+        before = {key: os.environ.get(key) for key in wanted}
+        os.environ.update(wanted)
+        try:
+            found: list[dict[str, int]] = launch(_connect, folder, layout=layout, machine=machine)
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    del os.environ[key]
+                else:
+                    os.environ[key] = value
+    return found[0] if found else {}
+
+
+def _connect(ctx: RankContext, folder: str) -> dict[str, int]:
+    """One all-reduce, which makes the library connect; then what all ranks' logs say together."""
+    dist.all_reduce(torch.ones(ENOUGH, device=ctx.device))
+    ctx.synchronize()
+    library, log = vendors.here().collectives, Path(folder, str(os.getpid()))
+    every = ctx.all_gather(library.paths_in(log.read_text()) if library and log.exists() else {})
+    return dict(sorted(sum(map(Counter, every), Counter[str]()).items()))
 
 
 def launch_and_record(

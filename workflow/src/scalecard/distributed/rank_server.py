@@ -9,11 +9,11 @@ import os
 import torch.distributed.launcher.api  # noqa: F401 - both, so that a forked rank has them
 import torchvision.models  # noqa: F401
 
-from scalecard.hardware import processes
+from scalecard.hardware import isolation
 
 PID, ENVIRONMENT = os.getpid(), dict(os.environ)
 
-processes.die_with(os.getppid())
+isolation.die_with(os.getppid())
 
 
 def become_rank(environment: dict[str, str]) -> None:
@@ -22,7 +22,7 @@ def become_rank(environment: dict[str, str]) -> None:
     What the elastic agent has set for this rank alone stays.
     """
     assert os.getpid() != PID, "this module is imported before a rank is forked"
-    processes.die_with(PID)
+    isolation.die_with(PID)
     own = {key: value for key, value in os.environ.items() if ENVIRONMENT.get(key) != value}
     os.environ.clear()
     os.environ.update(environment | own)

@@ -13,6 +13,7 @@ another time than what it is compared with (they take turns).
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -24,7 +25,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, host_device
+from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.unequal_devices import Pair, open_pairs
 from scalecard.measuring.case_variant import Subject, Timing, Variant
@@ -69,7 +70,7 @@ class Setting(Precision):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every pair of unequal devices with every model; two further workers take part in proofs only."""
-    with open_pairs(machine) as pairs, host_device(1) as third, host_device(1) as fourth:
+    with open_pairs(machine) as pairs, closing(CpuDevice(0, 1)) as third, closing(CpuDevice(0, 1)) as fourth:
         if not pairs:
             yield Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1", metric="step_time")
         for pair, model in product(pairs, spec.models):

@@ -4,6 +4,7 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -33,15 +34,15 @@ class Place(Marking, Protocol):
         """What the driver reported of it; else empty."""
 
 
+@dataclass
 class ClockMark(Mark):
     """`read` gives the nanoseconds that the device's own thread read when it got there, and waits for them."""
 
-    def __init__(self, read: Callable[[], int]) -> None:
-        self._read = read
+    read: Callable[[], int]
 
     def seconds_since(self, earlier: Any) -> float:
         assert isinstance(earlier, ClockMark)
-        return (self._read() - earlier._read()) / 1e9
+        return (self.read() - earlier.read()) / 1e9
 
 
 # Events that nothing refers to any more, by GPU and whether they take times. PyTorch ends the process where it destroys

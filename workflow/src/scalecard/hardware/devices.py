@@ -34,20 +34,17 @@ MAX_PENDING = 64
 _running = threading.local()  # .device: whose work this thread runs
 
 
+@dataclass(eq=False)
 class Task:
     """Submitted work and, once it is done, its value. On a GPU `queued` is the point after it in its stream."""
 
-    def __init__(
-        self,
-        value: Any = None,
-        future: "Future[Any] | None" = None,
-        queued: Event | None = None,
-    ) -> None:
-        self._value, self._future, self.queued = value, future, queued
+    value: Any = None
+    future: "Future[Any] | None" = None
+    queued: Event | None = None
 
     def result(self) -> Any:
         """The value. On a CPU this waits; on a GPU the tensors may still be being computed."""
-        return self._future.result() if self._future else self._value
+        return self.future.result() if self.future else self.value
 
 
 def _values(args: tuple[Any, ...]) -> list[Any]:
@@ -313,16 +310,6 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
         finally:
             for device in opened:
                 device.close()
-
-
-@contextlib.contextmanager
-def host_device(num_threads: int) -> Iterator[Device]:
-    """The host's own cores and memory as one device, closed afterwards."""
-    device = CpuDevice(0, num_threads)
-    try:
-        yield device
-    finally:
-        device.close()
 
 
 @contextlib.contextmanager

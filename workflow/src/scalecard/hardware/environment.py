@@ -18,16 +18,9 @@ from scalecard.hardware.machine import ROOT, Machine
 from scalecard.hardware.optional_facts import Missing, gpu_key, version_of
 from scalecard.hardware.vendors.protocol import SWITCH, Gpu
 
-GIT_TIMEOUT = 10  # seconds
-ENGLISH = {"LC_ALL": "C"}
-IDENTITIES = (
-    "host",
-    "fingerprint",
-    "gpu_uuid_hashes",
-    "uuid_hash",
-    "nccl_paths",
-    "nodes",
-)  # of a node, in every job another one
+# Of a node, in every job another one.
+IDENTITIES = ("host", "fingerprint", "gpu_uuid_hashes", "uuid_hash", "nccl_paths", "nodes")
+SIF = "APPTAINER_CONTAINER"  # the variable in which Apptainer names its image
 # How float32 is computed; devices.py sets it, and a tf32 that is measured beside it says so in its case.
 FLOAT32 = {"float32_products": "float32", "float32_convolutions": "float32"}
 PACKAGES = {
@@ -43,24 +36,23 @@ def environment(machine: Machine) -> dict[str, Any]:
     Only the GPUs that are used are described: the first `machine.num_devices`. result.schema.json describes each field.
     """
     missing = Missing()
-    used = machine.num_devices
     return {
         "fingerprint": machine.fingerprint,
         "emulated": machine.emulated,
         "host": host.hashed_name(),
         "machine": asdict(machine),
-        **_gpus(missing, used),
+        **_gpus(missing, machine.num_devices),
         **host.facts(missing),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
         **{name: missing.ask(name, version_of, packages) for name, packages in PACKAGES.items()},
         "lock": machine.software,
         "container": missing.ask("container", _image),
-        "container_engine": _engine(),
+        "container_engine": os.environ.get("SCALECARD_ENGINE") or ("apptainer" if os.environ.get(SIF) else "none"),
         "packages": os.environ.get("SCALECARD_PACKAGES"),  # set by an image that has some
         **_commit(missing),
         **FLOAT32,
-        "nccl_process_group": vendors.here().process_group(),
+        "nccl_process_group": library.process_group() if (library := vendors.here().collectives) else None,
         "nccl_paths": {},
         "nodes": [],
         "missing": missing.reasons,
@@ -119,14 +111,13 @@ def _link_pairs(gpus: Sequence[Gpu], missing: Missing) -> list[list[int | None]]
     keys = [gpu_key(index, "nvlink_pairs") for index in range(len(gpus))]
     ends = [missing.ask(key, gpu.far_ends) for key, gpu in zip(keys, gpus, strict=True)]
     places = [missing.ask(key, gpu.pci_address) for key, gpu in zip(keys, gpus, strict=True)]
+
+    def links(a: int, b: int) -> int | None:
+        known = a != b and None not in (ends[a], ends[b], places[b])
+        return ends[a].count(SWITCH if SWITCH in ends[b] else places[b]) if known else None
+
     every = range(len(gpus))
-    return [[None if a == b else _links_between(ends[a], ends[b], places[b]) for b in every] for a in every]
-
-
-def _links_between(mine: list[str] | None, theirs: list[str] | None, place: str | None) -> int | None:
-    if mine is None or theirs is None or place is None:
-        return None
-    return mine.count(SWITCH) if SWITCH in theirs else mine.count(place)
+    return [[links(a, b) for b in every] for a in every]
 
 
 def _spans(cores: Sequence[int]) -> str:
@@ -138,10 +129,9 @@ def _spans(cores: Sequence[int]) -> str:
 
 def git(*args: str, folder: Path = ROOT) -> str:
     """What git prints in a folder, without the trailing newline; OSError says why there is no answer."""
+    english = os.environ | {"LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            ["git", *args], cwd=folder, capture_output=True, text=True, timeout=GIT_TIMEOUT, env=os.environ | ENGLISH
-        )
+        done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=10, env=english)
     except FileNotFoundError as error:
         raise OSError("git is not installed") from error
     except subprocess.TimeoutExpired as error:
@@ -167,19 +157,13 @@ def has_changes(folder: Path = ROOT) -> bool:
 
 def _image() -> str:
     """The digest of the image this process runs in: from the launcher, or of the .sif that Snakemake runs."""
-    if os.environ.get("SCALECARD_IMAGE_DIGEST"):
-        return os.environ["SCALECARD_IMAGE_DIGEST"]
-    sif = os.environ.get("APPTAINER_CONTAINER")
+    if digest := os.environ.get("SCALECARD_IMAGE_DIGEST"):
+        return digest
+    sif = os.environ.get(SIF)
     if not sif:
         raise OSError("not run in a container")
     with open(sif, "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def _engine() -> str:
-    if os.environ.get("SCALECARD_ENGINE"):
-        return os.environ["SCALECARD_ENGINE"]
-    return "apptainer" if os.environ.get("APPTAINER_CONTAINER") else "none"
 
 
 def _commit(missing: Missing) -> dict[str, str | bool | None]:

@@ -29,7 +29,7 @@ def read() -> Counts:
                     found[("device", index), name] = int(value)
     for port in sorted(interconnect.ADAPTERS.glob("*/ports/*")):
         for file, name in PORT_COUNTERS.items():
-            value = Missing().ask(name, _number, port / "counters" / file)
+            value = Missing().ask(name, lambda: int((port / "counters" / file).read_text()))
             if value is not None:
                 found[("adapter", port_name(port)), name] = value
     return found
@@ -48,7 +48,3 @@ def link_rates() -> dict[str, float]:
         if text:
             rates[port_name(port)] = float(text.split()[0]) * 1e9 / 8
     return rates
-
-
-def _number(path: Path) -> int:
-    return int(path.read_text())

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from scalecard.hardware.memory import is_out_of_memory
+from scalecard.hardware.host import is_out_of_memory
 from scalecard.records.record import Reason
 
 LONGEST = 200  # characters of an error's first line

@@ -1,4 +1,4 @@
-"""What the operating system says about the CPU: facts, its current state, and how its time is spent.
+"""What the operating system says about the host: its CPU, memory and clock.
 
 As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
 """
@@ -9,9 +9,12 @@ import hashlib
 import os
 import platform
 import re
+import resource
 import secrets
+import shutil
 import socket
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -23,6 +26,18 @@ CPUS = Path("/sys/devices/system/cpu")
 SALT = Path(".snakemake/scalecard-salt")  # not in results/, which gets published
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
+# What the loader, the CPU's allocator, CUDA, cuBLAS and cuDNN say in plain errors if memory is short. Libraries that
+# cannot be loaded for want of it end in an ImportError.
+OUT_OF_MEMORY = (
+    "failed to map segment",
+    "cannot allocate memory",
+    "can't allocate memory",
+    "cannot apply additional memory protection",
+    "out of memory",
+    "alloc_failed",
+    "unable to find an engine to execute",
+)
+TOLERANCE = 5.0  # seconds; slower corrections of the clock are everyday
 
 
 def cpu_model() -> str:
@@ -36,11 +51,9 @@ def cpu_model() -> str:
 
 def free_shared_memory() -> int | None:
     """Bytes that processes may still put into shared memory, or None if it is not mounted."""
-    try:
-        found = os.statvfs(SHARED_MEMORY)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(SHARED_MEMORY).free
+    return None
 
 
 def hashed_name() -> str:
@@ -126,3 +139,55 @@ def address_towards(peer: str) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(address)
         return str(probe.getsockname()[0])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, of the host or of a GPU."""
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in OUT_OF_MEMORY)
+
+
+def too_little_memory(error: BaseException) -> str:
+    """One sentence: what was wanted, how much is free, and which limits hold."""
+    known = [f"{psutil.virtual_memory().available / 2**20:.0f} MiB are free"]
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        known.append(f"`ulimit -v` allows {soft / 2**20:.0f} MiB")
+    with contextlib.suppress(OSError):
+        if (limit := _read(CGROUP / "memory.max")) != "max":
+            known.append(f"the control group allows {int(limit) / 2**20:.0f} MiB")
+    what = (str(error).splitlines() or [""])[0] or "memory was asked for in vain"
+    return f"too little memory: {', '.join(known)} ({what})"
+
+
+class Stopwatch:
+    """When a measurement began and ended: by the system's clock, corrected with the monotonic clock.
+
+    It runs from when it is made until stop(); `finished` never lies before `started`. Both are ISO 8601, in UTC.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._ticks = _now(), _seconds()
+        self.started = self._began.isoformat(timespec="milliseconds")
+        self.finished = self.started
+        self.remarks = list[str]()  # that the system's clock was set meanwhile, if it was
+
+    def stop(self) -> None:
+        """The measurement has ended now."""
+        ended = self._began + timedelta(seconds=_seconds() - self._ticks)
+        self.finished = ended.isoformat(timespec="milliseconds")
+        set_by = (_now() - ended).total_seconds()
+        if abs(set_by) > TOLERANCE:
+            way = "back" if set_by < 0 else "ahead"
+            self.remarks.append(
+                f"the system's clock was set {way} by {abs(set_by):.0f} s during the measurement; `finished` is"
+                " `started` and the time that really passed"
+            )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _seconds() -> float:
+    """Since boot, time asleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -40,7 +40,7 @@ class Machine:
     def fingerprint(self) -> str:
         """Twelve hex digits of the hardware, driver and lock: the same machine has the same digits."""
         facts = {k: v for k, v in asdict(self).items() if k != "num_devices"}
-        return _digest(json.dumps(facts, sort_keys=True))[:12]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     def as_specific_as(self, expected: "Machine") -> "Machine":
         """This machine, without its GPUs' identities if `expected` describes any node of a kind."""
@@ -82,7 +82,7 @@ def probe() -> Machine:
         driver=vendor.driver_version(),
         cpu=host.cpu_model(),
         cores=cores,
-        software=_digest(LOCK.read_bytes())[:12] if LOCK.exists() else "unlocked",
+        software=hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12] if LOCK.exists() else "unlocked",
     )
 
 
@@ -108,10 +108,6 @@ def _short(name: str) -> str:
         words = ["".join(words[:2])]
     short = (words or ["cpu"])[0].split("-")[0] + (f"mig{part}" if part else "")
     return re.sub(r"[^a-z0-9]+", "", short.lower()) or "cpu"
-
-
-def _digest(data: str | bytes) -> str:
-    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
 def threads_each(machine: Machine) -> int:

@@ -24,14 +24,13 @@ from scalecard.hardware import vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs import workloads
 from scalecard.jobs.config_file import InvalidConfig
-from scalecard.jobs.containers import packages
+from scalecard.jobs.containers import build
 from scalecard.jobs.plan import estimated, job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, experiment_names, spec_fields
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
 from scalecard.records.atomic import write_atomically
 
 CHECKED = Path(".snakemake/scalecard-checked")
-SCALES = ("full", "quick")
 DEFAULT_MINUTES = 60
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
@@ -115,13 +114,10 @@ def schema_problems(config: Mapping[str, Any]) -> Iterator[str]:
 @functools.cache
 def _validator(schema: Path) -> Any:
     """For JSON Schema 2.0 is an integer; for the jobs that get it, it is not."""
-    types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-    strict: Any = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    draft = jsonschema.Draft202012Validator
+    types = draft.TYPE_CHECKER.redefine("integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool))
+    strict: Any = jsonschema.validators.extend(draft, type_checker=types)  # type: ignore[no-untyped-call]
     return strict(yaml.safe_load(schema.read_text()))
-
-
-def _is_integer(checker: object, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -137,20 +133,15 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked configuration. `blocks` holds each experiment's merged block as the JSON string that its job gets.
+    """What config.yaml comes to. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
     Each experiment may take `seconds`, its share of the budget, of its `minutes`. `job_minutes` are the time limits for
     a cluster's jobs.
     """
 
     platform: str
-    cluster: str
     machine: Machine
     scale: str
-    strict: bool
-    container: dict[str, Any]
-    dataset: str
-    data_dir: str
     blocks: dict[str, str]
     minutes: dict[str, int]
     seconds: dict[str, int]
@@ -171,8 +162,10 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     _refuse(_folder_problems(Path.cwd()))
     _refuse(odd_values(config))
     _refuse(schema_problems(config))
-    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *_workload_problems(config)])
-    _refuse(packages.problems(config["container"]))
+    trained = any(map(trains_workloads, config["experiments"]))
+    wrong = workloads.problems(config["workloads"]) if trained else ()
+    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *wrong])
+    _refuse(build.package_problems(config["container"]))
     machine = probe()
     if check and config["cluster"] == "none" and (found := vendors.problems()):
         raise InvalidConfig("\n".join(found))
@@ -181,18 +174,13 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
     if check:  # both scales, so that a wrong value in the unused one is noticed
-        _check_blocks(blocks_of_all_scales(config), in_image=_image_has_more(config["container"], in_sif=in_sif))
+        _check_blocks(config, in_sif=in_sif)
     minutes = {name: _minutes(config, name, scale, machine) for name in config["experiments"]}
     shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
-        cluster=config["cluster"],
         machine=machine,
         scale=scale,
-        strict=config["strict"],
-        container=dict(config["container"]),
-        dataset=config["dataset"],
-        data_dir=config["data_dir"],
         blocks=_blocks(config, scale),
         minutes=minutes,
         seconds=shared,
@@ -226,11 +214,10 @@ def trains_workloads(experiment: str) -> bool:
 
 def blocks_of_all_scales(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """What the Specs check: scale to experiment to merged block, a JSON string."""
-    return {scale: _blocks(config, scale) for scale in SCALES}
+    return {scale: _blocks(config, scale) for scale in ("full", "quick")}
 
 
 def _blocks(config: Mapping[str, Any], scale: str) -> dict[str, str]:
-    """Each experiment's merged block at one scale, as a JSON string."""
     return {name: json.dumps(merged_block(config, name, scale)) for name in config["experiments"]}
 
 
@@ -267,12 +254,6 @@ def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
 
 
-def _workload_problems(config: Mapping[str, Any]) -> Iterator[str]:
-    """Nothing if no experiment trains them."""
-    if any(trains_workloads(name) for name in config["experiments"]):
-        yield from workloads.problems(config["workloads"])
-
-
 def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
     most = len(machine.gpus) or max(machine.cores, MAX_CPU_DEVICES)
     if config["cluster"] != "none" or (config["devices"] or 0) <= most:
@@ -281,17 +262,13 @@ def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
     return [f"devices = {config['devices']}: must be at most {most}, {what}"]
 
 
-def _image_has_more(container: Mapping[str, Any], *, in_sif: bool) -> bool:
-    """Whether the experiments are to run in an image that may have packages which are not here."""
-    return bool(container["packages"] or container["image"]) and (in_sif or container["engine"] != "none")
-
-
-def _check_blocks(scales: Mapping[str, Mapping[str, str]], *, in_image: bool) -> None:
+def _check_blocks(config: Mapping[str, Any], *, in_sif: bool) -> None:
     """Build every Spec in a process that imports torch; InvalidConfig lists every problem. Remembers what passed.
 
-    `in_image`: what the user's files import may be in the image alone, where each Spec is built again.
+    What the user's files import may be in the image alone, where each Spec is built again.
     """
-    text = json.dumps(scales)
+    text, container = json.dumps(blocks_of_all_scales(config)), config["container"]
+    in_image = (container["packages"] or container["image"]) and (in_sif or container["engine"] != "none")
     own = {"SCALECARD_PACKAGES_IN_IMAGE": "1" if in_image else ""}
     code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
     key = hashlib.sha256(b"".join([text.encode(), json.dumps(own).encode(), *code])).hexdigest()

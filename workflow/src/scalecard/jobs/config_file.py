@@ -85,31 +85,23 @@ class _Look:
             yield _said(node, path, "refers to itself" if node in self.open else f"nested more than {DEEPEST} deep")
         elif node not in self.sizes:
             self.open.append(node)
-            yield from _own_problems(node, path)
-            children = list(_children(node))
+            kind = _kind(node)
+            if kind not in KINDS:
+                yield _said(node, path, f"a {kind} in YAML; accepted: {ACCEPTED} (quote what is meant as text)")
+            if isinstance(node, yaml.ScalarNode):
+                yield from _scalar_problems(node, kind, path)
+            children: list[tuple[str, yaml.Node]] = []
+            if isinstance(node, yaml.MappingNode):
+                yield from _key_problems(node, path)
+                children = [(str(key.value)[:100], value) for key, value in node.value]
+            elif isinstance(node, yaml.SequenceNode):
+                children = [(str(index), value) for index, value in enumerate(node.value)]
             for name, child in children:
                 yield from self.at(child, (*path, name))
             self.sizes[node] = 1 + sum(self.sizes.get(child, 0) for _, child in children)
             self.open.pop()
             if not path and self.sizes[node] > MOST_VALUES:
                 yield _said(node, path, f"more than {MOST_VALUES} values, with its aliases written out")
-
-
-def _children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
-    if isinstance(node, yaml.MappingNode):
-        yield from ((str(key.value)[:100], value) for key, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        yield from ((str(index), value) for index, value in enumerate(node.value))
-
-
-def _own_problems(node: yaml.Node, path: tuple[str, ...]) -> Iterator[str]:
-    kind = _kind(node)
-    if kind not in KINDS:
-        yield _said(node, path, f"a {kind} in YAML; accepted: {ACCEPTED} (quote what is meant as text)")
-    if isinstance(node, yaml.ScalarNode):
-        yield from _scalar_problems(node, kind, path)
-    if isinstance(node, yaml.MappingNode):
-        yield from _key_problems(node, path)
 
 
 def _scalar_problems(node: yaml.ScalarNode, kind: str, path: tuple[str, ...]) -> Iterator[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from scalecard.analysis import compare
 from scalecard.analysis.load_results import each_fit
-from scalecard.jobs import failed_cases, plan
+from scalecard.jobs import plan
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult, load
-from scalecard.records.record import Result
+from scalecard.records.record import Record, Result
 from scalecard.report.render import leading
 from scalecard.report.section import Section
 
@@ -35,7 +35,7 @@ def text(
     missing: list[str] = json.loads(left_out.read_text()) if left_out and written and left_out.exists() else []
     said = [success(measured, report if written else None, seconds, run.expected if run else {})]
     said += [f"Failed: {each}" for each in missing]
-    said += filter(None, [failed_cases.closing(measured)])
+    said += filter(None, [lost_cases(measured)])
     faults = any(record.is_fault for result in measured for record in result.records)
     return "\n".join(said), bool(missing) or faults
 
@@ -91,3 +91,23 @@ def duration(seconds: float) -> str:
     """'47 s' or '7 min 12 s'."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def lost_cases(results: Sequence[Result]) -> str:
+    """The last line of a run, which lists what was lost; empty if nothing was."""
+    lost = [
+        f"{result.experiment} {_case(record)} ({record.why})"
+        for result in results
+        for record in result.records
+        if record.status == "failed"
+    ]
+    if not lost:
+        return ""
+    due = [r.experiment for r in results if r.count("failed") and not r.failed_again]
+    after = f" The next run measures {', '.join(due)} once more." if due else ""
+    return f"Failed: {counted(len(lost), 'case')}: {'; '.join(lost)}.{after}"
+
+
+def _case(record: Record) -> str:
+    axes = [f"{axis} {value}" for axis, value in record.case.items()]
+    return ", ".join([*axes, record.metric]) if axes else "as a whole"

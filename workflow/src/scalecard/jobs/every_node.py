@@ -23,7 +23,7 @@ from scalecard.hardware import host
 REFUSED = 2  # exit status for bad input: another kind of node, or one in use with `strict`
 LINGER = 15  # seconds that the other nodes get to finish once the first has
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")
+OF_THE_STEP = ("SLURM_", "SRUN_", "SBATCH_")  # the enclosing one, whose single node would limit a step on several
 
 
 def main() -> int:
@@ -36,9 +36,12 @@ def main() -> int:
     if args.cluster != "slurm":
         assert args.nodes == 1, "config.py refuses more"
         os.execvp(command[0], command)
-    node, environment, others = os.environ["SLURMD_NODENAME"], _environment_outside_the_step(), None
+    node, others = os.environ["SLURMD_NODENAME"], None
+    environment = {key: v for key, v in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
     if args.nodes > 1:
-        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": f"{_address(node)}:{_free_port()}"}
+        with socket.create_server(("", 0)) as free:
+            meeting = f"{_address(node)}:{free.getsockname()[1]}"
+        environment |= {"SCALECARD_NODES": str(args.nodes), "SCALECARD_RENDEZVOUS": meeting}
         others = subprocess.Popen(_srun(f"--exclude={node}", args.nodes - 1, 1, command), env=environment)
     first = subprocess.Popen(_srun(f"--nodelist={node}", 1, 0, command), env=environment)
     signal.signal(signal.SIGTERM, lambda *_: first.terminate())
@@ -71,11 +74,6 @@ def _srun(where: str, num_nodes: int, first: int, command: Sequence[str]) -> lis
     ]
 
 
-def _environment_outside_the_step() -> dict[str, str]:
-    """The environment without the enclosing step's variables: its single node would limit a step on several."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_STEP) or key == "SLURM_CONF"}
-
-
 def _address(node: str) -> str:
     """This node's address on the interface that the user chose, else on the route to the job's other nodes."""
     addresses = psutil.net_if_addrs()
@@ -91,12 +89,6 @@ def _address(node: str) -> str:
 
 def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("", 0))
-        return int(free.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,22 +1,25 @@
-"""The inputs of each rule, computed from the code's own imports, and what an edit of a file runs again.
+"""The inputs of each rule: the code by its own imports, results, and machine.json; what an edit of a file runs again.
 
 Snakemake reruns a rule if the content of an input has changed. `__init__.py`, which holds the version, and progress.py,
 which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 
-What an edit of a file runs again, from the same imports as the inputs of the workflow's rules.
-
-What depends on a value, such as a block of config.yaml, is no file's: `snakemake -n` says it.
+What depends on a value, such as a block of config.yaml, is no file's edit: `snakemake -n` says what that runs again.
 """
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalecard.hardware.machine import ROOT
+from scalecard.hardware.machine import ROOT, Machine, differences, from_facts
+from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names
+from scalecard.records.atomic import write_atomically
+from scalecard.records.files import is_result_file
+from scalecard.records.strict_json import load_object
 from scalecard.report.history import layout
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
@@ -26,7 +29,6 @@ PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.ya
 PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 REFERENCE = Path("workflow/reference")
 TEMPLATES = Path("workflow/report")
-Files = Mapping[str, set[str]]  # that each job reads, by its name
 
 
 def of_experiment(name: str) -> list[str]:
@@ -41,13 +43,9 @@ def of_image() -> list[str]:
 
 
 def of_figure(name: str) -> list[str]:
-    """What `scalecard plot NAME` executes."""
-    return [*_files("report.figure_files", f"report.sections.{name}"), *_reference()]
-
-
-def of_answer(name: str) -> list[str]:
-    """What `scalecard plot NAME` executes for an answer."""
-    return [*_files("report.figure_files", f"report.answers.{name}"), *_reference()]
+    """What `scalecard plot NAME` executes, of an experiment or an answer."""
+    room = "answers" if name in answers() else "sections"
+    return [*_files("report.figure_files", f"report.{room}.{name}"), *_reference()]
 
 
 def of_exports() -> list[str]:
@@ -86,10 +84,13 @@ def _modules(room: str) -> list[str]:
 
 
 def result_files(name: str, platform: str) -> list[str]:
-    """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms."""
+    """An experiment's result on this platform, which the workflow makes, then the existing ones of other platforms.
+
+    A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead.
+    """
     here = RESULTS / platform / f"{name}.json"
     others = (path for path in RESULTS.glob(f"*/{name}.json") if path != here and is_platform(path.parent.name))
-    return [str(here), *sorted(str(path) for path in others if _readable(path))]
+    return [str(here), *sorted(str(path) for path in others if path.is_file() and os.access(path, os.R_OK))]
 
 
 def is_platform(folder: str) -> bool:
@@ -103,11 +104,6 @@ def ignored_folders() -> list[str]:
     return sorted(ascii(str(folder)) for folder in folders if not is_platform(folder.name))
 
 
-def _readable(path: Path) -> bool:
-    """A broken link, a FIFO or another user's private file would stop the workflow; the report names it instead."""
-    return path.is_file() and os.access(path, os.R_OK)
-
-
 def dataset_of(name: str, dataset: str) -> str:
     """The dataset if the experiment's code uses images, else 'none'."""
     return dataset if SOURCES / "workloads" / "datasets.py" in closure(f"experiments.{name}") else "none"
@@ -119,6 +115,33 @@ def _files(*modules: str) -> list[str]:
 
 def _reference() -> list[str]:
     return sorted(str(path) for path in REFERENCE.glob("*.yaml"))
+
+
+def read_machine(path: Path) -> Machine:
+    """The machine that a machine.json describes; InvalidConfig names a file that does not."""
+    try:
+        return from_facts(load_object(path))
+    except (ValueError, TypeError) as error:
+        what = error if isinstance(error, ValueError) else f"{path}: does not describe a machine ({error})"
+        raise InvalidConfig(str(what)) from error
+
+
+def write_machine(path: Path, machine: Machine) -> None:
+    """Write machine.json only if its content changes, so that nothing is measured again needlessly.
+
+    InvalidConfig if the folder holds another machine's results, which must not be overwritten.
+    """
+    text = json.dumps(asdict(machine), indent=1) + "\n"
+    if path.exists() and path.read_text() == text:
+        return
+    if path.exists() and any(map(is_result_file, path.parent.glob("*.json"))):
+        then = read_machine(path)
+        if then.fingerprint != machine.fingerprint:
+            raise InvalidConfig(
+                f"{path}: the results under the label '{path.parent.name}' were measured on another machine"
+                f" ({differences(then, machine)}): set another platform: in config.yaml, or remove that folder"
+            )
+    write_atomically(path, text)
 
 
 @dataclass(frozen=True)
@@ -137,41 +160,20 @@ class Reruns:
 
 def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
     """One for each file; ValueError if one is no file of the project."""
-    paths = [_in_project(file) for file in files]
+    found = [file.resolve() for file in files]
+    for path, file in zip(found, files, strict=True):
+        if not (path.is_file() and path.is_relative_to(ROOT)):
+            raise ValueError(f"{file}: must be a file of the project")
     with contextlib.chdir(ROOT):
-        experiments, figures, others = _experiments(), _figures(), _others()
-    for path in paths:
-        others_again = [name for name, read in others.items() if path in read]
-        figures_again = _readers(path, figures, "figure")
-        yield Reruns(path, _readers(path, experiments, "experiment"), [*figures_again, *others_again])
+        measured = {name: [*of_experiment(name), *of_image()] for name in experiment_names()}
+        drawn = {f"the figure of {name}": of_figure(name) for name in [*experiment_names(), *answers()]}
+        others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
+    for name in (str(path.relative_to(ROOT)) for path in found):
+        again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]
+        yield Reruns(name, _readers(name, measured, "every experiment"), again)
 
 
-def _in_project(file: Path) -> str:
-    found = file.resolve()
-    if not (found.is_file() and found.is_relative_to(ROOT)):
-        raise ValueError(f"{file}: must be a file of the project")
-    return str(found.relative_to(ROOT))
-
-
-def _readers(path: str, jobs: Files, kind: str) -> list[str]:
-    """One text for each job that reads the file, or for all."""
-    names = [name for name, read in jobs.items() if path in read]
-    return [f"every {kind}"] if len(names) == len(jobs) else names
-
-
-def _experiments() -> Files:
-    return {name: {*of_experiment(name), *of_image()} for name in experiment_names()}
-
-
-def _figures() -> Files:
-    drawn = {name: of_figure(name) for name in experiment_names()}
-    drawn |= {name: of_answer(name) for name in answers()}
-    return {f"the figure of {name}": set(files) for name, files in drawn.items()}
-
-
-def _others() -> Files:
-    return {
-        "the figure of kept nights": set(of_trend()),
-        "the exports": set(of_exports()),
-        "the report": set(of_report()),
-    }
+def _readers(file: str, jobs: Mapping[str, Sequence[str]], every: str) -> list[str]:
+    """The jobs that read a file, among the files that each reads."""
+    names = [name for name, read in jobs.items() if file in read]
+    return [every] if len(names) == len(jobs) else names

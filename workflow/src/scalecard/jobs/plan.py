@@ -1,4 +1,8 @@
-"""The plan of one workflow run: how its budget is shared, printed before it begins, and kept to show its progress.
+"""The plan of one workflow run: what is measured again, how its budget is shared, and what is printed before it begins.
+
+Every measurement has a small file among its inputs, which is empty at first. Where cases failed because a rank was lost
+or memory ran out, or had no time in a smaller budget, it names that result, so that Snakemake sees a changed input,
+once.
 
 The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and the
 closing summary (jobs/end_summary.py) reads when the run started and whether it writes a report.
@@ -6,6 +10,7 @@ closing summary (jobs/end_summary.py) reads when the run started and whether it 
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +22,44 @@ import yaml
 from scalecard import progress
 from scalecard.distributed.layout import layouts
 from scalecard.records.atomic import write_atomically
+from scalecard.records.files import is_due
 
+MARKS = Path(".snakemake/scalecard-again")
 PLAN = Path(".snakemake/scalecard-plan.json")
-TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
+TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where experiments were tried
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
+
+
+def mark_of(result: Path) -> Path:
+    """The file among a measurement's inputs."""
+    return MARKS / result.parent.name / result.stem
+
+
+def to_repeat(results: Iterable[Path], seconds: Mapping[str, int]) -> dict[str, str]:
+    """The experiments among these results that are measured again, and why; writes the marks.
+
+    `seconds` is how long each may take; without an entry, as long as it needs.
+    """
+    due = {}
+    for path in results:
+        mark = mark_of(path)
+        if why := is_due(path, seconds.get(path.stem, 0)):
+            due[path.stem] = why
+            which = str(json.loads(path.read_text()).get("started"))
+            if not mark.exists() or mark.read_text() != which:
+                write_atomically(mark, which)
+        elif not mark.exists():
+            write_atomically(mark, "")
+            os.utime(mark, (0, 0))  # older than any result: where Snakemake's records are gone, nothing is out of date
+    return due
+
+
+def announce_repeats(due: Mapping[str, str]) -> None:
+    """Say why experiments that are up to date are measured again."""
+    for name, why in due.items():
+        print(f"{name}: {why}", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +68,6 @@ class PlannedJob:
 
     rule: str
     log: str
-
-    def started_since(self, moment: float) -> bool:
-        """Whether its log was written after a moment, in seconds since the epoch."""
-        try:
-            return bool(self.log) and Path(self.log).stat().st_mtime >= moment
-        except OSError:
-            return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +78,6 @@ class Plan:
     jobs: list[PlannedJob]
     experiments: list[str]
     expected: dict[str, float]
-
-    @property
-    def measuring(self) -> list[PlannedJob]:
-        """The jobs that measure."""
-        return [job for job in self.jobs if job.rule in self.experiments]
 
 
 def announce(
@@ -72,7 +97,7 @@ def announce(
     own = list(jobs)
     planned = [name for name in experiments if name in {job.rule for job in own}]
     before = {name: last_seconds(folder / f"{name}.json") for name in planned}
-    typical = _typical_seconds(scale)
+    typical: dict[str, float] = yaml.safe_load(TYPICAL.read_text()).get(scale, {})
     likely = {name: before[name] or typical.get(name) for name in planned}
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items() if seconds}
     plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected)
@@ -101,12 +126,6 @@ def last_seconds(result: Path) -> float | None:
     return span.total_seconds()
 
 
-def _typical_seconds(scale: str) -> dict[str, float]:
-    """How long experiments took at this scale where they were tried; empty if none was."""
-    seconds: dict[str, dict[str, float]] = yaml.safe_load(TYPICAL.read_text())
-    return seconds.get(scale, {})
-
-
 def read() -> Plan | None:
     """The plan of the present run; None if there is none that can be read."""
     try:
@@ -128,8 +147,9 @@ def place(experiment: str) -> str:
     plan = read()
     if not plan or experiment not in plan.experiments:
         return ""
-    others = [job for job in plan.measuring if job.rule != experiment and job.started_since(plan.started)]
-    return f"{len(others) + 1} of {len(plan.experiments)}"
+    logs = [Path(job.log) for job in plan.jobs if job.log and job.rule in set(plan.experiments) - {experiment}]
+    begun = [log for log in logs if log.exists() and log.stat().st_mtime >= plan.started]
+    return f"{len(begun) + 1} of {len(plan.experiments)}"
 
 
 def _minutes(seconds: float) -> str:

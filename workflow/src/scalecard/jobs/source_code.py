@@ -7,7 +7,7 @@ import ast
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = "scalecard"
@@ -18,13 +18,17 @@ IMPORT = re.compile(r"\bimport\b")
 
 def closure(*modules: str) -> set[Path]:
     """The files of modules ('run', 'experiments.ddp') and of everything they import from the package, transitively."""
-    found: set[Path] = set()
-    todo = [path for module in modules for path in _files(f"{PACKAGE}.{module}")]
+    return with_imports((path for module in modules for path in files_of(f"{PACKAGE}.{module}")), _imported)
+
+
+def with_imports(files: Iterable[Path], imported: Callable[[Path], Iterable[Path]]) -> set[Path]:
+    """These files and all that they import, transitively; `imported` gives those of one file."""
+    found, todo = set[Path](), list(files)
     while todo:
         path = todo.pop()
         if path not in found:
             found.add(path)
-            todo += _imported(path)
+            todo += imported(path)
     return found
 
 
@@ -57,7 +61,7 @@ def _imported(path: Path) -> frozenset[Path]:
             names |= {alias.name for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom) and statement.module:
             names |= {f"{statement.module}.{alias.name}" for alias in statement.names}
-    return frozenset(file for name in names if name.split(".")[0] == PACKAGE for file in _files(name))
+    return frozenset(file for name in names if name.split(".")[0] == PACKAGE for file in files_of(name))
 
 
 def _part_that_imports(path: Path) -> ast.Module:
@@ -70,12 +74,12 @@ def _part_that_imports(path: Path) -> ast.Module:
     return _tree(path)
 
 
-def _files(name: str) -> Iterator[Path]:
-    """The files that importing 'a.b.c' runs, of the packages around it too; 'c' may be a name in the module 'a.b'."""
+def files_of(name: str, folder: Path | None = None) -> Iterator[Path]:
+    """The files in a folder that importing 'a.b.c' runs, of the packages around it too; 'c' may be a name in 'a.b'."""
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
-        path = SOURCES.parent.joinpath(*parts[:end])
-        yield from (p for p in (path / "__init__.py", path.with_suffix(".py")) if p.exists())
+        path = (folder or SOURCES.parent).joinpath(*parts[:end])
+        yield from (found for found in (path / "__init__.py", path.with_suffix(".py")) if found.is_file())
 
 
 @functools.cache

@@ -29,16 +29,17 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scalecard.hardware import scratch
+from scalecard.hardware import isolation
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.records.atomic import FULL, remove_unfinished
 
 STATE = Path(".snakemake")
+RESULTS = Path("results")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _held: list[int] = []  # open until this process ends
 ONLY_LOOKS = re.compile(
@@ -47,7 +48,6 @@ ONLY_LOOKS = re.compile(
 )
 OF_A_RUN = re.compile(r".*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PAUSE = 10  # seconds between polls of the queue
-RESULTS = Path("results")
 NEEDED = 4 * 2**20  # bytes; results are smaller, and so are Snakemake's own temporary files
 REPEATED = re.compile(
     r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.|Singularity containers: ignored|Using shell: .*"
@@ -110,10 +110,13 @@ def take_over_lock(arguments: Sequence[str], *, temporary: Path, state: Path = S
         return
     running = state / "scalecard-running"
     running.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(running):
+    with (running / "turn").open("w") as turn:  # two workflows that start together look one after the other
+        with contextlib.suppress(OSError):
+            fcntl.flock(turn, fcntl.LOCK_EX)
         alive, dead, elsewhere = _told_apart(running)
-        for path in dead:
-            _remove_temporary(path)
+        for folder in (Path(path.read_text().partition("\n")[2] or ".") for path in dead):
+            if folder.name.startswith("snakemake"):  # which Snakemake gives it
+                shutil.rmtree(folder, ignore_errors=True)
         for path in dead + elsewhere * unlocking:
             path.unlink(missing_ok=True)
         if unlocking:
@@ -152,13 +155,6 @@ def _host(entry: Path) -> str:
     return entry.read_text().partition("\n")[0]
 
 
-def _remove_temporary(entry: Path) -> None:
-    """Remove the temporary folder of a dead Snakemake, if it has the name that Snakemake gives it."""
-    folder = Path(entry.read_text().partition("\n")[2] or ".")
-    if folder.name.startswith("snakemake"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _is_free(path: Path) -> bool:
     """Whether nobody on this kernel holds it; where files cannot be locked it counts as held."""
     try:
@@ -179,28 +175,19 @@ def _enter(running: Path, temporary: Path) -> None:
     os.write(file, f"{platform.node()}\n{temporary}".encode())
 
 
-@contextlib.contextmanager
-def _one_at_a_time(running: Path) -> Iterator[None]:
-    """Two workflows that start together look at the entries one after the other."""
-    with (running / "turn").open("w") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _boot() -> str:
     """Names the running kernel, which all containers of a host share."""
     return BOOT.read_text().strip()[:13]
 
 
 def remove_leftovers() -> None:
-    """Remove it, with a line that names the folders; what a living process uses stays."""
+    """Remove what killed runs have left, and name the folders; what a living process uses stays."""
     remove_unfinished(itertools.chain(RESULTS.rglob(".*"), STATE.glob(".scalecard-*")))
-    for folder in scratch.remove_dead():
+    for folder in isolation.remove_dead_folders():
         print(f"removed {folder}, left by a killed measurement", flush=True)
 
 
-def check_disk_space(arguments: Sequence[str], results: Path = Path("results")) -> None:
+def check_disk_space(arguments: Sequence[str], results: Path = RESULTS) -> None:
     """Write to the temporary folder and to that of the results; InvalidConfig names the one that cannot be written.
 
     Returns at once if this Snakemake command line runs no job.
@@ -222,10 +209,9 @@ def check_disk_space(arguments: Sequence[str], results: Path = Path("results")) 
 def _amounts(folder: Path) -> str:
     needed = f"{NEEDED / 2**20:.0f} MiB are needed"
     try:
-        found = os.statvfs(folder)
+        return f"{needed}, {shutil.disk_usage(folder).free / 2**20:.1f} MiB are free"
     except OSError:
         return needed
-    return f"{needed}, {found.f_bavail * found.f_frsize / 2**20:.1f} MiB are free"
 
 
 class Terminal(logging.Filter):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from scalecard.jobs.source_code import files_of, with_imports
 from scalecard.measuring.spec import did_you_mean
 
 BUILT_IN = Path(__file__).parents[1] / "workloads" / "builtin"
@@ -31,7 +32,8 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
             yield f"workloads: every one is null at the {scale} scale; what trains them needs one"
     for name, values in chosen.items():
         for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick") or {})):
-            yield from (f"{part}.{key}: set by the workflow; choose another name" for key in own if key == "source")
+            if "source" in own:
+                yield f"{part}.source: set by the workflow; choose another name"
             if part.endswith(".quick") and "file" in own:
                 yield f"{part}.file: a workload has one file, the same at both scales"
         if "file" in values:
@@ -99,13 +101,7 @@ def _hash(file: str) -> str:
 
 def _sources(file: Path) -> set[Path]:
     """A file and what it imports from its own folder, transitively; a file that does not parse imports nothing."""
-    found, todo = set[Path](), [file]
-    while todo:
-        path = todo.pop()
-        if path not in found:
-            found.add(path)
-            todo += _imported(path, file.parent)
-    return found
+    return with_imports([file], lambda path: _imported(path, file.parent))
 
 
 def _imported(path: Path, folder: Path) -> Iterator[Path]:
@@ -120,12 +116,4 @@ def _imported(path: Path, folder: Path) -> Iterator[Path]:
             base = path.parents[statement.level - 1] if statement.level else folder
             names = [".".join(where), *(".".join([*where, alias.name]) for alias in statement.names)]
         for name in filter(None, names):
-            yield from _files_of(name, base)
-
-
-def _files_of(name: str, folder: Path) -> Iterator[Path]:
-    """Of the module 'a.b', in this folder: a.py or a/__init__.py, and a/b.py or a/b/__init__.py."""
-    parts = name.split(".")
-    for end in range(1, len(parts) + 1):
-        path = folder.joinpath(*parts[:end])
-        yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+            yield from files_of(name, base)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalecard.hardware import host, processes, vendors
+from scalecard.hardware import host, isolation, vendors
 from scalecard.hardware.optional_facts import Missing
 from scalecard.hardware.vendors.protocol import Gpu
 from scalecard.records.record import GpuState, HardwareState, Slowdown, Spread
@@ -61,7 +61,7 @@ class Watch:
     def _read(self) -> None:
         self._readings.append(
             {
-                "gpus": [gpu.state(processes.is_ours) for gpu in self.gpus],
+                "gpus": [gpu.state(isolation.is_ours) for gpu in self.gpus],
                 "load_average": host.load_average(),
                 "cpu_mhz": host.frequency_mhz(self._missing),
             }
@@ -148,9 +148,9 @@ def disturbances(cores: int) -> list[str]:
 
 
 def _on_gpu(index: int, gpu: Gpu) -> Iterator[str]:
-    others, used = gpu.num_others(processes.is_ours), gpu.utilisation
+    others, used = gpu.num_others(isolation.is_ours), gpu.utilisation
     if others:
-        memory = gpu.state(processes.is_ours)["others_memory_bytes"] or 0
+        memory = gpu.state(isolation.is_ours)["others_memory_bytes"] or 0
         what = "another process" if others == 1 else f"{others} other processes"
         yield f"{what} used GPU {index} before the measurement ({memory / 2**20:.0f} MiB of its memory)"
     if used is not None and used > BUSY_GPU:

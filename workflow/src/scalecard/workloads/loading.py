@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
-from scalecard.hardware import processes
+from scalecard.hardware import isolation
 from scalecard.workloads.nested import Tree, leaves
 
 TRIED = 4  # samples that are read again with other random numbers
@@ -124,7 +124,7 @@ class Feed:
                 "prefetch_factor": loading.prefetch,
                 "persistent_workers": loading.persistent,
                 "multiprocessing_context": "fork",
-                "worker_init_fn": lambda _worker: processes.die_with(parent),  # PyTorch's would end seconds later
+                "worker_init_fn": lambda _worker: isolation.die_with(parent),  # PyTorch's would end seconds later
             }
         self.loader: Any = DataLoader(
             dataset, batch_sampler=walk, num_workers=loading.workers, pin_memory=loading.pinned, **processes_only

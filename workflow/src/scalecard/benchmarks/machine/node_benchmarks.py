@@ -4,7 +4,7 @@ them, the host's memory and its storage."""
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -14,7 +14,7 @@ from scalecard import progress
 from scalecard.benchmarks.machine import copies, matmul, storage
 from scalecard.benchmarks.machine.matmul import Products
 from scalecard.hardware import error_counters, numa, vendors
-from scalecard.hardware.devices import Device, host_device, near, open_devices
+from scalecard.hardware.devices import CpuDevice, Device, near, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
@@ -174,7 +174,7 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
     """Copies within the memory of each NUMA node, by its own cores."""
     for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
         case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
-        with numa.on(cores), host_device(len(cores)) as host:
+        with numa.on(cores), closing(CpuDevice(0, len(cores))) as host:
             build = partial(_made, partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes), host)
             yield from _timed(of.rule, [Variant(name=f"NUMA node {node}", case=case, build=build)], [host])
 

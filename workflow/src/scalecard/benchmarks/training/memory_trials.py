@@ -11,7 +11,7 @@ from scalecard.benchmarks.training.strategy import STEP, CannotBe, StrategyBuild
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
-from scalecard.hardware.memory import is_out_of_memory
+from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule

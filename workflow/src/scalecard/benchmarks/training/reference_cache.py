@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from scalecard.hardware.memory import is_out_of_memory
+from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.workloads import reference

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from scalecard.benchmarks.training.cut_model import CutWorkload, given
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import or_on_host
-from scalecard.hardware.memory import is_out_of_memory
+from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import same_gradients

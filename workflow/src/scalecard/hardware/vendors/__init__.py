@@ -5,7 +5,7 @@ needs torch is in runtimes.py. What PyTorch offers under one name for all of the
 torch.distributed's default backend) needs nothing here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from scalecard.hardware.optional_facts import Missing
@@ -30,6 +30,12 @@ def here() -> Vendor:
             if gpus:
                 return vendor
     return cpu
+
+
+def remarks(paths: Mapping[str, int]) -> list[str]:
+    """What a reader should know about the paths on which ranks send, channels by path."""
+    library = here().collectives
+    return library.remarks(paths) if library else []
 
 
 def problems() -> list[str]:

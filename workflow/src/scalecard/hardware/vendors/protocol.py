@@ -3,8 +3,9 @@
 What a GPU does not tell is None, or an error that `Missing.ask` turns into one, and keeps; nothing fails for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from scalecard.hardware.optional_facts import Missing
@@ -68,20 +69,40 @@ class Gpu(Protocol):
         """What reads each counter of errors, by its name."""
 
 
+class Collectives(Protocol):
+    """The library through which ranks on a vendor's GPUs send."""
+
+    def process_group(self) -> str:
+        """Which of PyTorch's process groups ranks use, where it has several."""
+
+    def logging_to(self, folder: Path) -> dict[str, str]:
+        """The variables with which each process writes in this folder, under its ID, which way it sends."""
+
+    def paths_in(self, log: str) -> dict[str, int]:
+        """Channels by path in what it has written."""
+
+    def remarks(self, paths: Mapping[str, int]) -> list[str]:
+        """What a reader should know about these paths."""
+
+    def why_slow(self) -> Iterable[str]:
+        """What keeps data from going directly between nodes' GPUs, on a machine with a fast network."""
+
+
 class Vendor(Protocol):
     """A module of this folder."""
 
     KIND: str  # PyTorch's type of its devices, and Machine.kind
     PACKAGES: Mapping[str, Sequence[str]]  # each library whose version is recorded, and the packages that may bring it
 
+    @property
+    def collectives(self) -> Collectives | None:
+        """None where there is nothing to say of it."""
+
     def session(self, missing: Missing | None = None) -> AbstractContextManager[Sequence[Gpu]]:
         """The GPUs that PyTorch will enumerate, in its order; empty without a driver, and `missing` says why."""
 
     def driver_version(self) -> str | None:
         """None if there is no GPU."""
-
-    def process_group(self) -> str | None:
-        """Which of PyTorch's process groups ranks use, where it has several for these devices."""
 
     def problems(self) -> list[str]:
         """What is wrong with the GPUs that this process is to use, one line each, with what to do."""

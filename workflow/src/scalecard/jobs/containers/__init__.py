@@ -1,9 +1,7 @@
 """The container that experiments run in.
 
-engines.py    finds which of Docker, Podman and Apptainer answers here, and what it is able to do
-build.py      chooses the engine, and builds an image from docker/ or takes a given one
-packages.py   says what is wrong with the file of further packages, gives a build what it needs, and hides passwords
-marker.py     reads and writes the file that names the image
+engines.py    finds which of Docker, Podman and Apptainer answers here; reads and writes the file that names its image
+build.py      chooses the engine, and builds an image from docker/, with further packages, or takes a given one
 inside.py     says what a container gets of the host: variables, mounts, GPUs, network
 oci.py        makes that a command line of Docker or Podman
 apptainer.py  makes it one of Apptainer

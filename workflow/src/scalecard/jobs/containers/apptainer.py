@@ -4,12 +4,11 @@ Variables travel as APPTAINERENV_*, because --env splits its value at commas. Th
 and those that would mount or allow more, are left out.
 """
 
-from collections.abc import Mapping
+import os
 
 from scalecard.hardware import interconnect
 from scalecard.jobs.containers.inside import Inside, Mount
 
-FOR_THE_INSIDE = ("APPTAINERENV_", "SINGULARITYENV_")
 # The options of `apptainer exec` that add to what is inside, each also read from APPTAINER_* and SINGULARITY_*.
 ADDING = {
     f"{prefix}_{option}"
@@ -35,7 +34,8 @@ def command(inside: Inside) -> list[str]:
     ]
 
 
-def environment(inside: Inside, outside: Mapping[str, str]) -> dict[str, str]:
+def environment(inside: Inside) -> dict[str, str]:
     """The environment to start Apptainer in."""
-    kept = {key: value for key, value in outside.items() if key not in ADDING and not key.startswith(FOR_THE_INSIDE)}
+    other = ("APPTAINERENV_", "SINGULARITYENV_")
+    kept = {key: value for key, value in os.environ.items() if key not in ADDING and not key.startswith(other)}
     return kept | {f"APPTAINERENV_{key}": value for key, value in inside.variables.items()}

@@ -1,21 +1,32 @@
-"""Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one."""
+"""Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one.
+
+An image may get further packages of the user's on top: container.packages of config.yaml names their lock file.
+"""
 
 import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.jobs.containers import engines, launch, marker, packages
-from scalecard.jobs.containers.marker import Marker
-from scalecard.jobs.containers.packages import CONTEXT, LOCK, hidden
+from scalecard.hardware.optional_facts import Missing
+from scalecard.jobs.containers import engines, launch
+from scalecard.jobs.containers.engines import Marker
 
+CONTEXT = Path("docker")
+LOCK = CONTEXT / "requirements.lock"
+PACKAGES = {suffix: CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")}
+HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
+CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 SIF = CONTEXT / "scalecard.sif"
 DEFINITION = CONTEXT / "scalecard.def"
 COPIED = ("distribution.sh", "install.sh", "requirements.lock")  # by the definition
@@ -32,12 +43,7 @@ ADVICE = (
     ),
     (
         (
-            "name resolution",
-            "could not resolve",
-            "connection refused",
-            "timeout",
-            "no such host",
-            "network",
+            *("name resolution", "could not resolve", "connection refused", "timeout", "no such host", "network"),
             "dial tcp",
         ),
         "the base image or the packages cannot be fetched: set container.base_image to one that this machine has or"
@@ -48,11 +54,11 @@ ADVICE_ON_PACKAGES = (
     (
         ("conflicting dependencies",),
         "container.packages wants another version than docker/requirements.lock, which has what is measured with; "
-        + packages.HOW,
+        + HOW,
     ),
     (
         ("do not match the hashes", "hashes are required", "must have their versions pinned"),
-        f"container.packages must name every package with its version and the hashes of the index; {packages.HOW}",
+        f"container.packages must name every package with its version and the hashes of the index; {HOW}",
     ),
     *ADVICE[1:],
 )
@@ -66,56 +72,86 @@ class NoBaseImage(BuildFailed):
     """The engine answers, but neither has the base image nor can fetch it. Nothing was built."""
 
 
-def prepare(
-    engine: str,
-    why: str,
-    *,
-    base_image: str,
-    build_args: Mapping[str, str],
-    image: str | None,
-    further: str | None,
-    version: str,
-) -> Marker:
-    """Build or find the image and describe it. BuildFailed leaves nothing behind. `further`: a file of packages."""
+def package_problems(container: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the file, one line each."""
+    file = container["packages"]
+    if file is not None and (said := _why_unusable(file, container["image"])):
+        yield f"container.packages = {file}: {said}"
+
+
+def _why_unusable(file: str, image: str | None) -> str:
+    if image:
+        return f"not with container.image = {image}, which is used as it is; put them into that image"
+    if Path(file).is_absolute():
+        return "must be relative to this folder"
+    if not os.path.isfile(file):  # Path's own raises for a name that is too long
+        return "no such file"
+    if not Path(file).resolve().is_relative_to(Path.cwd().resolve()):
+        return "must lie in this folder or below, so that a copy of the folder has it"
+    return "" if b"--hash=" in Path(file).read_bytes() else f"must have a hash for every package; {HOW}"
+
+
+def package_inputs(container: Mapping[str, Any]) -> list[str]:
+    """The files that the image depends on, besides those of an image without further packages."""
+    return [container["packages"], *map(str, PACKAGES.values())] if container["packages"] else []
+
+
+def package_digest(file: str) -> str:
+    """Twelve hex digits of the file's SHA-256."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
+
+
+@contextmanager
+def _package_context(file: str) -> Iterator[Path]:
+    """A folder with what Docker, Podman and Apptainer install the packages from."""
+    with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".packages-") as name:
+        shutil.copy(PACKAGES["Dockerfile"], Path(name, "Dockerfile"))
+        shutil.copy(PACKAGES["sh"], name)
+        shutil.copy(LOCK, name)
+        shutil.copy(file, Path(name, "packages.lock"))
+        yield Path(name)
+
+
+def hidden(text: str) -> str:
+    """The text without the user name and password of any address in it."""
+    return CREDENTIALS.sub("://***@", text)
+
+
+def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
+    """Build or find the image of config.yaml's `container`, and describe it. BuildFailed leaves nothing behind."""
     if engine == "none":
         return Marker(engine=engine, why=why)
-    arguments = {
-        "BASE_IMAGE": base_image,
-        "VERSION": version,
-        "REVISION": _revision(),
-        "LOCK_HASH": lock_hash(),
-        **build_args,
-    }
+    base, image, further = wanted["base_image"], wanted["image"], wanted["packages"]
+    # HEAD changes with every edit of the code.
+    last = Missing().ask("revision", git, "log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
+    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": last, "LOCK_HASH": lock_hash()}
+    arguments |= wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
     if image:
-        if not marker.exists(engine, image):  # a machine that reaches no registry may already have it
+        if not engines.has_image(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     built = _built(engine, f"scalecard:{lock_hash()}", arguments, further)
-    return _described(engine, why, built, base=base_image)
+    return _described(engine, why, built, base=base)
 
 
 def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
     """Build the image and, from it, one with further packages; the tag of the last."""
-    _fetch_base(engine, arguments["BASE_IMAGE"])
+    if not engines.has_image(engine, arguments["BASE_IMAGE"]):
+        _pull([engine, "pull", arguments["BASE_IMAGE"]])
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
-    both = f"{tag}-{packages.digest(further)}"
-    with packages.context(further) as folder:
+    both = f"{tag}-{package_digest(further)}"
+    with _package_context(further) as folder:
         _run(_build(engine, both, _on_top_of(tag, arguments, further), folder), ADVICE_ON_PACKAGES)
     return both
 
 
 def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
     """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
-    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": packages.digest(further)}
-
-
-def _fetch_base(engine: str, base_image: str) -> None:
-    if not marker.exists(engine, base_image):
-        _pull([engine, "pull", base_image])
+    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": package_digest(further)}
 
 
 def _pull(command: Sequence[str]) -> None:
@@ -167,7 +203,7 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None, further: str
         digest=digest,
         base=None if image else arguments["BASE_IMAGE"],
         lock=None if image else arguments["LOCK_HASH"],
-        packages=packages.digest(further) if further else None,
+        packages=package_digest(further) if further else None,
         size=path.stat().st_size,
     )
 
@@ -185,9 +221,9 @@ def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, furt
         _run(["apptainer", "build", "--disable-cache", str(made), f"docker-archive:{archive.resolve()}"])
     elif further:
         below = str(_sif_below(made.parent, arguments))
-        with packages.context(further) as folder:
+        with _package_context(further) as folder:
             given = _on_top_of(below, arguments, further) | {"FOLDER": str(folder)}
-            _run(_defined(packages.DEFINITION, made, given), ADVICE_ON_PACKAGES)
+            _run(_defined(PACKAGES["def"], made, given), ADVICE_ON_PACKAGES)
     else:
         _from_definition(made, arguments)
 
@@ -240,24 +276,12 @@ def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = A
             lines = [*lines[1 - TAIL :], line.rstrip()]
     if process.returncode:
         said = "\n  ".join(lines)
+        known = (told for words, told in advice if any(word in said.lower() for word in words))
+        what = next(known, "see the whole log above; container: {engine: none} runs without an image")
         raise BuildFailed(
             f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
-            + _what_to_do(said, advice)
+            f"What to do: {what}."
         )
-
-
-def _what_to_do(said: str, advice: Sequence[tuple[Sequence[str], str]]) -> str:
-    lowered = said.lower()
-    found = next((told for words, told in advice if any(word in lowered for word in words)), None)
-    return f"What to do: {found or 'see the whole log above; container: {engine: none} runs without an image'}."
-
-
-def _revision() -> str:
-    """The commit that last changed docker/, because HEAD changes with every edit of the code."""
-    try:
-        return git("log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
-    except OSError:
-        return "unknown"
 
 
 def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
@@ -270,15 +294,7 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
     engine, why = engines.choose(wanted["engine"], shared=shared)
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
     try:
-        made = prepare(
-            engine,
-            why,
-            base_image=wanted["base_image"],
-            build_args=wanted["build_args"],
-            image=wanted["image"],
-            further=wanted["packages"],
-            version=__version__,
-        )
+        made = prepare(engine, why, wanted)
         if not shared:
             launch.refuse_unusable(made)
     except (NoBaseImage, launch.Unusable) as error:

@@ -1,21 +1,25 @@
-"""Which container engine answers. A client without its daemon, or a program that always fails, does not."""
+"""Which container engine answers, and the marker: the file that names its image, on which the experiments depend.
+
+A client without its daemon, or a program that always fails, does not answer.
+"""
 
 import json
 import os
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from scalecard.records.atomic import write_atomically
+from scalecard.records.strict_json import load_object
 
 ENGINES = ("docker", "podman", "apptainer")
-DOCKER = ("docker", "info", "--format")
 QUESTION = {
-    "docker": (*DOCKER, "{{.ServerVersion}}"),
+    "docker": ("docker", "info", "--format", "{{.ServerVersion}}"),
     "podman": ("podman", "info", "--format", "{{.Version.Version}}"),
     "apptainer": ("apptainer", "version"),
 }
 TIMEOUT = 30  # seconds
+GONE = ("no such image", "no such object", "image not known", "failed to find image")  # in Docker's and Podman's words
 
 
 class NoEngine(ValueError):
@@ -31,8 +35,7 @@ def choose(wanted: str, *, shared: bool = False) -> tuple[str, str]:
     if wanted == "none":
         return "none", "container.engine = none in config.yaml"
     tried = []
-    candidates = ("apptainer",) if shared else ENGINES
-    for engine in candidates if wanted == "auto" else (wanted,):
+    for engine in (wanted,) if wanted != "auto" else ("apptainer",) if shared else ENGINES:
         silence = why_silent(engine)
         if not silence:
             return engine, "asked for in config.yaml" if wanted != "auto" else "the first engine that answers"
@@ -74,16 +77,64 @@ def ask(engine: str) -> Host:
     if engine == "podman":
         return Host(engine=engine, rootless=os.getuid() != 0, cdi=True)
     try:
-        done = subprocess.run((*DOCKER, "{{json .}}"), capture_output=True, text=True, timeout=TIMEOUT)
+        asked = ("docker", "info", "--format", "{{json .}}")
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT)
         facts = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, ValueError):
         facts = {}
     rootless = any("rootless" in option for option in facts.get("SecurityOptions") or [])
-    return Host(engine=engine, rootless=rootless, cdi=_knows_gpus(facts))
-
-
-def _knows_gpus(facts: Mapping[str, Any]) -> bool:
-    """Whether Docker's daemon finds GPUs by CDI: it lists them since 28.2; since 25 it names the specifications."""
+    # Docker's daemon lists the GPUs that it finds by CDI since 28.2; since 25 it names the folders that specify them.
     listed = [str(device.get("ID", "")) for device in facts.get("DiscoveredDevices") or []]
     specified = [path for folder in facts.get("CDISpecDirs") or [] for path in Path(folder).glob("nvidia*")]
-    return any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
+    cdi = any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
+    return Host(engine=engine, rootless=rootless, cdi=cdi)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker:
+    """The image that experiments run in. Engine 'none' is the host's environment; `why` says why it was chosen."""
+
+    engine: str
+    why: str
+    image: str | None = None  # what the engine runs: an image id, a reference with digest, or the path of a .sif
+    digest: str | None = None
+    base: str | None = None
+    lock: str | None = None
+    packages: str | None = None  # of container.packages, as `lock` is of docker/requirements.lock
+    size: int | None = None  # bytes
+
+
+def read_marker(path: Path) -> Marker:
+    """The marker in a file; ValueError names a file that holds none."""
+    try:
+        return Marker(**load_object(path))
+    except TypeError as error:
+        raise ValueError(f"{path}: describes no image ({error}); remove it, and run the workflow again") from error
+
+
+def write_marker(path: Path, marker: Marker) -> None:
+    """Write the marker, whole or not at all."""
+    write_atomically(path, json.dumps(asdict(marker), indent=1) + "\n")
+
+
+def forget_if_gone(path: Path) -> bool:
+    """Remove the marker of an image that was deleted behind our back, so that it is rebuilt."""
+    if not path.exists():
+        return False
+    found = read_marker(path)
+    if found.engine == "none" or (found.image and has_image(found.engine, found.image)):
+        return False
+    path.unlink()
+    return True
+
+
+def has_image(engine: str, image: str) -> bool:
+    """Whether the engine has the image. One that does not answer is assumed to, so that nothing is rebuilt."""
+    if engine == "apptainer":
+        return Path(image).exists()
+    try:
+        done = subprocess.run([engine, "image", "inspect", image], capture_output=True, text=True, timeout=TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    said = (done.stderr + done.stdout).lower()
+    return done.returncode == 0 or not any(words in said for words in GONE)

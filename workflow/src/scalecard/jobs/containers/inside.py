@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scalecard.hardware import environment, lock
-from scalecard.jobs.containers.marker import Marker
+from scalecard.hardware import environment, isolation
+from scalecard.jobs.containers.engines import Marker
 
 ALLOWED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SCALECARD_STRICT", "TORCH_DIST_USE_NCCL2"),
@@ -58,8 +58,19 @@ def inside(marker: Marker, *, project: Path, writable: Sequence[Path], gpus: boo
     settings = [path for path in (NCCL_CONF, *files.values(), NCCL_TOPOLOGY) if path.is_file()]
     if settings and not online:
         variables |= LOOPBACK  # a variable precedes NCCL's files
-    mounts = [Mount(project), *(Mount(path, writable=True) for path in (*writable, lock.LOCK)), *map(Mount, settings)]
-    return Inside(mounts, {**variables, **_own(marker, project)}, project, gpus, online)
+    mounts = [
+        Mount(project),
+        *(Mount(path, writable=True) for path in (*writable, isolation.LOCK)),
+        *map(Mount, settings),
+    ]
+    variables |= {
+        "PYTHONPATH": str(project / "workflow" / "src"),
+        "PYTHONNOUSERSITE": "1",
+        "SCALECARD_IMAGE_DIGEST": marker.digest or "",
+        "SCALECARD_ENGINE": marker.engine,
+        "SCALECARD_HOLDER": f"process {os.getpid()}",
+    }
+    return Inside(mounts, variables | _commit(), project, gpus, online)
 
 
 def allowed(variables: Mapping[str, str], *, online: bool) -> dict[str, str]:
@@ -74,18 +85,6 @@ def nccl_files(variables: Mapping[str, str]) -> dict[str, Path]:
     topology = variables.get("NCCL_TOPO_FILE")
     named = {"NCCL_CONF_FILE": conf, **({"NCCL_TOPO_FILE": topology} if topology else {})}
     return {key: Path(path).absolute() for key, path in named.items() if Path(path).is_file()}
-
-
-def _own(marker: Marker, project: Path) -> dict[str, str]:
-    """Variables for the process inside: where the code is, which image this is, and the host's commit."""
-    return {
-        "PYTHONPATH": str(project / "workflow" / "src"),
-        "PYTHONNOUSERSITE": "1",
-        "SCALECARD_IMAGE_DIGEST": marker.digest or "",
-        "SCALECARD_ENGINE": marker.engine,
-        "SCALECARD_HOLDER": f"process {os.getpid()}",
-        **_commit(),
-    }
 
 
 def _commit() -> dict[str, str]:

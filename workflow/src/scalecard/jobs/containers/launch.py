@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scalecard.hardware import lock
+from scalecard.hardware import isolation
 from scalecard.jobs.containers import apptainer, oci
+from scalecard.jobs.containers.engines import Marker, read_marker
 from scalecard.jobs.containers.inside import inside
-from scalecard.jobs.containers.marker import Marker, read
 
 SEES_GPUS = (
     "import torch; count = torch.cuda.device_count(); assert count, 'PyTorch sees no GPU in the image';"
@@ -49,8 +49,7 @@ def call(
     assert marker.image, "an image was made or found"
     given = inside(marker, project=project, writable=writable, gpus=gpus, online=online)
     if marker.engine == "apptainer":
-        started_in = apptainer.environment(given, os.environ)
-        return Call([*apptainer.command(given), marker.image, *command], started_in)
+        return Call([*apptainer.command(given), marker.image, *command], apptainer.environment(given))
     return Call([*oci.command(marker.engine, given), marker.image, *command], os.environ)
 
 
@@ -62,34 +61,7 @@ def has_gpus() -> bool:
 def fetch(dataset: str, folder: Path) -> None:
     """Download the training images on the host: the container has no network. The experiment reports a failure."""
     if dataset in ("auto", "fashion-mnist") and not (folder / "FashionMNIST").exists():
-        command = [sys.executable, "-m", "scalecard", "fetch", "--data-dir", str(folder)]
-        subprocess.run(command, check=False)
-
-
-def main() -> None:
-    """Replace this process with the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("marker", type=Path)
-    parser.add_argument("--data", type=Path, required=True, help="writable folder of the training images")
-    parser.add_argument("--fetch", default="none", help="dataset that the command needs")
-    parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
-    split = sys.argv.index("--")
-    args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
-    marker = read(args.marker)
-    writable = [folder.resolve() for folder in (args.data, *args.writable)]
-    if marker.engine != "none":
-        for folder in writable:
-            folder.mkdir(parents=True, exist_ok=True)
-        lock.lock_file()
-        if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
-            fetch(args.fetch, args.data)
-    online = os.environ.get("SCALECARD_NODES", "1") != "1"
-    made = call(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), online=online)
-    os.execvpe(made.argv[0], made.argv, made.environment)
-
-
-if __name__ == "__main__":
-    main()
+        subprocess.run([sys.executable, "-m", "scalecard", "fetch", "--data-dir", str(folder)], check=False)
 
 
 class Unusable(ValueError):
@@ -100,7 +72,7 @@ def refuse_unusable(made: Marker) -> None:
     """Start a container, then one with the host's GPUs, if it has any. Unusable says which of the two failed."""
     if made.engine == "none":
         return
-    lock.lock_file()
+    isolation.make_lock_file()
     where = f"container.engine = {made.engine}"
     if reason := _why_not(made, "pass", gpus=False):
         raise Unusable(f"{where}: it does not start a container ({reason}). {OTHERWISE}")
@@ -116,3 +88,29 @@ def _why_not(made: Marker, code: str, *, gpus: bool) -> str:
     trial = call(made, ["python", "-c", code], project=Path.cwd(), writable=[], gpus=gpus)
     done = subprocess.run(trial.argv, env=trial.environment, capture_output=True, text=True)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+
+
+def main() -> None:
+    """Replace this process with the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("marker", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="writable folder of the training images")
+    parser.add_argument("--fetch", default="none", help="dataset that the command needs")
+    parser.add_argument("--writable", type=Path, nargs="+", required=True, help="further writable folders")
+    split = sys.argv.index("--")
+    args, command = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    marker = read_marker(args.marker)
+    writable = [folder.resolve() for folder in (args.data, *args.writable)]
+    if marker.engine != "none":
+        for folder in writable:
+            folder.mkdir(parents=True, exist_ok=True)
+        isolation.make_lock_file()
+        if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
+            fetch(args.fetch, args.data)
+    online = os.environ.get("SCALECARD_NODES", "1") != "1"
+    made = call(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), online=online)
+    os.execvpe(made.argv[0], made.argv, made.environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,6 @@ from scalecard.hardware import interconnect
 from scalecard.jobs.containers import engines
 from scalecard.jobs.containers.inside import Inside
 
-CDI = "nvidia.com/gpu=all"
 STACK = 67108864  # bytes, as NVIDIA recommends for NCCL
 HARDENED = (
     *("--cap-drop=ALL", "--security-opt", "no-new-privileges", "--read-only"),
@@ -23,27 +22,20 @@ HARDENED = (
 def command(engine: str, inside: Inside) -> list[str]:
     """Everything before the image's name."""
     host = engines.ask(engine)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # half as on the host: NCCL's ranks use it
+    gpus = ["--device", "nvidia.com/gpu=all"] if host.cdi else ["--gpus", "all"]
     return [
-        *(engine, "run", "--rm", *HARDENED, f"--shm-size={_shared_memory()}"),
+        *(engine, "run", "--rm", *HARDENED, f"--shm-size={memory // 2}"),  # nothing is set aside
         *("--network", "host" if inside.online else "none"),
         *_user(host),
-        *(_gpus(host) if inside.gpus else ["--init"]),  # a process that shares the host's numbers needs no init
+        # The host's process numbers, so that NVML's match ours; a process that shares them needs no init.
+        *([*gpus, "--pid=host"] if inside.gpus else ["--init"]),
         *(["--device", str(interconnect.VERBS)] if inside.online and interconnect.VERBS.exists() else []),
         *(_limits(host) if inside.gpus or inside.online else []),
         *inside.each_mount(),
         *(part for key, value in inside.variables.items() for part in ("--env", f"{key}={value}")),
         *("--env", "HOME=/tmp", "--workdir", str(inside.project)),
     ]
-
-
-def _shared_memory() -> int:
-    """Half of the memory in bytes, as on the host: NCCL's ranks exchange data there. Nothing is set aside."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _gpus(host: engines.Host) -> list[str]:
-    """The GPUs, and the host's process numbers, so that NVML's match ours."""
-    return [*(["--device", CDI] if host.cdi else ["--gpus", "all"]), "--pid=host"]
 
 
 def _user(host: engines.Host) -> list[str]:

@@ -10,6 +10,7 @@ from scalecard.hardware.vendors.protocol import Gpu
 KIND = "cpu"
 PACKAGES: Mapping[str, Sequence[str]] = {}
 AMD = Path("/dev/kfd")
+collectives = None  # gloo has one way
 
 
 @contextmanager
@@ -20,10 +21,6 @@ def session(missing: Missing | None = None) -> Iterator[list[Gpu]]:
 
 def driver_version() -> None:
     """A CPU has none."""
-
-
-def process_group() -> None:
-    """PyTorch has one for CPUs, gloo's."""
 
 
 def problems() -> list[str]:

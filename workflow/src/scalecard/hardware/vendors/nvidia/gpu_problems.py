@@ -18,7 +18,7 @@ PACKAGES: Mapping[str, Sequence[str]] = {
 }
 DEVICES = Path("/dev")
 PCI = Path("/sys/bus/pci/devices")
-NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every kind of display controller
+NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every display controller: no sound device
 HIDE_ALL = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES with which no GPU is wanted; Slurm sets the last
 OLDEST_DRIVER = {12: 525, 13: 580}  # by CUDA's major version
 OWN_TORCH = (
@@ -41,39 +41,24 @@ def problems() -> list[str]:
 
 
 def notes() -> list[str]:
-    """GPUs that the kernel sees and the driver does not list."""
-    if not (cards := _on_pci()):
-        return []
-    return [f"{_gpus(cards)} on the PCI bus, but none that the NVIDIA driver lists: the CPU is measured"]
-
-
-def _gpus(count: int) -> str:
-    return f"{count} NVIDIA GPU{'s are' if count > 1 else ' is'}"
-
-
-def _on_pci() -> int:
-    """How many NVIDIA GPUs the kernel sees, in a container the host's as well. Their sound devices do not count."""
+    """GPUs that the kernel sees, in a container the host's as well, and the driver does not list."""
 
     def read(card: Path, name: str) -> str:
-        try:
-            return (card / name).read_text().strip()
-        except OSError:
-            return ""
+        return str(Missing().ask(name, (card / name).read_text) or "").strip()
 
-    cards = PCI.iterdir() if PCI.exists() else []
-    return sum(read(card, "vendor") == NVIDIA and read(card, "class").startswith(DISPLAY) for card in cards)
-
-
-def _usable_nodes() -> int:
-    """Device files of GPUs that this process may open: a scheduler's control group forbids those of other jobs."""
-    nodes = (path for path in DEVICES.glob("nvidia[0-9]*") if re.fullmatch(r"nvidia\d+", path.name))
-    return sum(os.access(node, os.R_OK | os.W_OK) for node in nodes)
+    cards = list(PCI.iterdir()) if PCI.exists() else []
+    count = sum(read(card, "vendor") == NVIDIA and read(card, "class").startswith(DISPLAY) for card in cards)
+    which = f"{count} NVIDIA GPU{'s are' if count > 1 else ' is'}"
+    return [f"{which} on the PCI bus, but none that the NVIDIA driver lists: the CPU is measured"] if count else []
 
 
 def _lost(listed: Sequence[str], missing: Missing) -> Iterator[str]:
     """GPUs that the kernel or Slurm gives to this process, and that NVML does not list."""
+    # A scheduler's control group forbids to open those of other jobs.
+    nodes = (path for path in DEVICES.glob("nvidia[0-9]*") if re.fullmatch(r"nvidia\d+", path.name))
+    usable = sum(os.access(node, os.R_OK | os.W_OK) for node in nodes)
     slurm = os.environ.get("SLURM_GPUS_ON_NODE", "")
-    given = {"/dev/nvidia* has": _usable_nodes(), "SLURM_GPUS_ON_NODE is": int(slurm) if slurm.isdigit() else 0}
+    given = {"/dev/nvidia* has": usable, "SLURM_GPUS_ON_NODE is": int(slurm) if slurm.isdigit() else 0}
     for who, count in given.items():
         if count <= len(listed):
             continue
@@ -111,27 +96,20 @@ def _cut(gpus: Sequence[nvml.NvidiaGpu]) -> Iterator[str]:
     yield f"{which}: MIG mode, with {len(named)} slices, of which CUDA uses only one; {advice}"
 
 
-def _old_driver() -> list[str]:
+def _old_driver() -> Iterator[str]:
     """The driver must support the CUDA version that the installed PyTorch brings; unknown if it brings none."""
-    try:
-        needed = int(version_of(PACKAGES["cuda"]).split(".")[0])
-    except OSError:
-        return []
-    supported = nvml.cuda_version()
-    if supported is None or supported >= needed:
-        return []
-    oldest = f" (driver {OLDEST_DRIVER[needed]} or newer)" if needed in OLDEST_DRIVER else ""
-    return [
-        f"driver {nvml.driver_version()} supports CUDA {supported}, but this PyTorch needs CUDA {needed}{oldest}:"
-        f" update the driver, {OWN_TORCH}, or {ON_THE_CPU}"
-    ]
+    brought, supported = Missing().ask("cuda", version_of, PACKAGES["cuda"]), nvml.cuda_version()
+    if brought and supported is not None and supported < (needed := int(brought.split(".")[0])):
+        oldest = f" (driver {OLDEST_DRIVER[needed]} or newer)" if needed in OLDEST_DRIVER else ""
+        yield (
+            f"driver {nvml.driver_version()} supports CUDA {supported}, but this PyTorch needs CUDA {needed}{oldest}:"
+            f" update the driver, {OWN_TORCH}, or {ON_THE_CPU}"
+        )
 
 
-def _forced_precision() -> list[str]:
+def _forced_precision() -> Iterator[str]:
     """NVIDIA's own switch overrides PyTorch's settings, without a trace in them."""
     value = os.environ.get("NVIDIA_TF32_OVERRIDE")
-    if value is None:
-        return []
-    return [
-        f"NVIDIA_TF32_OVERRIDE = {value}: it computes float32 as TF32, or TF32 as float32, whatever is asked; unset it"
-    ]
+    if value is not None:
+        does = "it computes float32 as TF32, or TF32 as float32, whatever is asked"
+        yield f"NVIDIA_TF32_OVERRIDE = {value}: {does}; unset it"

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pynvml
 
 from scalecard.hardware.optional_facts import Missing, gpu_key
-from scalecard.hardware.vendors.nvidia import nvlink
+from scalecard.hardware.vendors.protocol import SWITCH
 from scalecard.records.record import POWER_CAP, Slowdown
 
 Missing.unanswered.add(pynvml.NVMLError)
@@ -46,7 +46,7 @@ class NvidiaGpu:
         return hashlib.sha256(self.uuid.encode()).hexdigest()[:12]
 
     def pci_address(self) -> str:
-        return nvlink.address(pynvml.nvmlDeviceGetPciInfo(self.handle))
+        return _address(pynvml.nvmlDeviceGetPciInfo(self.handle))
 
     @property
     def memory_bytes(self) -> int | None:
@@ -68,7 +68,7 @@ class NvidiaGpu:
             "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
             "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-            "nvlinks": ask("nvlinks", lambda: len(nvlink.links_up(handle))),
+            "nvlinks": ask("nvlinks", lambda: len(_links_up(handle))),
             "power_limit_w": power and power / 1000,
             "power_limit_max_w": power_max and power_max[1] / 1000,
             "sm_clock_max_mhz": ask("sm_clock_max_mhz", clock, handle, pynvml.NVML_CLOCK_SM),
@@ -82,7 +82,7 @@ class NvidiaGpu:
         return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle))
 
     def far_ends(self) -> list[str]:
-        return nvlink.far_ends(self.handle)
+        return _far_ends(self.handle)
 
     def state(self, ours: Callable[[int], bool]) -> dict[str, Any]:
         ask, handle = Missing().ask, self.handle
@@ -130,8 +130,8 @@ class NvidiaGpu:
             "ECC uncorrected": partial(ecc, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
             "rows remapped": lambda: sum(pynvml.nvmlDeviceGetRemappedRows(handle)[:2]),
             "PCIe replays": partial(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
-            "NVLink replays": partial(nvlink.errors, handle, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
-            "NVLink CRC errors": partial(nvlink.errors, handle, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
+            "NVLink replays": partial(_link_errors, handle, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
+            "NVLink CRC errors": partial(_link_errors, handle, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
         }
 
     def _ecc_errors(self, kind: int) -> int:
@@ -149,6 +149,42 @@ class NvidiaGpu:
         computing = pynvml.nvmlDeviceGetComputeRunningProcesses(self.handle)
         drawing = pynvml.nvmlDeviceGetGraphicsRunningProcesses(self.handle)
         return list({process.pid: process for process in computing + drawing}.values())
+
+
+def _links_up(handle: Any) -> list[int]:
+    """NVML does not say how many links there are, so ask until it has no such link."""
+    up = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED:
+                up.append(link)
+        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+            break
+    return up
+
+
+def _far_ends(handle: Any) -> list[str]:
+    """What each NVLink that is up leads to: SWITCH, or a PCI address. OSError if the driver does not say."""
+    ends = []
+    for link in _links_up(handle):
+        kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
+        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN:
+            raise OSError("the driver does not say where its NVLinks lead")
+        is_switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+        ends.append(SWITCH if is_switch else _address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
+    return ends
+
+
+def _address(place: Any) -> str:
+    """NVML's PCI address as the kernel writes it: '0000:1a:00.0'."""
+    domain, rest = str(place.busId).lower().split(":", 1)
+    return f"{domain[-4:]}:{rest}"
+
+
+def _link_errors(handle: Any, counter: int) -> int | None:
+    """The sum of a counter over the links that are up; None if there is none."""
+    links = _links_up(handle)
+    return sum(pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter) for link in links) if links else None
 
 
 def _display_server(pid: int) -> str:
@@ -251,17 +287,12 @@ def counting_faults() -> Iterator[Callable[[], dict[int, int]]]:
     """XIDs, the driver's critical errors."""
     with session() as gpus:
         events = Missing().ask("events", pynvml.nvmlEventSetCreate) if gpus else None
-        kind = pynvml.nvmlEventTypeXidCriticalError
-        listening = []
-        if events is not None:
-            for index, gpu in enumerate(gpus):
-                try:
-                    pynvml.nvmlDeviceRegisterEvents(gpu.handle, kind, events)
-                except pynvml.NVMLError:
-                    continue
-                listening.append(index)
+        seen = dict[int, int]()
+        for index, gpu in enumerate(gpus if events is not None else ()):
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlDeviceRegisterEvents(gpu.handle, pynvml.nvmlEventTypeXidCriticalError, events)
+                seen[index] = 0
         uuids = {gpu.uuid: index for index, gpu in enumerate(gpus)}
-        seen = dict.fromkeys(listening, 0)
 
         def counts() -> dict[int, int]:
             while seen:
