@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from scalecard.analysis import multiple_testing
-from scalecard.analysis.sample_diagnostics import doubts
+from scalecard.analysis.provenance import doubts, warnings
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 
@@ -127,18 +127,19 @@ def compare(
     if not rows:
         raise ValueError(f"nothing to compare: {_contents(old)} and {_contents(new)} have no measured case in common")
     a, b = (sum(len(_timed(r)) for r in results) for results in (old, new))
-    order = {verdict: place for place, verdict in enumerate(VERDICTS)}
+    if old[0].platform != new[0].platform:
+        names = old[0].platform, new[0].platform
     return Comparison(
-        old=old[0].platform if old[0].platform != new[0].platform else names[0],
-        new=new[0].platform if old[0].platform != new[0].platform else names[1],
+        old=names[0],
+        new=names[1],
         sides=(old, new),
         margin=margin,
-        rows=sorted(rows, key=lambda row: (order[row.verdict], -(row.ratio.value if row.ratio else 0))),
+        rows=sorted(rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.ratio.value if row.ratio else 0))),
         only={"A": a - len(rows), "B": b - len(rows)},
         changes=changes(old[0].environment, new[0].environment),
         warnings=[
-            *warnings("A", [r for r in old if r.experiment in theirs]),
-            *warnings("B", [r for r in new if r.experiment in mine]),
+            *(("A", text) for text in warnings([r for r in old if r.experiment in theirs])),
+            *(("B", text) for text in warnings([r for r in new if r.experiment in mine])),
         ],
         measured=max(r.finished for r in new),
     )
@@ -151,15 +152,6 @@ def only(old: Sequence[Result], new: Sequence[Result], names: Sequence[str]) -> 
         raise ValueError(f"--only {unknown[0]}: not in both A and B (in both: {', '.join(both) or 'none'})")
     a, b = ([r for r in results if not names or r.experiment in names] for results in (old, new))
     return a, b
-
-
-def warnings(side: str, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-    """The warnings raised while the side's results were measured, each once, with the names of its experiments."""
-    experiments: dict[str, list[str]] = {}
-    for result in results:
-        for warning in result.warnings:
-            experiments.setdefault(warning, []).append(result.experiment)
-    yield from ((side, f"{warning} ({', '.join(names)})") for warning, names in experiments.items())
 
 
 def _contents(results: Sequence[Result]) -> str:
@@ -175,9 +167,7 @@ def _timed(result: Result) -> dict[str, Record]:
 def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
     mine, theirs = _timed(old), _timed(new)
     differing = different_workload(old.spec, new.spec)
-    for key in mine:
-        if key not in theirs:
-            continue
+    for key in (key for key in mine if key in theirs):
         a, b = mine[key], theirs[key]
         ratio = None if differing else b.over(a)
         verdict = _verdict(ratio, a, b, margin) if ratio else "not compared"
@@ -197,9 +187,8 @@ def _rows(old: Result, new: Result, margin: float) -> Iterator[Row]:
 def _verdict(ratio: Ratio, old: Record, new: Record, margin: float) -> str:
     """The verdict of a case by itself; with only one process on a side, a difference must be larger to count."""
     verdict = ratio.verdict_at(margin)
-    if verdict in ("unclear", "same"):
-        return verdict
-    return verdict if ratio.verdict_at(max(margin, _assumed(old, new))) == verdict else "unclear"
+    surely = verdict == "same" or ratio.verdict_at(max(margin, _assumed(old, new))) == verdict
+    return verdict if surely else "unclear"
 
 
 def _assumed(old: Record, new: Record) -> float:
@@ -221,12 +210,12 @@ def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
         for row in rows
         if row.ratio and row.tested
     ]
-    held, found = iter(multiple_testing.upheld(cases)), []
-    for row in rows:
-        upheld = row.tested and next(held)
-        lost = row.alone in ("slower", "faster") and not upheld
-        found.append(replace(row, verdict="unclear", among=len(cases)) if lost else row)
-    return found
+    held = iter(multiple_testing.upheld(cases))
+    lost = [row.tested and not next(held) and row.alone in ("slower", "faster") for row in rows]
+    return [
+        replace(row, verdict="unclear", among=len(cases)) if unclear else row
+        for row, unclear in zip(rows, lost, strict=True)
+    ]
 
 
 def different_workload(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
@@ -248,14 +237,11 @@ def _differences(old: Mapping[Fact, Any], new: Mapping[Fact, Any]) -> list[Chang
 def _facts(environment: Mapping[str, Any]) -> dict[Fact, Any]:
     machine, gpus = environment["machine"], environment["gpus"]
     kinds = {key for gpu in gpus for key in gpu} - {"name", "uuid_hash"}
+    of_each = {key: [gpu.get(key) for gpu in gpus] for key in sorted(kinds)}
     return {
         GPUS: (len(machine["gpus"]), *machine["gpus"][:1]),
         **{Fact(Scope.MACHINE, key): machine[key] for key in FACTS_OF_MACHINE},
-        **{Fact(Scope.GPU, key): _of_all([gpu.get(key) for gpu in gpus]) for key in sorted(kinds)},
+        # One value, if all GPUs have the same.
+        **{Fact(Scope.GPU, key): own[0] if own.count(own[0]) == len(own) else own for key, own in of_each.items()},
         **{Fact(Scope.ENVIRONMENT, key): value for key, value in environment.items() if key not in NOT_COMPARED},
     }
-
-
-def _of_all(values: list[Any]) -> Any:
-    """One value, if all GPUs have the same."""
-    return values[0] if all(value == values[0] for value in values) else values

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median, variance
 
-from scipy import optimize, special, stats
+import scipy
 
 from scalecard.records.record import Record
 from scalecard.records.statistics import CONFIDENCE, FEWEST, Interval
@@ -56,11 +56,6 @@ class Prior:
     variance: float
     freedom: float
 
-    def moderate(self, own: float, freedom: int) -> tuple[float, float]:
-        """The variance and its degrees of freedom, from a case's own and those of the prior."""
-        total = self.freedom + freedom
-        return (self.freedom * self.variance + freedom * own) / total, total
-
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -75,13 +70,13 @@ def upheld(cases: Sequence[Tested]) -> list[bool]:
 
     Nothing is upheld that the case's own interval does not say. A case that is alone keeps its verdict.
     """
-    if len(cases) == 1:
+    if len(cases) < 2:
         return [case.alone in ("slower", "faster") for case in cases]
     priors = prior([case.old for case in cases]), prior([case.new for case in cases])
     held = [False] * len(cases)
     for verdict in ("slower", "faster"):
         values = [_p_value(case, *priors) if case.alone == verdict else 1.0 for case in cases]
-        adjusted = stats.false_discovery_control(values, method="bh") if values else []
+        adjusted = scipy.stats.false_discovery_control(values, method="bh")
         held = [known or bool(p <= LEVEL) for known, p in zip(held, adjusted, strict=True)]
     return held
 
@@ -96,11 +91,11 @@ def prior(records: Sequence[Record]) -> Prior | None:
     known = [(own, freedom / 2) for own, freedom in spreads if own > 0]
     if len(known) < 2:
         return None
-    logs = [math.log(own) - special.digamma(half) + math.log(half) for own, half in known]
-    excess = variance(logs) - mean(float(special.polygamma(1, half)) for _, half in known)
+    logs = [math.log(own) - scipy.special.digamma(half) + math.log(half) for own, half in known]
+    excess = variance(logs) - mean(float(scipy.special.polygamma(1, half)) for _, half in known)
     # Trigamma falls from 1e8 to 1e-6 between these limits; cases no more unlike than chance explains share one spread.
-    half = optimize.brentq(lambda x: special.polygamma(1, x) - max(excess, 1.1e-6), 1e-4, 1e6)
-    return Prior(math.exp(mean(logs) + special.digamma(half) - math.log(half)), 2 * half)
+    half = scipy.optimize.brentq(lambda x: scipy.special.polygamma(1, x) - max(excess, 1.1e-6), 1e-4, 1e6)
+    return Prior(math.exp(mean(logs) + scipy.special.digamma(half) - math.log(half)), 2 * half)
 
 
 def _few(record: Record) -> bool:
@@ -123,19 +118,20 @@ def _p_value(case: Tested, old: Prior | None, new: Prior | None) -> float:
     assumed = math.log1p(case.assumed)
     beyond = abs(math.log(case.ratio)) - math.log1p(case.margin) + assumed
     sides = _uncertainties(case.old, old, upward=slower), _uncertainties(case.new, new, upward=not slower)
-    guess = Uncertainty(assumed / stats.norm.isf(LEVEL), math.inf)
+    guess = Uncertainty(assumed / scipy.stats.norm.isf(LEVEL), math.inf)
     return max(_tail(beyond, a, b, guess) for a, b in itertools.product(*sides))
 
 
 def _uncertainties(record: Record, prior: Prior | None, *, upward: bool) -> list[Uncertainty]:
     """Of a side's median, towards the other side's: within a process and between processes, as far as known."""
-    found = [Uncertainty(_distance(record, record.within, upward) / stats.norm.isf(LEVEL), math.inf)]
+    found = [Uncertainty(_distance(record, record.within, upward) / scipy.stats.norm.isf(LEVEL), math.inf)]
     freedom = len(record.samples) - 1
     if _few(record) and prior:
-        moderated, total = prior.moderate(_variance(record), freedom)
+        total = prior.freedom + freedom
+        moderated = (prior.freedom * prior.variance + freedom * _variance(record)) / total
         found.append(Uncertainty(math.sqrt(MEDIAN_FOR_MEAN * moderated / len(record.samples)), total))
     elif record.between:
-        error = _distance(record, record.between, upward) / stats.t.isf(LEVEL, freedom)
+        error = _distance(record, record.between, upward) / scipy.stats.t.isf(LEVEL, freedom)
         found.append(Uncertainty(error, freedom))
     return found
 
@@ -153,4 +149,4 @@ def _tail(beyond: float, *parts: Uncertainty) -> float:
     if not error:
         return 0.0
     share = sum((part.error / error) ** 4 / part.freedom for part in parts)
-    return float(stats.t.sf(beyond / error, 1 / share if share else math.inf))
+    return float(scipy.stats.t.sf(beyond / error, 1 / share if share else math.inf))

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting, platforms, provenance
+from scalecard.analysis import formatting, platforms
 from scalecard.analysis.load_results import computed, fit
-from scalecard.analysis.provenance import commits, shortened
+from scalecard.analysis.provenance import commits, shortened, trust
 from scalecard.analysis.strategy_choice import Place
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
@@ -39,7 +39,7 @@ def summary(results: Sequence[Result]) -> str:
         "Health": _each(results, ["health"], _health),
         "Scaling": _each(results, EXPERIMENTS, _scaling),
         "What to use": computed(results[0].platform, "its results cannot answer `use`", partial(_use, results)),
-        "Trust": provenance.trust(results),
+        "Trust": trust(results),
     }
     for title, said in parts.items():
         lines += ["", f"## {title}", "", *(f"- {_markdown(text)}" for text in said or ["Not measured."])]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import compare, formatting, platforms, published_figures
+from scalecard.analysis import formatting, platforms, provenance, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
 from scalecard.figures import style, svg
@@ -203,7 +203,7 @@ def _masthead(current: Sequence[Result]) -> dict[str, Any]:
         "when": formatting.minute(max(r.finished for r in current)) + " UTC",
         "emulated": current[0].emulated,
         "counts": {status: sum(r.count(status) for r in current) for status in ("ok", "skipped", "failed")},
-        "warnings": [text for _, text in compare.warnings("", current)],
+        "warnings": provenance.warnings(current),
         "num_experiments": len(current),
     }
 
