@@ -10,7 +10,7 @@ launching     the share of a step in which work is still being submitted
 import statistics
 
 from scalecard.analysis import formatting, limits
-from scalecard.analysis.step_records import operations_each, place, single
+from scalecard.analysis.experiment_results import operations_each, place, single
 from scalecard.records.record import Record, Result
 from scalecard.report.table import EMPTY, Cell, Table
 

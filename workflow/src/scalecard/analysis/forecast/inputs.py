@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scalecard.analysis import step_records
+from scalecard.analysis import experiment_results
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE, Collective, Strategy
 
@@ -48,7 +48,7 @@ class Workload:
 
     def others(self, metric: str, record: Record) -> list[Record]:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
-        return self.strategies.select(metric, **step_records.place(record))
+        return self.strategies.select(metric, **experiment_results.place(record))
 
     @cached_property
     def per_node(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import experiment_results, formatting
 from scalecard.analysis.strategy_choice import workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
@@ -26,7 +26,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
     for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
         charts.bars(own, axes, unit="s")
-        single = step_records.single(results[0], name)
+        single = experiment_results.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=name)
@@ -54,7 +54,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
-    single = step_records.single(result, workload)
+    single = experiment_results.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if r.integer("devices") > 1]
     if not several:
         return
