@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from scalecard.analysis import formatting
-from scalecard.analysis.health import measured_rates, rate_text
+from scalecard.analysis.health import measured_rates
 from scalecard.analysis.health.judge_rates import NOTABLE, Groups
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.limits import bus_bytes
@@ -55,10 +55,10 @@ class Strip:
 
 def strips(result: Result) -> list[Strip]:
     """Of each device its share of the median of its peers or, with one device, of the hardware's limit."""
-    rates = [rate for rate in measured_rates.rates(result) if rate.part in rate_text.OF_DEVICES]
+    rates = [rate for rate in measured_rates.rates(result) if rate.part in measured_rates.OF_DEVICES]
     groups, found = Groups(rates), dict[str, Strip]()
     for rate in rates:
-        label, share = rate_text.in_strip(rate), _share(rate, groups)
+        label, share = rate.in_strip, _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
             device = f"{rate.place[0].device}" if rate.node is None else f"{rate.node}:{rate.place[0].device}"

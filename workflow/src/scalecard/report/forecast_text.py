@@ -6,8 +6,8 @@ from itertools import product
 
 from scalecard.analysis import formatting
 from scalecard.analysis.forecast.forecast import Forecast, Knee, accuracy, with_network
+from scalecard.analysis.forecast.inputs import band, middle
 from scalecard.analysis.forecast.model import PRESETS, Settings
-from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import Family
 from scalecard.report.table import EMPTY, Cell, Table

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from scalecard.analysis import formatting
-from scalecard.analysis.health import judge_state, measured_rates, rate_text
+from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.per_node import views
@@ -84,7 +84,7 @@ def _reached(result: Result) -> Iterator[Finding]:
     reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
     if reduced:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
-        text = f"The {rate_text.measured(most)} reaches {most.text} of bus bandwidth{_share(most)}."
+        text = f"The {most.measured} reaches {most.text} of bus bandwidth{_share(most)}."
         yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
 
 
@@ -182,4 +182,4 @@ def _number(rates: Sequence[Rate]) -> tuple[str, str, str]:
     first, middle = rates[0], median(rate.value for rate in rates)
     limits = {rate.limit and rate.limit.rate for rate in rates}
     limit = limits.pop() if len(limits) == 1 else None
-    return first.in_words(middle), rate_text.in_tile(first), formatting.percent(middle / limit) if limit else ""
+    return first.in_words(middle), first.in_tile, formatting.percent(middle / limit) if limit else ""

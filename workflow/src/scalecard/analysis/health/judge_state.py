@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
-from scalecard.analysis import formatting, gpu_links, limits, published_figures
+from scalecard.analysis import formatting, limits, published_figures
 from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
 from scalecard.hardware.optional_facts import silent_gpus
@@ -163,7 +163,7 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     """A GPU must be able to write to another one's memory where NVLinks lead there."""
     copies = at.result.select("time", part="device link", peer=False)
     for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
-        if gpu_links.nvlinks(at.result, a, b):
+        if limits.nvlinks(at.result, a, b):
             yield Verdict(
                 part=Part.GPU_LINKS,
                 who=f"{at.device(a)} and {b}",

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis.forecast import forecast as numbers
 from scalecard.analysis.forecast.forecast import Forecast, forecasts, reasons, without_a_model
+from scalecard.analysis.forecast.inputs import band, middle
 from scalecard.analysis.forecast.model import Settings
-from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import gpu_links
+from scalecard.analysis import limits
 from scalecard.analysis.limits import Judgement
 from scalecard.figures import health
 from scalecard.figures.charts import heat_map
@@ -68,6 +68,6 @@ def tiles(result: Result) -> list[Tile]:
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
     """How each pair of GPUs is linked, in nvidia-smi's words, and what these mean; no rows with fewer than two."""
-    rows, every = gpu_links.matrix(result), range(len(result.environment["gpus"]))
-    used = {"NV" if gpu_links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
-    return {"rows": rows, "legend": [(word, meaning) for word, meaning in gpu_links.LEGEND.items() if word in used]}
+    rows, every = limits.link_matrix(result), range(len(result.environment["gpus"]))
+    used = {"NV" if limits.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
+    return {"rows": rows, "legend": [(word, meaning) for word, meaning in limits.LINK_LEGEND.items() if word in used]}
