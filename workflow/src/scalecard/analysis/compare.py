@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from scalecard.analysis import multiple_testing
+from scalecard.analysis import MARGIN, multiple_testing
 from scalecard.analysis.provenance import doubts, warnings
 from scalecard.records.record import Case, Record, Result
 from scalecard.records.statistics import Ratio
 
-MARGIN = 0.02
 # If a side was measured in one process, the spread between processes is unknown. Fresh processes doing the same work
 # have differed by several per cent, so nothing smaller than this is called a difference.
 MARGIN_OF_ONE_PROCESS = 0.10

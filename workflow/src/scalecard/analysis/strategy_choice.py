@@ -242,8 +242,10 @@ def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
     Surely slower than one device, or surely less than half as fast as the best one on as many devices.
     """
     choice = choose(_on_most(found), "strong")
+    if choice is None:
+        return []
     lost = []
-    for place, ratio in reversed(choice.others if choice else ()):
+    for place, ratio in reversed(choice.others):
         if place.gain and place.gain.interval and place.gain.interval.high < 1:
             lost.append((place, "slower than one device"))
         elif ratio.interval and ratio.interval.low > HALF:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from scalecard.analysis import formatting, limits
-from scalecard.analysis.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
+from scalecard.analysis import MARGIN, formatting, limits
+from scalecard.analysis.compare import Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
 from scalecard.report.history import index
