@@ -14,7 +14,7 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells
 from scalecard.records.record import Result
 
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn
+DRAWN = ("all_reduce", "all_gather", "all_to_all")  # collectives
 OFFSET = 0.2  # between what was measured alone and all at once, in rows
 
 
@@ -115,7 +115,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     shown = [
         points.rated(result, r, bus_bytes(r) / 1e9, series=each.replace("_", "-"), x=r.integer("devices"))
         for result in results
-        for each in (COLLECTIVES[:1] if several else COLLECTIVES)
+        for each in (DRAWN[:1] if several else DRAWN)
         for r in formatting.largest(result.select("time", part="collective", collective=each), "bytes")
     ]
     charts.curves(shown, axes, unit="GB/s")

@@ -41,7 +41,7 @@ BYTES = (
     *("received bytes", "received by the busiest device", "parameter bytes"),
 )
 UNITS = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}  # the others are counted one by one
-COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
+COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 ALL_REDUCES = ("c10d.allreduce_.", "c10d.allreduce_coalesced_.")
 SENDS = ("c10d.send.",)
 COPIES = ("aten._to_copy.", "aten.copy_.")
@@ -81,7 +81,7 @@ class _Operations(TorchDispatchMode):
         name = str(function)
         if function.overloadpacket in flop_registry:
             self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
-        elif name.startswith(COLLECTIVES):
+        elif name.startswith(COLLECTIVE_OPERATORS):
             self._collective(name, args)
         elif name.startswith(SENDS):
             self.tally.add("sent bytes", _bytes(args[0]))
