@@ -63,7 +63,8 @@ def gather(paths: Sequence[Path]) -> Gathered:
         except InvalidResult as error:
             if path.parent == here:
                 raise InvalidResult(path, f"{error.reason} Remove the file; the next run measures it again.") from error
-            left_out.append(LeftOut(_short(path), error.reason))
+            # Without the folders above, which a published report must not name.
+            left_out.append(LeftOut(printable(Path(path.parent.name, path.name)), error.reason))
     refuse_mixed_machines(results, "results")
     return Gathered(results, left_out)
 
@@ -146,8 +147,3 @@ def _refuse_another_machine(path: Path, result: Result, known: Sequence[Result])
 
 def _disagreeing(path: Path, what: str) -> InvalidResult:
     return InvalidResult(path, f"{printable(what)}.")
-
-
-def _short(path: Path) -> str:
-    """Without the folders above, which a published report must not name."""
-    return printable(Path(path.parent.name, path.name))

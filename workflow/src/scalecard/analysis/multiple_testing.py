@@ -31,6 +31,7 @@ from scalecard.records.record import Record
 from scalecard.records.statistics import CONFIDENCE, FEWEST, Interval
 
 LEVEL = (1 - CONFIDENCE) / 2  # of each family: one tail of the interval that is shown
+Uncertainty = tuple[float, float]  # a standard error of a logarithm, and the degrees of freedom of its estimate
 MEDIAN_FOR_MEAN = math.pi / 2  # the variance of a median over that of a mean: of normal values, at most this
 
 
@@ -54,14 +55,6 @@ class Prior:
     """What the spreads of all cases say about one of them, as a variance of logarithms and its degrees of freedom."""
 
     variance: float
-    freedom: float
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """A standard error of a logarithm, and how many degrees of freedom it was estimated with."""
-
-    error: float
     freedom: float
 
 
@@ -118,21 +111,20 @@ def _p_value(case: Tested, old: Prior | None, new: Prior | None) -> float:
     assumed = math.log1p(case.assumed)
     beyond = abs(math.log(case.ratio)) - math.log1p(case.margin) + assumed
     sides = _uncertainties(case.old, old, upward=slower), _uncertainties(case.new, new, upward=not slower)
-    guess = Uncertainty(assumed / scipy.stats.norm.isf(LEVEL), math.inf)
+    guess = assumed / scipy.stats.norm.isf(LEVEL), math.inf
     return max(_tail(beyond, a, b, guess) for a, b in itertools.product(*sides))
 
 
 def _uncertainties(record: Record, prior: Prior | None, *, upward: bool) -> list[Uncertainty]:
     """Of a side's median, towards the other side's: within a process and between processes, as far as known."""
-    found = [Uncertainty(_distance(record, record.within, upward) / scipy.stats.norm.isf(LEVEL), math.inf)]
+    found: list[Uncertainty] = [(_distance(record, record.within, upward) / scipy.stats.norm.isf(LEVEL), math.inf)]
     freedom = len(record.samples) - 1
     if _few(record) and prior:
         total = prior.freedom + freedom
         moderated = (prior.freedom * prior.variance + freedom * _variance(record)) / total
-        found.append(Uncertainty(math.sqrt(MEDIAN_FOR_MEAN * moderated / len(record.samples)), total))
+        found.append((math.sqrt(MEDIAN_FOR_MEAN * moderated / len(record.samples)), total))
     elif record.between:
-        error = _distance(record, record.between, upward) / scipy.stats.t.isf(LEVEL, freedom)
-        found.append(Uncertainty(error, freedom))
+        found.append((_distance(record, record.between, upward) / scipy.stats.t.isf(LEVEL, freedom), freedom))
     return found
 
 
@@ -145,8 +137,8 @@ def _distance(record: Record, interval: Interval | None, upward: bool) -> float:
 
 def _tail(beyond: float, *parts: Uncertainty) -> float:
     """Student's t with the degrees of freedom of Welch (1947) for a sum of independent errors."""
-    error = math.hypot(*(part.error for part in parts))
+    error = math.hypot(*(own for own, _ in parts))
     if not error:
         return 0.0
-    share = sum((part.error / error) ** 4 / part.freedom for part in parts)
+    share = sum((own / error) ** 4 / freedom for own, freedom in parts)
     return float(scipy.stats.t.sf(beyond / error, 1 / share if share else math.inf))

@@ -110,20 +110,19 @@ def of(figure: Figure) -> Sequence[Shown]:
 
 def rows(figure: Figure) -> list[dict[str, object]]:
     """A row for each point that the figure shows, in the units of the records."""
-    return [_row(shown) for shown in of(figure)]
-
-
-def _row(shown: Shown) -> dict[str, object]:
-    p, axes = shown.point, shown.axes
-    return {
-        "panel": axes.get_title(loc="left"),
-        "series": p.series,
-        "platform": p.platform,
-        "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
-        "x_axis": axes.get_xlabel() if isinstance(p.x, int | float) else axes.get_ylabel(),
-        "value": p.value,
-        "low": p.interval and p.interval.low,
-        "high": p.interval and p.interval.high,
-        "unit": shown.unit,
-        "samples": p.samples,
-    }
+    return [
+        {
+            "panel": shown.axes.get_title(loc="left"),
+            "series": p.series,
+            "platform": p.platform,
+            "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
+            "x_axis": shown.axes.get_xlabel() if isinstance(p.x, int | float) else shown.axes.get_ylabel(),
+            "value": p.value,
+            "low": p.interval and p.interval.low,
+            "high": p.interval and p.interval.high,
+            "unit": shown.unit,
+            "samples": p.samples,
+        }
+        for shown in of(figure)
+        for p in [shown.point]
+    ]
