@@ -35,7 +35,6 @@ class PlatformResults:
 
     @property
     def platform(self) -> str:
-        """All results are of one."""
         return next(iter(self.results.values())).platform
 
     @property
@@ -79,7 +78,7 @@ def nickname(results: Sequence[Result], *, short: bool = False) -> str:
 
     Of one platform's results, without vendors and kinds of memory; `short`: by the models of its GPUs alone.
     """
-    machine, nodes = _machine(results), _num_nodes(results)
+    machine, nodes = from_facts(results[0].environment["machine"]), _num_nodes(results)
     names = [_without_vendor(name, short) for name in _gpus(machine)]
     one = " and ".join(f"{count} x {name}" for name, count in Counter(names).items())
     one = one or f"{machine.cpu}, {machine.cores} cores (emulated)"
@@ -102,12 +101,8 @@ def nicknames(old: Sequence[Result], new: Sequence[Result]) -> tuple[str, str]:
 
 
 def _hardware(results: Sequence[Result]) -> tuple[object, ...]:
-    machine = _machine(results)
+    machine = from_facts(results[0].environment["machine"])  # all results of a platform are of one
     return _num_nodes(results), *(sorted(_gpus(machine)) or (machine.cpu, machine.cores, machine.num_devices))
-
-
-def _machine(results: Sequence[Result]) -> Machine:
-    return from_facts(results[0].environment["machine"])  # all results of a platform are of one
 
 
 def _gpus(machine: Machine) -> list[str]:

@@ -69,23 +69,13 @@ def _identities(results: Sequence[Result]) -> list[Row]:
     axes = dict.fromkeys(axis for result in results for record in result.records for axis in record.case)
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
-    return [
-        {**_identity(result, record), **dict.fromkeys(axes), **record.case}
-        for result in results
-        for record in result.records
-    ]
-
-
-def _identity(result: Result, record: Record) -> Row:
-    return {
-        "platform": result.platform,
-        "fingerprint": result.environment["fingerprint"],
-        "commit": result.environment["commit"],
-        "finished": result.finished,
-        "emulated": result.emulated,
-        "experiment": result.experiment,
-        "metric": record.metric,
-    }
+    rows = list[Row]()
+    for result in results:
+        made = (result.platform, result.environment["fingerprint"], result.environment["commit"], result.finished)
+        for record in result.records:
+            identity = zip(IDENTITY, (*made, result.emulated, result.experiment, record.metric), strict=True)
+            rows.append({**dict(identity), **dict.fromkeys(axes), **record.case})
+    return rows
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:
