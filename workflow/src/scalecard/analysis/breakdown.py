@@ -82,7 +82,6 @@ class Breakdown:
 
     @property
     def seconds(self) -> float:
-        """Of the step, as it was timed."""
         return self.record.median
 
     @property
@@ -239,10 +238,7 @@ def _replica(kind: Strategy, step: Record) -> Case:
 
 
 def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float]]:
-    """All forwards and backwards of each stage in a step, and the seconds of these and its update.
-
-    At the step's micro-batch, or at the whole batch if there are none.
-    """
+    """Each stage's forwards and backwards, by micro-batches if the step has any, and their seconds with its update."""
     both = result.select("stage_time", **where, part="forward and backward")
     sizes = sorted({record.integer("split_size") for record in both})
     if not sizes:
@@ -287,7 +283,6 @@ def _of_differences(a: Record, b: Record) -> float | None:
 
 
 def _mean_of(own: Sequence[Record]) -> Record:
-    """Of every round, the mean over ranks."""
     processes = zip(*(record.samples for record in own), strict=True)
     rounds = [[mean(values) for values in zip(*ranks, strict=True)] for ranks in processes]
     return Record(case={}, metric="rank_time", unit="s", samples=rounds, telemetry=own[0].telemetry)

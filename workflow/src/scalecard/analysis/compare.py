@@ -108,7 +108,6 @@ class Comparison:
 
     @property
     def num_tested(self) -> int:
-        """How many cases were judged together."""
         return sum(row.tested for row in self.rows)
 
     @property

@@ -282,10 +282,7 @@ def link_kind(result: Result, a: int, b: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'.
-
-    Of a part of the machine also 'odd one out', 'slowed down' or 'errors'.
-    """
+    """A measured value and what to expect of it: 'normal', 'above the wire', 'above the limit' or one of TROUBLE."""
 
     what: str
     value: str
@@ -300,7 +297,6 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """The judgement as one clause."""
         return f"{self.what}: {self.value}; {self.advice or self.expectation}"
 
 

@@ -49,10 +49,7 @@ def current(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> Plat
 
 
 def selection(results: Sequence[Result], show: Sequence[str] | None = None) -> list[str]:
-    """At most four platforms: the current one, which is the first result's, then those of `show` in its order.
-
-    Without `show` those that were measured last, the latest first.
-    """
+    """At most four platforms: the first result's, then those of `show` in its order or, without it, the latest ones."""
     latest: dict[str, datetime] = {}
     for result in results:
         finished = datetime.fromisoformat(result.finished)

@@ -53,7 +53,6 @@ class Place:
 
     @property
     def fits(self) -> bool:
-        """Whether it was timed."""
         return bool(self.step.samples)
 
     @property
@@ -237,10 +236,7 @@ def choose(found: Sequence[Place], scaling: str) -> Choice | None:
 
 
 def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
-    """On the most devices, with one device's batch, what loses time, and why; the slowest first.
-
-    Surely slower than one device, or surely less than half as fast as the best one on as many devices.
-    """
+    """On the most devices, with one device's batch, what surely loses time, and why; the slowest first."""
     choice = choose(_on_most(found), "strong")
     if choice is None:
         return []

@@ -15,10 +15,7 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 
 
 def citation(results: Sequence[Result]) -> str:
-    """Two entries: of one platform's results, with fingerprint, commit and date, and of ScaleCard.
-
-    ScaleCard records no names, so who measured is to be added.
-    """
+    """Two entries: one platform's results, by fingerprint, commit and date, without an author; and ScaleCard."""
     measured = max(result.finished for result in results)
     fingerprint = results[0].environment["fingerprint"]
     devices = "emulated devices on " if any(result.emulated for result in results) else ""

@@ -23,10 +23,7 @@ LEFT = 1  # column of text; the others are numbers
 
 
 def of_results(results: Sequence[Result]) -> dict[str, bytes]:
-    """The table and the figure by the name of their files; none if no experiment was measured that they are of.
-
-    InvalidResult names a file that lacks what the table shows.
-    """
+    """Table and figure by their files' names, if measured. InvalidResult names a file that lacks what they show."""
     found = [result for name in EXPERIMENTS for result in results if result.experiment == name]
     rows = [row for result in found for row in fit(result, partial(_complete, result))]
     return {f"scaling{suffix}": write(rows, found) for suffix, write in FORMATS.items()} if found else {}

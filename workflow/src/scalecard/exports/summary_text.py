@@ -26,10 +26,7 @@ ESCAPE = re.compile(r"\\(.)")
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Summarise one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
-
-    InvalidResult names the file of a result that lacks what is said of it.
-    """
+    """One platform's results, in any order, as Markdown. InvalidResult names a file that lacks what is said of it."""
     machine = from_facts(results[0].environment["machine"]).describe()
     lines = [f"# ScaleCard: {markdown(machine)}", ""]
     if any(result.emulated for result in results):
@@ -68,7 +65,6 @@ def _facts(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result], list[str]]) -> list[str]:
-    """The sentences on these experiments' results."""
     chosen = [result for name in names for result in results if result.experiment == name]
     return [text for result in chosen for text in fit(result, partial(say, result))]
 

@@ -37,10 +37,7 @@ WIDTH, HEIGHT, EDGE = 96, 30, 3  # of a sparkline, in units of the viewBox
 
 
 def as_html(figure: Figure, name: str) -> str:
-    """The panels of a finished figure as inline SVG, whose ids begin with `name`; '' if it has none.
-
-    Panels above one another already are one SVG.
-    """
+    """A finished figure's panels, each as inline SVG unless they stand in one column; their ids begin with `name`."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     shown = [axes for axes in figure.axes if axes.get_visible()]

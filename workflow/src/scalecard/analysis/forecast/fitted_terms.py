@@ -73,7 +73,6 @@ class LocalTime:
 
     @property
     def least(self) -> int:
-        """The smallest batch that was timed."""
         return int(self.sizes[0])
 
     def at(self, batch: float) -> Draws:
@@ -167,7 +166,6 @@ class Parts:
 
     @cached_property
     def batch(self) -> int:
-        """What one device is timed with."""
         assert self.workload.single is not None
         return batch_of(self.workload.single)
 
@@ -290,7 +288,6 @@ def overlap(seen: Sequence[Seen], *, extra: float, name: str, on_cpu: bool = Fal
 
 
 def _weights(tried: Overlap, seen: Sequence[Seen], widening: float) -> Draws:
-    """How likely each draw makes what was seen."""
     logs: Draws = np.zeros(TRIED)
     for one in seen:
         computes, exchanges = np.full(TRIED, one.computes), np.full(TRIED, one.exchanges)

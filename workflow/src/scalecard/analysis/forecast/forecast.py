@@ -82,7 +82,6 @@ class Forecast:
 
     @cached_property
     def efficiencies(self) -> dict[int, Draws]:
-        """Draws for every count."""
         return {count: self.model.efficiency(count) for count in self.counts}
 
     @property
@@ -293,7 +292,6 @@ def _networks(one: Forecast) -> list[dict[str, Any]]:
 
 
 def _times(one: Forecast) -> list[list[float]]:
-    """Of every count, at every size."""
     model = one.model
     assert isinstance(model, DataParallel)
     reduce = model.exchanges[Collective.ALL_REDUCE]

@@ -169,7 +169,6 @@ def workloads(results: Mapping[str, Result]) -> list[Workload]:
 
 
 def _collectives(name: Collective, results: Mapping[str, Result]) -> list[Record]:
-    """Of both experiments that measure them."""
     found = list[Record]()
     if name is Collective.ALL_REDUCE and (result := results.get("allreduce")):
         found += result.select("time", algorithm="torch.distributed")

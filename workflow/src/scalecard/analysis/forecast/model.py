@@ -65,7 +65,6 @@ class Model(ABC):
 
     @cached_property
     def known(self) -> dict[Layout, Record]:
-        """What it is fitted to."""
         return self.workload.fitted(self.steps)
 
     @property
@@ -121,7 +120,6 @@ class DataParallel(Model):
 
     @cached_property
     def exchanges(self) -> dict[Collective, Exchange]:
-        """By collective."""
         made = {}
         for name, fits in self.parts.fits.items():
             made[name] = Exchange(name.passes, fits[False], fits[True], self.parts.per_node, self.network)

@@ -125,7 +125,6 @@ class Exchange:
         return latency + wire / rate
 
     def _over_nodes(self, wire: float, size: float, nodes: int) -> Draws:
-        """As measured over nodes, or continued."""
         latency, rate = _continued(self.over, nodes, self.passes, "over"), _rates(self.over, nodes, "over")
         return (latency + wire / rate) * self.over[max(self.over)].factor(size)
 

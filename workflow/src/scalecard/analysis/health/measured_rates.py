@@ -93,7 +93,6 @@ class Rate:
 
     @property
     def _subject(self) -> str:
-        """What was measured, without who and how."""
         case, nodes = self.record.case, [place.node for place in self.place]
         size = formatting.on_axis("bytes", case.get("bytes"))
         match case["part"]:

@@ -22,7 +22,6 @@ class Place:
 
     @property
     def is_node(self) -> bool:
-        """Whether it is a whole node."""
         return self.device is None and not self.part
 
     @property
