@@ -78,19 +78,16 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
     """The reasons without the warnings."""
     records = [record for result in results for record in result.records]
     timed = [record for record in records if record.telemetry]
-    return [_cases(results), _proofs(records), _throttled(timed), _processes(timed)]
-
-
-def _cases(results: Sequence[Result]) -> str:
     ok, skipped, failed = (sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed"))
-    return f"Cases: {ok} measured, {skipped} skipped, {failed} failed."
-
-
-def _proofs(records: Sequence[Record]) -> str:
     checks = [check.passed for record in records for check in record.checks]
     counts = [count.passed for record in records for count in record.work]
     proofs = f"{sum(checks)} of {len(checks)} passed before timing"
-    return f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected."
+    return [
+        f"Cases: {ok} measured, {skipped} skipped, {failed} failed.",
+        f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
+        _throttled(timed),
+        _processes(timed),
+    ]
 
 
 def _throttled(timed: Sequence[Record]) -> str:

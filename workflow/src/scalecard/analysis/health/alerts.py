@@ -124,15 +124,10 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     if worst.kind not in ABOUT:
         return worst
     value = f"{_short(worst)}: {worst.value}" if worst.measured else worst.value
-    return replace(worst, who=f"{_whom(worst)}: {ABOUT[worst.kind]}", measured="", value=value)
-
-
-def _whom(verdict: Verdict) -> str:
-    """Names of devices, of which only the first has their node: "node 3's GPU 2 and GPU 5"; or the machine's part."""
-    if not verdict.place:
-        return verdict.part
-    first, *others = verdict.place
-    return " and ".join([str(first), *(other.on_its_node for other in others)])
+    # Of devices only the first has their node ("node 3's GPU 2 and GPU 5").
+    names = [*map(str, worst.place[:1]), *(other.on_its_node for other in worst.place[1:])]
+    who = f"{' and '.join(names) or worst.part}: {ABOUT[worst.kind]}"
+    return replace(worst, who=who, measured="", value=value)
 
 
 def _short(verdict: Verdict) -> str:
