@@ -81,6 +81,11 @@ def count_bytes(value: object) -> str:
     return f"{value:g} B"
 
 
+def byte_rate(value: float) -> str:
+    """Decimal gigabytes, as links are rated: '50 GB/s'."""
+    return f"{number(value / 1e9)} GB/s"
+
+
 def count_flops(value: float) -> str:
     """Operations with a decimal prefix: '7.98 GFLOP'."""
     for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -29,7 +29,7 @@ SHOW = {
     "B": formatting.count_bytes,
     "fraction": "{:.3f}".format,
     "count": "{:.0f}".format,
-    "B/s": lambda value: f"{formatting.number(value / 1e9)} GB/s",
+    "B/s": formatting.byte_rate,
     "samples": "{:.0f} samples".format,
 }
 # What the last of a record's samples is, where they are no repetitions of one number.
