@@ -48,10 +48,7 @@ MEDIAN_FOR_MEAN = math.pi / 2  # the variance of a median over that of a mean: o
 Uncertainty = tuple[float, float]  # a standard error of a logarithm, and the degrees of freedom of its estimate
 VERDICTS = ("slower", "faster", "same", "unclear", "not compared")
 # Values of a block that change how often, how long or where something is done, but not what a case times.
-NOT_WORKLOAD = {
-    *("nodes", "measure", "data_dir", "seed", "epochs"),
-    *("check_steps", "check_batch_size", "check_image_size"),
-}
+NOT_WORKLOAD = {"nodes", "measure", "data_dir", "seed", "epochs", "check_steps", "check_batch_size", "check_image_size"}
 NOT_COMPARED = {"fingerprint", "host", "missing", "machine", "gpus", "topology", "dirty"}
 FACTS_OF_MACHINE = ("driver", "cpu", "cores", "num_devices", "gpu_uuid_hashes")
 

@@ -100,11 +100,9 @@ def attempt(what: str, compute: Callable[[], T], left_out: list[LeftOut], *, our
 
 def each_fit(results: Iterable[Result], compute: Callable[[Result], T], *, here: str) -> tuple[list[T], list[LeftOut]]:
     """What is computed from each result, and which had to be left out; `here` is the current platform."""
-    found, left_out = list[T](), list[LeftOut]()
-    for result in results:
-        made = attempt(file_of(result), partial(compute, result), left_out, ours=result.platform == here)
-        found += [] if made is None else [made]
-    return found, left_out
+    left_out = list[LeftOut]()
+    made = [attempt(file_of(r), partial(compute, r), left_out, ours=r.platform == here) for r in results]
+    return [found for found in made if found is not None], left_out
 
 
 def file_of(result: Result) -> str:

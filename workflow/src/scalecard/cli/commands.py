@@ -122,8 +122,9 @@ def _add_comparison(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
     )
-    help_ = f"largest difference to ignore (default {MARGIN})"
-    command.add_argument("--margin", type=float, default=MARGIN, help=help_)
+    command.add_argument(
+        "--margin", type=float, default=MARGIN, help="largest difference to ignore (default %(default)s)"
+    )
     command.add_argument("--json", action="store_true", help="print JSON instead of lines")
     command.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if anything is slower")
 

@@ -19,6 +19,7 @@ distributions by data augmentation (1987), importance resampling.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -248,8 +249,7 @@ class Seen:
     sigma: float
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(NamedTuple):
     """Draws of what the formula needs."""
 
     slowed: Draws
@@ -284,7 +284,7 @@ def overlap(seen: Sequence[Seen], *, extra: float, name: str, on_cpu: bool = Fal
             break
         widening *= 1.5
     chosen = draw.choice(TRIED, NUM, p=weights)
-    return Overlap(*(getattr(tried, part)[chosen] for part in ("slowed", "tail", "room", "extra", "fixed")))
+    return Overlap(*(part[chosen] for part in tried))
 
 
 def _weights(tried: Overlap, seen: Sequence[Seen], widening: float) -> Draws:

@@ -300,9 +300,8 @@ def _times(one: Forecast) -> list[list[float]]:
 
 def _workload(name: str, model: DataParallel) -> dict[str, Any]:
     size, calls = model.parts.volume
-    local, overlap = model.parts.local, model.overlap
-    chosen = slice(0, NUM_DRAWS)
-    parts = (overlap.slowed, overlap.tail, overlap.room, overlap.extra, overlap.fixed)
+    local = model.parts.local
+    draws = zip(*(part[:NUM_DRAWS] for part in model.overlap), strict=True)
     return {
         "name": name,
         "bytes": size,
@@ -312,7 +311,7 @@ def _workload(name: str, model: DataParallel) -> dict[str, Any]:
         "local": [[float(b), _short(middle(local.at(b)))] for b in local.sizes],
         "company": [_short(middle(model.parts.in_company(count))) for count in COUNTS],
         "slowest": [_short(middle(model.parts.ranks[model.scaling].slowest(count))) for count in COUNTS],
-        "overlap": [[_short(value) for value in draw] for draw in zip(*(part[chosen] for part in parts), strict=True)],
+        "overlap": [[_short(value) for value in draw] for draw in draws],
     }
 
 
