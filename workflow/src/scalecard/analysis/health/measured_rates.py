@@ -128,9 +128,10 @@ def rates(result: Result) -> list[Rate]:
     ]
 
 
-def _kind(at: View, device: int) -> str:
-    gpus = at.result.environment["gpus"]
-    return str(gpus[device]["name"]) if device < len(gpus) else ""
+def _gpu(at: View, device: int, fact: str = "name") -> Hashable:
+    """A fact of a device; None of workers."""
+    gpus: list[dict[str, Hashable]] = at.result.environment["gpus"]
+    return gpus[device][fact] if device < len(gpus) else None
 
 
 def _rate(
@@ -176,7 +177,7 @@ def _compute(at: View, record: Record) -> Rate:
     case, device, load = record.case, record.integer("device"), record.case["part"] == "load"
     limit = None if load else limits.of_products(at.result, record.text("dtype"), device)
     amount, place = limits.product_rate(record) * record.median, (at.device(device),)
-    like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device))
+    like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _gpu(at, device))
     return _rate(record, amount, "TFLOP/s", limit, part=Part.COMPUTE, kind=Kind.COMPUTE, place=place, like=like)
 
 
@@ -190,7 +191,7 @@ def _memory(at: View, record: Record) -> Rate:
         part=Part.MEMORY,
         kind=Kind.MEMORY,
         place=(at.device(device),),
-        like=(case["access"], case["bytes"], case["at_once"], _kind(at, device)),
+        like=(case["access"], case["bytes"], case["at_once"], _gpu(at, device)),
     )
 
 
@@ -201,7 +202,7 @@ def _host_link(at: View, record: Record) -> Rate:
     """
     case, device, small = record.case, record.integer("device"), is_small(record)
     pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
-    near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
+    near: tuple[Hashable, ...] = (_gpu(at, device, "numa_node"),) if small else ()
     if case["at_once"]:  # threads that copy pageable memory are in one another's way: no two devices are alike
         near = (*near, _neighbours(at, device), () if pinned else device)
     return _rate(
@@ -211,7 +212,7 @@ def _host_link(at: View, record: Record) -> Rate:
         part=Part.HOST_LINKS,
         kind=Kind.LATENCY if small else Kind.HOST_LINK,
         place=(at.device(device),),
-        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device), *near),
+        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _gpu(at, device), *near),
     )
 
 
@@ -231,7 +232,7 @@ def _device_link(at: View, record: Record) -> Rate:
     if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     place = tuple(at.device(device) for device in sorted((source, target)))
-    like = (size, at_once, way, _kind(at, source), _kind(at, target), near)
+    like = (size, at_once, way, _gpu(at, source), _gpu(at, target), near)
     return _rate(record, size / 1e9, limit=limit, part=Part.GPU_LINKS, kind=kind, place=place, like=like)
 
 
@@ -240,14 +241,8 @@ def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hasha
 
     At once, they share their ways with those of their neighbours.
     """
-    nodes = tuple(_numa_node(at, device) for device in (source, target))
+    nodes = tuple(_gpu(at, device, "numa_node") for device in (source, target))
     return (*nodes, *(_neighbours(at, device) for device in (source, target) if at_once))
-
-
-def _numa_node(at: View, device: int) -> int | None:
-    gpus = at.result.environment["gpus"]
-    node: int | None = gpus[device]["numa_node"] if device < len(gpus) else None
-    return node
 
 
 def _collective(at: View, record: Record) -> Rate:
