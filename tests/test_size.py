@@ -11,8 +11,6 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 # Shorter files, and why they stand alone; an `__init__.py` needs no reason.
 SHORT = {
     "__main__.py": "Python's name for it",
-    "analysis/sample_diagnostics.py": "a comparison and the report's tables both ask it",
-    "analysis/step_records.py": "breakdown, advice and three sections read steps with it",
     "benchmarks/machine/storage.py": "one part of a machine a file",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",

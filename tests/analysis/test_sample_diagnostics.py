@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from scalecard.analysis.sample_diagnostics import autocorrelation, doubts, drift
+from scalecard.analysis.provenance import autocorrelation, doubts, drift
 
 RISING = [1 + 0.01 * i for i in range(30)]
 

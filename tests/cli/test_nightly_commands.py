@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from scalecard.cli import health_gate
-from scalecard.cli.arguments import parser
+from scalecard.cli.commands import parser
 from support.builders import repeated
 from support.nights import Nights
 from support.projects import ROOT

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis import loader_results
+from scalecard.analysis.experiment_results import loader_results
 from scalecard.figures import points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import input as section
@@ -159,6 +159,6 @@ def test_from_night_to_night_the_most_workers_are_followed(make_result: Callable
 
 
 def test_a_loader_that_may_be_too_slow_is_not_enough(make_result: Callable[..., Result]) -> None:
-    (one,) = loader_results.workloads(make_result(sweep(batch=1.7), experiment="input"))
+    (one,) = loader_results(make_result(sweep(batch=1.7), experiment="input"))
     assert one.enough == 50
     assert one.devices_fed.value == pytest.approx(STEP * 50 / 1.7)

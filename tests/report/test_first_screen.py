@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.analysis import slowdowns
 from scalecard.analysis.platforms import nickname
+from scalecard.analysis.strategy_choice import slowdowns
 from scalecard.records.record import Record, Result
 from scalecard.report import first_screen
 from scalecard.report.pages import takes
@@ -96,7 +96,7 @@ def epochs(**seconds: float) -> list[Record]:
 def test_what_is_slower_on_the_most_devices_than_on_fewer_is_said(
     make_result: Make, made: list[Record], expected: list[str]
 ) -> None:
-    assert list(slowdowns.sentences({"dp_scratch": make_result(made, experiment="dp_scratch")})) == expected
+    assert list(slowdowns({"dp_scratch": make_result(made, experiment="dp_scratch")})) == expected
 
 
 def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> None:
@@ -113,7 +113,7 @@ def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> 
         step("tensor parallel", 4, 2.5),
         step("FSDP parameters", 4, 1.25),
     ]
-    (said,) = slowdowns.sentences({"strategies": make_result(records, experiment="strategies")})
+    (said,) = slowdowns({"strategies": make_result(records, experiment="strategies")})
     assert said == "gpt: on 4 devices tensor parallel (0.40x), FSDP parameters (0.80x) are slower than one device"
 
 

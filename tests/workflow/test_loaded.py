@@ -8,7 +8,7 @@ from scalecard import experiments
 from scalecard.jobs import inputs
 
 pytestmark = pytest.mark.workflow
-OF_THE_COMMAND = {"workflow/src/scalecard/cli/arguments.py"}  # which calls what is measured, and says nothing to it
+OF_THE_COMMAND = {"workflow/src/scalecard/cli/commands.py"}  # which calls what is measured, and says nothing to it
 
 
 @pytest.mark.parametrize("name", experiments.names())

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis import gpu_links
+from scalecard.analysis import limits
 from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.judge_rates import Groups
@@ -96,17 +96,17 @@ BRIDGES = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
 
 def test_pairs_are_alike_by_the_links_that_they_have() -> None:
     cube = Box(gpu="Tesla V100-SXM2-16GB", count=4, links=CUBE).result()
-    assert [gpu_links.kind(cube, 0, other) for other in (1, 2, 3)] == ["NV1", "NV1", "NV2"]
-    assert gpu_links.matrix(cube)[0] == ["X", "NV1", "NV1", "NV2"]
+    assert [limits.link_kind(cube, 0, other) for other in (1, 2, 3)] == ["NV1", "NV1", "NV2"]
+    assert limits.link_matrix(cube)[0] == ["X", "NV1", "NV1", "NV2"]
     bridges = Box(gpu="NVIDIA A100 80GB PCIe", count=4, links=BRIDGES, level=50).result()
-    assert gpu_links.matrix(bridges)[2] == ["SYS", "SYS", "X", "NV12"]
-    assert gpu_links.kind(H100.result(), 3, 4) == "NV"
-    assert gpu_links.matrix(Box(count=1).result()) == []
+    assert limits.link_matrix(bridges)[2] == ["SYS", "SYS", "X", "NV12"]
+    assert limits.link_kind(H100.result(), 3, 4) == "NV"
+    assert limits.link_matrix(Box(count=1).result()) == []
 
 
 @pytest.mark.parametrize(("level", "word"), [(10, "PIX"), (20, "PXB"), (30, "PHB"), (40, "NODE"), (50, "SYS")])
 def test_levels_have_the_words_of_nvidia_smi(level: int, word: str) -> None:
-    assert gpu_links.matrix(Box(gpu="NVIDIA L4", count=2, level=level).result()) == [["X", word], [word, "X"]]
+    assert limits.link_matrix(Box(gpu="NVIDIA L4", count=2, level=level).result()) == [["X", word], [word, "X"]]
 
 
 def judged(box: Box, what: str) -> Any:
@@ -280,6 +280,6 @@ def test_a_pair_has_the_links_that_are_up_at_both_ends() -> None:
     result = Box(switched=18, count=2).result()
     pairs = [[None, 18], [17, None]]
     found = replace(result, environment={**result.environment, "nvlink_pairs": pairs})
-    assert (gpu_links.nvlinks(found, 0, 1), gpu_links.nvlinks(found, 1, 0)) == (17, 17)
+    assert (limits.nvlinks(found, 0, 1), limits.nvlinks(found, 1, 0)) == (17, 17)
     unknown = replace(result, environment={**result.environment, "nvlink_pairs": [[None, 18], [None, None]]})
-    assert gpu_links.nvlinks(unknown, 0, 1) is None
+    assert limits.nvlinks(unknown, 0, 1) is None

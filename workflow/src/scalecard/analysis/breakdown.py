@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
 
-from scalecard.analysis import step_records
+from scalecard.analysis import experiment_results
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
 from scalecard.records.record import Case, Record, Result
@@ -45,7 +45,6 @@ TERMS_OF = {  # of which nothing is known if this was not timed alone
     Untimed.STAGE_PAIRS: (UNEVEN,),
     Untimed.REPLICAS: (SLOWEST, EXPOSED),
 }
-Local = tuple[float, float | None, bool]  # one device's step, its error, and whether the host sets its pace
 UNEXPLAINED = 0.05
 ALWAYS = 0.9  # of the rounds, in which one rank is the slowest: then it is named,
 FEW_ROUNDS = 12  # unless there are fewer: two equal ranks take turns
@@ -83,7 +82,6 @@ class Breakdown:
 
     @property
     def seconds(self) -> float:
-        """Of the step, as it was timed."""
         return self.record.median
 
     @property
@@ -93,7 +91,7 @@ class Breakdown:
 
     @property
     def explained(self) -> bool:
-        """Whether hardly anything remains."""
+        """Whether the terms explain the step within 5 %."""
         return abs(self.of(REST)) <= UNEXPLAINED * self.seconds
 
     def term(self, name: str) -> Term:
@@ -116,11 +114,12 @@ def of_strategies(measured: PlatformResults) -> list[Breakdown]:
 
 
 def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
-    single = step_records.single(result, step.text("workload"))
+    single = experiment_results.single(result, step.text("workload"))
     if single is None:
         return None
     kind = strategies.of(step.case["strategy"])
-    compute = _compute(step, single)
+    share = step.integer("units") / single.integer("units") / step.integer("devices")
+    compute = Term(COMPUTE, share * single.median, _half(single, share))
     found, untimed = _terms(kind, step, result, compute)
     terms = [compute, *found]
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
@@ -130,29 +129,26 @@ def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | 
 def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:
     """What a step takes beyond its share of the computing, or what should have been timed alone to tell."""
     if kind.family is Family.DATA:
-        local = _local(result, step)
-        if local is None:
-            return [], (Untimed.RANKS,)
-        found = _of_ranks(kind, step, result, compute, local) if kind.on_ranks else [_smaller(local, compute)]
-        return found, () if found else (Untimed.RANKS,)
-    if kind.schedule is Schedule.INTERLEAVED:
-        found = _of_interleaved(kind, step, result, compute)
+        found, lacking = _of_ranks(kind, step, result, compute), Untimed.RANKS
+    elif kind.schedule is Schedule.INTERLEAVED:
+        found, lacking = _of_interleaved(kind, step, result, compute), Untimed.STAGES
     elif Division.STAGES in kind.divides:
-        found = _of_cut(kind, step, result, compute)
+        found, lacking = _of_cut(kind, step, result, compute), Untimed.STAGES
     else:
         return [], ()
-    return found, () if found else (Untimed.STAGES,)
+    return found, () if found else (lacking,)
 
 
-def _compute(step: Record, single: Record) -> Term:
-    share = step.integer("units") / single.integer("units") / step.integer("devices")
-    half = _half(single)
-    return Term(COMPUTE, share * single.median, None if half is None else share * half)
-
-
-def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term, local: Local) -> list[Term]:
-    """Of what shares its batch as DDP does; nothing if DDP could not be measured."""
-    case: Case = {**step_records.place(step), "strategy": DDP.name}
+def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+    """Of what shares its batch as DDP does; nothing if DDP, or one device with as few samples, was not measured."""
+    local = _local(result, step)
+    if local is None:
+        return []
+    time, error, launching = local
+    smaller = Term(LAUNCHING if launching else SMALLER, time - compute.seconds, _both(error, compute.error))
+    if not kind.on_ranks:
+        return [smaller]
+    case: Case = {**experiment_results.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     if not (slowest and own):
@@ -162,8 +158,8 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term, local
     if exchange:
         exposed = max(0.0, min(exposed, _exchanges(kind) * exchange.median))
     return [
-        _smaller(local, compute),
-        Term(SHARING, middle - local[0], _both(_half(own[0]), local[1])),
+        smaller,
+        Term(SHARING, middle - time, _both(_half(own[0]), error)),
         Term(SLOWEST, slowest.median - middle, _of_differences(slowest, _mean_of(own)), _always_slowest(own)),
         Term(EXPOSED, exposed, _of_differences(step, slowest)),
     ]
@@ -178,13 +174,11 @@ def _exchanges(kind: Strategy) -> float:
     return sum(kind.times(collective) * collective.passes for collective in Collective) / Collective.ALL_REDUCE.passes
 
 
-def _smaller(local: Local, compute: Term) -> Term:
-    seconds, error, launching = local
-    return Term(LAUNCHING if launching else SMALLER, seconds - compute.seconds, _both(error, compute.error))
+def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:
+    """One device's step over its share of the batch, its error, and whether the host sets its pace.
 
-
-def _local(result: Result, step: Record) -> Local | None:
-    """One device's step over its share of the batch: between two sizes that were timed, on the line between them."""
+    Between two sizes that were timed, on the line between them.
+    """
     size = step.integer("batch_size") / step.integer("devices")
     timed = {r.integer("batch_size"): r for r in result.select("local_time", workload=step.case["workload"])}
     below = max((known for known in timed if known <= size), default=None)
@@ -203,7 +197,7 @@ def _of_cut(kind: Strategy, step: Record, result: Result, compute: Term) -> list
     stages = _stages(kind, where, result)
     if not (played and stages):
         return []
-    busy, error = [stage.busy for stage in stages], _half(played)
+    busy, error = [seconds for _, seconds in stages], _half(played)
     middle = mean(busy)
     return [
         Term(SMALLER, middle - compute.seconds, _both(error, compute.error)),
@@ -221,13 +215,14 @@ def _of_interleaved(kind: Strategy, step: Record, result: Result, compute: Term)
     stages = _stages(kind, _replica(kind, step), result)
     if not stages:
         return []
-    together = _both(*(_half(stage.both) for stage in stages))
-    error = None if together is None else together / len(stages)
-    num_micro = step.integer("batch_size") / stages[0].both.integer("split_size")
+    both = [record for record, _ in stages]
+    num_micro = step.integer("batch_size") / both[0].integer("split_size")
     bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
+    together = _both(*map(_half, both))
+    error = None if together is None else together / len(stages)
     return [
-        Term(SMALLER, mean(stage.busy for stage in stages) - compute.seconds, _both(error, compute.error)),
-        Term(BUBBLE, bubbles * mean(stage.both.median for stage in stages), None if error is None else bubbles * error),
+        Term(SMALLER, mean(seconds for _, seconds in stages) - compute.seconds, _both(error, compute.error)),
+        Term(BUBBLE, bubbles * mean(record.median for record in both), None if error is None else bubbles * error),
     ]
 
 
@@ -242,20 +237,8 @@ def _replica(kind: Strategy, step: Record) -> Case:
     return {**case, "devices": kind.replica_devices, "nodes": None, "batch_size": whole // replicas}
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """What a stage takes in a step: all forwards and backwards, and its update."""
-
-    both: Record
-    update: float
-
-    @property
-    def busy(self) -> float:
-        return self.both.median + self.update
-
-
-def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
-    """At the step's micro-batch, or at the whole batch if there are none."""
+def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float]]:
+    """Each stage's forwards and backwards, by micro-batches if the step has any, and their seconds with its update."""
     both = result.select("stage_time", **where, part="forward and backward")
     sizes = sorted({record.integer("split_size") for record in both})
     if not sizes:
@@ -264,7 +247,7 @@ def _stages(kind: Strategy, where: Case, result: Result) -> list[_Stage]:
     place = {axis: where[axis] for axis in ("workload", "devices")}  # an update knows nothing of the batch
     update = {record.case["stage"]: record.median for record in result.select("stage_time", **place, part="update")}
     own = [record for record in both if record.case["split_size"] == size]
-    return [_Stage(record, update.get(record.case["stage"], 0.0)) for record in own]
+    return [(record, record.median + update.get(record.case["stage"], 0.0)) for record in own]
 
 
 def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:
@@ -275,14 +258,13 @@ def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:
     if fastest is None:
         return
     times = step.integer("batch_size") / step.integer("nodes", 1) / fastest.integer("batch_size")
-    half = _half(fastest)
     longer = times * fastest.median - step.median
     if longer > 0:
-        yield Term(INPUT, longer, _both(None if half is None else times * half, _half(step)))
+        yield Term(INPUT, longer, _both(_half(fastest, times), _half(step)))
 
 
-def _half(record: Record) -> float | None:
-    return record.interval.half_width if record.interval else None
+def _half(record: Record, times: float = 1) -> float | None:
+    return times * record.interval.half_width if record.interval else None
 
 
 def _both(*errors: float | None) -> float | None:
@@ -301,7 +283,6 @@ def _of_differences(a: Record, b: Record) -> float | None:
 
 
 def _mean_of(own: Sequence[Record]) -> Record:
-    """Of every round, the mean over ranks."""
     processes = zip(*(record.samples for record in own), strict=True)
     rounds = [[mean(values) for values in zip(*ranks, strict=True)] for ranks in processes]
     return Record(case={}, metric="rank_time", unit="s", samples=rounds, telemetry=own[0].telemetry)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import formatting
+from scalecard.analysis.experiment_results import APART, options_of, per_batch
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.strategy_choice import on, places, timed, workloads
 from scalecard.records.record import Record, Result
@@ -40,8 +41,7 @@ class Change:
 def changes(measured: PlatformResults) -> list[Change]:
     """Everything that was measured beside a default, on the most devices."""
     readers = {"ddp": _of_ddp, "strategies": _of_strategies, "pipeline": _of_pipeline}
-    found = [(read, result) for name, read in readers.items() if (result := measured.of(name))]
-    return [change for read, result in found for change in read(result)]
+    return [change for name, read in readers.items() if (result := measured.of(name)) for change in read(result)]
 
 
 def best(found: list[Change]) -> list[Change]:
@@ -57,14 +57,14 @@ def best(found: list[Change]) -> list[Change]:
 def _of_ddp(result: Result) -> Iterator[Change]:
     for nodes in formatting.spans(result.select("step_time")):
         for model in result.spec["models"]:
-            options = step_records.options_of(result, model, nodes)
+            options = options_of(result, model, nodes)
             default = options.get("default")
-            for name, record in options.items() if default else ():
-                if default and name not in step_records.APART:
+            for name, record in options.items():
+                if default and name not in APART:
                     accumulated = record.integer("steps", 1) > 1
                     family, but = FAMILIES.get(name, ACCUMULATION if accumulated else BUCKET_SIZE)
                     what = f"{model} by DDP on {on(record.integer('devices'), nodes or 1)}"
-                    yield Change(what, family, name, "DDP's default", step_records.per_batch(record, default), but)
+                    yield Change(what, family, name, "DDP's default", per_batch(record, default), but)
 
 
 def _of_strategies(result: Result) -> Iterator[Change]:
@@ -72,7 +72,7 @@ def _of_strategies(result: Result) -> Iterator[Change]:
     for workload in workloads(result):
         found = timed(places(result, workload), "strong")
         able = {(place.strategy, place.devices, place.nodes): place for place in found}
-        most = max((devices for _, devices, _ in able), default=0)
+        most = max((place.devices for place in found), default=0)
         for (name, devices, nodes), place in able.items():
             default = able.get((FSDP_PARAMETERS.name, devices, nodes))
             if name == FSDP_GRADIENTS.name and devices == most and default:

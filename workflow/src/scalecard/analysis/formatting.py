@@ -21,8 +21,9 @@ def of(value: float, unit: str) -> str:
 
 def on_tick(value: float, unit: str) -> str:
     """A value beside an axis, whose label has the unit if that is always the same: '5 ms', '80 %', '300'."""
-    if unit == "s":
-        return _on_tick(value) if value > 0 else "0"
+    if unit == "s":  # without the digits that all ticks would have
+        fitting, scale = of_seconds(value)
+        return f"{number(value / scale)} {fitting}" if value > 0 else "0"
     if unit == "share":
         return percent(value)
     return f"{value:g}x" if unit == "x" else number(value)
@@ -69,12 +70,6 @@ def seconds(value: float) -> str:
 def of_seconds(value: float) -> tuple[str, float]:
     """The unit that fits, and how many seconds it has."""
     return next((one for one in SECONDS if value >= one[1]), SECONDS[-1])
-
-
-def _on_tick(value: float) -> str:
-    """Without the digits that all ticks would have: '20 ms'."""
-    unit, scale = of_seconds(value)
-    return f"{number(value / scale)} {unit}"
 
 
 def count_bytes(value: object) -> str:
@@ -158,13 +153,10 @@ def accuracy_error(one: float, other: float, images: int) -> float:
 
 def time(record: Record) -> str:
     """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' without one."""
-    return f"{seconds(record.median)} {_spread(record)}"
-
-
-def _spread(record: Record) -> str:
+    text = seconds(record.median)
     if record.interval is None:
-        return f"(n = {record.num_samples})"
-    return f"({seconds(record.interval.low)} to {seconds(record.interval.high)})"
+        return f"{text} (n = {record.num_samples})"
+    return f"{text} ({seconds(record.interval.low)} to {seconds(record.interval.high)})"
 
 
 def rate(record: Record, amount: float) -> str:

@@ -1,17 +1,16 @@
 """The hardware's limit on a measured rate: slots, links, memory, peak FLOP/s; and whether a number is normal.
 
-Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. What
-two GPUs can reach follows from the NVLinks that this very pair has.
+Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. How the
+GPUs of a machine are linked is what NVML said of every pair.
 
-Is this number normal? Compares rates with the hardware's limit, and times with those published for this device.
-
-A section whose rates have a limit offers `judge(result)`, which yields these.
+A section whose rates have a limit offers `judge(result)`, which yields judgements: rates compared with the hardware's
+limit, and times with those published for this device.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scalecard.analysis import formatting, gpu_links, published_figures
+from scalecard.analysis import formatting, published_figures
 from scalecard.analysis.platforms import device_name
 from scalecard.analysis.published_figures import Entry, GpuSpec
 from scalecard.records.record import GpuState, Record, Result
@@ -57,21 +56,24 @@ class Limit:
 # Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
 # product of a few thousand rows keeps the units busy most of the time, but under the card's power cap.
 PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
-
-
 # Healthy H100 SXM copy at 73.9 to 75.1 % of their memory's bandwidth, A100-80GB at 73.6 %: NVIDIA/nccl issue 1264.
 # Cards whose power cap keeps them further below their peak have their own shares in gpu_specs.yaml, and so have those
 # that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
 OF_REACHED = 0.85  # of what such a card was seen to reach
-
-
 C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
-
-
 BEYOND = 1.05  # of the most that is normal; more cannot be
-
-
 THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
+# NVML's common ancestor of two GPUs, in nvidia-smi's words.
+LEVELS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+LINK_LEGEND = {
+    "NV": "NVLinks, and how many",
+    "PSB": "one board",
+    "PIX": "one PCIe switch",
+    "PXB": "several PCIe switches",
+    "PHB": "the CPU's PCIe host bridge",
+    "NODE": "several host bridges of one NUMA node",
+    "SYS": "the link between two CPUs",
+}
 
 
 def of_copy(result: Result, record: Record) -> Limit | None:
@@ -103,7 +105,7 @@ def of_host_copy(result: Result, record: Record, device: int = 0) -> Limit | Non
 
 def of_pair(result: Result, record: Record, a: int, b: int) -> Limit | None:
     """Copies from one GPU to another: the NVLinks of this pair or, if it has none, PCIe."""
-    count = gpu_links.nvlinks(result, a, b)
+    count = nvlinks(result, a, b)
     if count is None:
         return None
     if count:
@@ -133,13 +135,12 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     if record.case.get("nodes"):
         return None
     used = range(record.integer("devices"))
-    if len(used) < 2 or len(used) > len(result.environment["gpus"]):
+    if not 2 <= len(used) <= len(result.environment["gpus"]):
         return None
-    known = [gpu_links.nvlinks(result, a, b) for a in used for b in used if a != b]
-    if None in known:
+    if any(nvlinks(result, a, b) is None for a in used for b in used if a != b):
         return None
-    if gpu_links.has_ring(result, used):
-        return _nvlink(result, 0, min(gpu_links.of_group(result, gpu, used) for gpu in used))
+    if has_ring(result, used):
+        return _nvlink(result, 0, min(_nvlinks_to(result, gpu, used) for gpu in used))
     pcie = _pcie(result, record, used)
     return pcie and replace(pcie, least=THROUGH_HOST)
 
@@ -223,12 +224,65 @@ def pcie_gbs(generation: int, lanes: int) -> float:
     return PCIE_LANE_GBS[generation] * lanes
 
 
+def nvlinks(result: Result, a: int, b: int) -> int | None:
+    """How many NVLinks two GPUs have in both directions; None if the driver did not say."""
+    pairs: list[list[int | None]] = result.environment["nvlink_pairs"]
+    if max(a, b) >= len(pairs):
+        return None
+    there, back = pairs[a][b], pairs[b][a]
+    return None if there is None or back is None else min(there, back)
+
+
+def _nvlinks_to(result: Result, gpu: int, used: Sequence[int]) -> int:
+    """How many NVLinks lead from a GPU to the others that are used; all of them, if they lead to switches."""
+    counts = [nvlinks(result, gpu, other) or 0 for other in used if other != gpu]
+    return max(counts, default=0) if _on_switches(result, gpu) else sum(counts)
+
+
+def _on_switches(result: Result, gpu: int) -> bool:
+    """Whether a GPU's NVLinks lead to switches: then more lead to its peers, counted one by one, than it has."""
+    gpus = result.environment["gpus"]
+    counts = [nvlinks(result, gpu, other) or 0 for other in range(len(gpus)) if other != gpu]
+    return sum(counts) > (gpus[gpu]["nvlinks"] or 0)
+
+
+def has_ring(result: Result, used: Sequence[int]) -> bool:
+    """Whether NVLinks lead around all of these GPUs, each visited once."""
+    neighbours = [sum(bool(nvlinks(result, a, b)) for b in used if b != a) for a in used]
+    return min(neighbours) >= min(2, len(used) - 1) and _around(result, [used[0]], set(used[1:]))
+
+
+def _around(result: Result, path: list[int], left: set[int]) -> bool:
+    if not left:
+        return bool(nvlinks(result, path[-1], path[0]))
+    return any(nvlinks(result, path[-1], other) and _around(result, [*path, other], left - {other}) for other in left)
+
+
+def _link(result: Result, a: int, b: int) -> str:
+    """As in nvidia-smi's matrix: 'NV18', 'PIX' ...; 'X' for the GPU itself, '?' if it is not known."""
+    if a == b:
+        return "X"
+    found = nvlinks(result, a, b)
+    return f"NV{found}" if found else LEVELS.get(result.environment["topology"][a][b], "?")
+
+
+def link_matrix(result: Result) -> list[list[str]]:
+    """The labels of every pair; empty with fewer than two GPUs."""
+    every = range(len(result.environment["gpus"]))
+    return [[_link(result, a, b) for b in every] for a in every] if len(every) > 1 else []
+
+
+def link_kind(result: Result, a: int, b: int) -> str:
+    """What is alike for pairs that are linked alike: through switches 'NV', however many links are up."""
+    if max(a, b) >= len(result.environment["gpus"]):
+        return ""
+    switched = a != b and nvlinks(result, a, b) and _on_switches(result, a) and _on_switches(result, b)
+    return "NV" if switched else _link(result, a, b)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A measured value and what to expect of it: 'normal', 'low', 'above the wire' or 'above the limit'.
-
-    Of a part of the machine also 'odd one out', 'slowed down' or 'errors'.
-    """
+    """A measured value and what to expect of it: 'normal', 'above the wire', 'above the limit' or one of TROUBLE."""
 
     what: str
     value: str
@@ -243,7 +297,6 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """The judgement as one clause."""
         return f"{self.what}: {self.value}; {self.advice or self.expectation}"
 
 

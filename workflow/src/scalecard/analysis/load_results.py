@@ -63,7 +63,8 @@ def gather(paths: Sequence[Path]) -> Gathered:
         except InvalidResult as error:
             if path.parent == here:
                 raise InvalidResult(path, f"{error.reason} Remove the file; the next run measures it again.") from error
-            left_out.append(LeftOut(_short(path), error.reason))
+            # Without the folders above, which a published report must not name.
+            left_out.append(LeftOut(printable(Path(path.parent.name, path.name)), error.reason))
     refuse_mixed_machines(results, "results")
     return Gathered(results, left_out)
 
@@ -99,11 +100,9 @@ def attempt(what: str, compute: Callable[[], T], left_out: list[LeftOut], *, our
 
 def each_fit(results: Iterable[Result], compute: Callable[[Result], T], *, here: str) -> tuple[list[T], list[LeftOut]]:
     """What is computed from each result, and which had to be left out; `here` is the current platform."""
-    found, left_out = list[T](), list[LeftOut]()
-    for result in results:
-        made = attempt(file_of(result), partial(compute, result), left_out, ours=result.platform == here)
-        found += [] if made is None else [made]
-    return found, left_out
+    left_out = list[LeftOut]()
+    made = [attempt(file_of(r), partial(compute, r), left_out, ours=r.platform == here) for r in results]
+    return [found for found in made if found is not None], left_out
 
 
 def file_of(result: Result) -> str:
@@ -146,8 +145,3 @@ def _refuse_another_machine(path: Path, result: Result, known: Sequence[Result])
 
 def _disagreeing(path: Path, what: str) -> InvalidResult:
     return InvalidResult(path, f"{printable(what)}.")
-
-
-def _short(path: Path) -> str:
-    """Without the folders above, which a published report must not name."""
-    return printable(Path(path.parent.name, path.name))

@@ -35,7 +35,6 @@ class PlatformResults:
 
     @property
     def platform(self) -> str:
-        """All results are of one."""
         return next(iter(self.results.values())).platform
 
     @property
@@ -50,10 +49,7 @@ def current(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> Plat
 
 
 def selection(results: Sequence[Result], show: Sequence[str] | None = None) -> list[str]:
-    """At most four platforms: the current one, which is the first result's, then those of `show` in its order.
-
-    Without `show` those that were measured last, the latest first.
-    """
+    """At most four platforms: the first result's, then those of `show` in its order or, without it, the latest ones."""
     latest: dict[str, datetime] = {}
     for result in results:
         finished = datetime.fromisoformat(result.finished)
@@ -79,7 +75,7 @@ def nickname(results: Sequence[Result], *, short: bool = False) -> str:
 
     Of one platform's results, without vendors and kinds of memory; `short`: by the models of its GPUs alone.
     """
-    machine, nodes = _machine(results), _num_nodes(results)
+    machine, nodes = from_facts(results[0].environment["machine"]), _num_nodes(results)
     names = [_without_vendor(name, short) for name in _gpus(machine)]
     one = " and ".join(f"{count} x {name}" for name, count in Counter(names).items())
     one = one or f"{machine.cpu}, {machine.cores} cores (emulated)"
@@ -102,12 +98,8 @@ def nicknames(old: Sequence[Result], new: Sequence[Result]) -> tuple[str, str]:
 
 
 def _hardware(results: Sequence[Result]) -> tuple[object, ...]:
-    machine = _machine(results)
+    machine = from_facts(results[0].environment["machine"])  # all results of a platform are of one
     return _num_nodes(results), *(sorted(_gpus(machine)) or (machine.cpu, machine.cores, machine.num_devices))
-
-
-def _machine(results: Sequence[Result]) -> Machine:
-    return from_facts(results[0].environment["machine"])  # all results of a platform are of one
 
 
 def _gpus(machine: Machine) -> list[str]:

@@ -1,10 +1,18 @@
-"""How numbers came about and where, in one sentence each, and how far they can be trusted."""
+"""How numbers came about and where, in one sentence each, and how far they can be trusted.
 
+An interval within a process is too narrow if samples drift or resemble their neighbours.
+"""
+
+import functools
+import math
 from collections.abc import Sequence
+from statistics import median
 
-from scalecard.analysis import compare
+import scipy
+
+from scalecard.analysis import formatting
 from scalecard.hardware.machine import from_facts
-from scalecard.records.record import Record, Result, Slowdown, Telemetry
+from scalecard.records.record import Record, Result, Slowdown
 
 DIGITS = 12  # of the container's digest; the result has all of them
 METHOD = (
@@ -13,8 +21,11 @@ METHOD = (
     " with weak scaling each has as many samples; every case was proven to train what one device trains before it was"
     " timed."
 )
-STATUSES = {"ok": "measured", "skipped": "skipped", "failed": "failed"}
 EMULATED = " CPU workers and CPU ranks stood in for devices: the numbers say nothing about GPUs."
+NOTABLE_DRIFT = 0.02  # on the log scale
+NOTABLE_CORRELATION = 0.4
+FEWEST_SAMPLES = 12
+SIGNIFICANCE = 0.01
 
 
 def provenance(results: Sequence[Result]) -> str:
@@ -49,43 +60,44 @@ def days(results: Sequence[Result]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
+def warnings(results: Sequence[Result]) -> list[str]:
+    """The warnings raised while these were measured, each once, with the names of its experiments."""
+    experiments: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            experiments.setdefault(warning, []).append(result.experiment)
+    return [f"{warning} ({', '.join(names)})" for warning, names in experiments.items()]
+
+
 def trust(results: Sequence[Result]) -> list[str]:
     """One per reason to trust the numbers, or not to: what was found, then the warnings."""
-    warnings = [f"Warning: {text}." for _, text in compare.warnings("", results)]
-    return [*reasons_to_trust(results), *(warnings or ["No warnings."])]
+    return [*reasons_to_trust(results), *([f"Warning: {text}." for text in warnings(results)] or ["No warnings."])]
 
 
 def reasons_to_trust(results: Sequence[Result]) -> list[str]:
     """The reasons without the warnings."""
     records = [record for result in results for record in result.records]
     timed = [record for record in records if record.telemetry]
-    return [_cases(results), _proofs(records), _throttled(timed), _processes(timed)]
-
-
-def _cases(results: Sequence[Result]) -> str:
-    counts = [f"{sum(r.count(status) for r in results)} {word}" for status, word in STATUSES.items()]
-    return f"Cases: {', '.join(counts)}."
-
-
-def _proofs(records: Sequence[Record]) -> str:
+    ok, skipped, failed = (sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed"))
     checks = [check.passed for record in records for check in record.checks]
     counts = [count.passed for record in records for count in record.work]
     proofs = f"{sum(checks)} of {len(checks)} passed before timing"
-    return f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected."
+    return [
+        f"Cases: {ok} measured, {skipped} skipped, {failed} failed.",
+        f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
+        _throttled(timed),
+        _processes(timed),
+    ]
 
 
 def _throttled(timed: Sequence[Record]) -> str:
     """By the driver's reasons; a power cap is a setting of the GPU, and does not count."""
-    watched = [record for record in timed if any(entry.state and entry.state.gpus for entry in record.telemetry)]
+    states = [[gpu for entry in record.telemetry if entry.state for gpu in entry.state.gpus] for record in timed]
+    watched = [gpus for gpus in states if gpus]
     if not watched:
         return "Throttled: not known, because no GPU was watched."
-    slowed = sum(any(map(_slowed_down, record.telemetry)) for record in watched)
+    slowed = sum(any({*gpu.reasons} & {*Slowdown} for gpu in gpus) for gpus in watched)
     return f"Throttled: in {slowed} of {len(watched)} timed cases a GPU was slowed down."
-
-
-def _slowed_down(entry: Telemetry) -> bool:
-    gpus = entry.state.gpus if entry.state else []
-    return any(set(gpu.reasons) & {*Slowdown} for gpu in gpus)
 
 
 def _processes(timed: Sequence[Record]) -> str:
@@ -93,3 +105,43 @@ def _processes(timed: Sequence[Record]) -> str:
     if most == 1:
         return "Processes: one per case, so the spread between processes is not known."
     return f"Processes: {most if few == most else f'{few} to {most}'} fresh ones per case."
+
+
+def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
+    """Remarks on the samples of several processes; empty if nothing stands out."""
+    return list(_doubts(tuple(map(tuple, processes))))
+
+
+@functools.cache  # a report compares the current platform with each other one, and scipy takes milliseconds
+def _doubts(processes: tuple[tuple[float, ...], ...]) -> list[str]:
+    long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
+    remarks = []
+    drifts = sorted(((abs(math.log(drift(samples))), samples) for samples in long), reverse=True)
+    # The test takes longest, so only what would be said is tested: the largest drift first.
+    notable = [samples for size, samples in drifts if size > NOTABLE_DRIFT]
+    worst = next((drift(samples) for samples in notable if _halves_differ(samples, SIGNIFICANCE / len(long))), None)
+    if worst is not None:
+        change = "slower" if worst > 1 else "faster"
+        remarks.append(f"{formatting.percent(abs(worst - 1))} {change} in the second half than in the first")
+    related = max((autocorrelation(s) for s in long if autocorrelation(s) > 2 / math.sqrt(len(s))), default=0.0)
+    if related > NOTABLE_CORRELATION:
+        remarks.append(f"neighbouring samples resemble one another (autocorrelation {related:.2f})")
+    return remarks
+
+
+def drift(samples: Sequence[float]) -> float:
+    """The median of the second half over that of the first: 1.05 means 5 % slower at the end."""
+    half = len(samples) // 2
+    return median(samples[-half:]) / median(samples[:half])
+
+
+def autocorrelation(samples: Sequence[float]) -> float:
+    """The rank correlation of neighbouring samples, from -1 to 1; independent samples are near 0."""
+    found = float(scipy.stats.spearmanr(samples[:-1], samples[1:]).statistic) if len(set(samples)) > 1 else 0.0
+    return 0.0 if math.isnan(found) else found
+
+
+def _halves_differ(samples: Sequence[float], level: float) -> bool:
+    """Whether the halves differ by more than their scatter explains (Mann-Whitney test)."""
+    half = len(samples) // 2
+    return bool(scipy.stats.mannwhitneyu(samples[:half], samples[-half:]).pvalue < level)

@@ -1,10 +1,14 @@
-"""Which strategy to use for a workload: what each reached, the best, the runner-up, and where scaling collapses."""
+"""Which strategy to use for a workload: what each reached, the best, the runner-up, and what to avoid.
 
-from collections.abc import Sequence
+Also where scaling collapses, and what became slower with more devices than on one or on fewer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scalecard.analysis import formatting, step_records
+from scalecard.analysis import formatting
+from scalecard.analysis.experiment_results import single
 from scalecard.progress import counted
 from scalecard.records import strategies
 from scalecard.records.record import Reason, Record, Result
@@ -49,7 +53,6 @@ class Place:
 
     @property
     def fits(self) -> bool:
-        """Whether it was timed."""
         return bool(self.step.samples)
 
     @property
@@ -85,7 +88,7 @@ class Place:
         if self.alone is None or not self.fits:
             return None
         more = self.units / self.alone.integer("units")
-        return formatting.scaled(formatting.inverse(self.step.over(self.alone)), more)
+        return formatting.scaled(formatting.speedup(self.step, self.alone), more)
 
     @property
     def efficiency(self) -> Ratio | None:
@@ -115,7 +118,7 @@ def workloads(result: Result) -> list[str]:
 @lru_cache(maxsize=16)
 def places(result: Result, workload: str) -> list[Place]:
     """Everything that was tried for a workload."""
-    alone = step_records.single(result, workload)
+    alone = single(result, workload)
     return [Place(r, alone) for r in result.records if r.metric == "step_time" and r.matches(workload=workload)]
 
 
@@ -127,8 +130,7 @@ def timed(found: Sequence[Place], scaling: str) -> list[Place]:
 def fewest(found: Sequence[Place]) -> list[Place]:
     """Those on the smallest number of devices that hold one device's batch; empty if none does."""
     able = timed(found, "strong") or timed(found, "weak")
-    least = min((place.devices for place in able), default=0)
-    return [place for place in able if place.devices == least]
+    return [place for place in able if place.devices == min(each.devices for each in able)]
 
 
 @dataclass(frozen=True)
@@ -184,14 +186,15 @@ def batches(result: Result, workload: str, found: Sequence[Place]) -> Batches:
 
 def _alone(result: Result, workload: str) -> list[Point]:
     """The rate with fewer samples over the rate with all of them, in the same rounds."""
-    whole = step_records.single(result, workload)
+    whole = single(result, workload)
     if whole is None:
         return []
     found = []
     for record in result.select("local_time", workload=workload):
         if record.case["batch_size"] != whole.case["batch_size"]:
-            rate = formatting.inverse(record.over(whole))
-            share = formatting.scaled(rate, record.integer("units") / whole.integer("units"))
+            share = formatting.scaled(
+                formatting.speedup(record, whole), record.integer("units") / whole.integer("units")
+            )
             found.append(Point(record.integer("batch_size"), share, "one device alone"))
     return found
 
@@ -205,7 +208,6 @@ class Choice:
 
     @property
     def runner_up(self) -> tuple[Place, Ratio] | None:
-        """The fastest of the others."""
         return self.others[0] if self.others else None
 
     @property
@@ -234,13 +236,8 @@ def choose(found: Sequence[Place], scaling: str) -> Choice | None:
 
 
 def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
-    """On the most devices, with one device's batch, what loses time, and why; the slowest first.
-
-    Surely slower than one device, or surely less than half as fast as the best one on as many devices.
-    """
-    able = [place for place in timed(found, "strong") if place.devices > 1]
-    most = max((place.devices for place in able), default=0)
-    choice = choose([place for place in able if place.devices == most], "strong")
+    """On the most devices, with one device's batch, what surely loses time, and why; the slowest first."""
+    choice = choose(_on_most(found), "strong")
     if choice is None:
         return []
     lost = []
@@ -250,3 +247,58 @@ def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
         elif ratio.interval and ratio.interval.low > HALF:
             lost.append((place, f"less than half as fast as {choice.best.strategy}"))
     return lost
+
+
+def _on_most(found: Sequence[Place]) -> list[Place]:
+    """Those with one device's batch on the most devices; empty if these are not several."""
+    several = [place for place in timed(found, "strong") if place.devices > 1]
+    return [place for place in several if place.devices == max(each.devices for each in several)]
+
+
+def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
+    """One per workload or model: 'gpt: on 8 devices FSDP parameters (0.82x) is slower than one device'."""
+    if strategy_runs := results.get("strategies"):
+        for workload in workloads(strategy_runs):
+            every = _on_most(places(strategy_runs, workload))
+            slow = [p for p in every if p.gain and p.gain.interval and p.gain.interval.high < 1]
+            if slow:
+                names = ", ".join(f"{place.strategy} ({place.gain.value:.2f}x)" for place in slow if place.gain)
+                verb = "is" if len(slow) == 1 else "are"
+                yield f"{workload}: on {on(slow[0].devices)} {names} {verb} slower than one device"
+    for what, records in _by_devices(results):
+        yield from _slower_with_more(what, records)
+
+
+def _slower_with_more(what: str, records: list[Record]) -> Iterator[str]:
+    """The most devices against one device and, if they are faster than that, against the fastest number of them."""
+    most = formatting.largest(records, "devices")
+    ones = [record for record in records if record.case["devices"] == 1]
+    if not (ones and most) or most[0] is ones[0]:
+        return
+    last, best = most[0], min(records, key=lambda record: record.median)
+    where = f"{what} on {on(last.integer('devices'))} ({formatting.speedup(last, ones[0]).value:.2f}x)"
+    if last.over(ones[0]).verdict == "slower":
+        yield f"{where} is slower than one device"
+    elif last.over(best).verdict == "slower":
+        yield f"{where} is slower than on {best.case['devices']} ({formatting.speedup(best, ones[0]).value:.2f}x)"
+
+
+def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Record]]]:
+    """(what, its records by devices) of the textbooks' experiments, at the same batch."""
+    if scratch := results.get("dp_scratch"):
+        yield "Data parallelism from scratch", scratch.select("epoch_time")
+    if threads := results.get("dp_concise"):
+        batch, lr = threads.spec["batch_sizes"][0], threads.spec["lrs"][0]
+        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
+    if ranks := results.get("ddp"):
+        for model in ranks.spec["models"]:
+            yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)
+    if divided := results.get("tensor_parallel"):
+        for model in divided.spec["models"]:
+            records = divided.select("step_time", workload=model)
+            several = [record for record in records if record.case["devices"] != 1]
+            # The way to divide layers that is the fastest on the most devices, beside one device.
+            best = min(formatting.largest(several, "devices"), key=lambda record: record.median, default=None)
+            if best:
+                own = [r for r in records if r.case["devices"] == 1 or r.case["strategy"] == best.case["strategy"]]
+                yield f"{model}: tensor parallelism by {best.case['strategy']}", own

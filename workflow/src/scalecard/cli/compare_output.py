@@ -77,7 +77,6 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _faster(comparison: Comparison) -> list[SpeedUp]:
-    """B's speed-ups over A on unlike hardware; none on like hardware."""
     if platforms.same_hardware(*comparison.sides):
         return []
     return changes_section.speed_ups(comparison.rows, *map(changes_section.headlines, comparison.sides))

@@ -17,10 +17,9 @@ from scalecard.progress import counted
 from scalecard.records.record import Result
 
 # Which alerts each level of --fail-on means: a level includes those before it.
-ERRORS = frozenset({"errors"})
+ERRORS = {"errors"}
 LOW = ERRORS | {"low", "slowed down"}
-ODD = LOW | {"odd one out"}
-LEVELS = {"errors": ERRORS, "low": LOW, "odd": ODD}
+LEVELS = {"errors": ERRORS, "low": LOW, "odd": LOW | {"odd one out"}}
 NOT_JUDGED = "not judged"
 
 
@@ -31,10 +30,6 @@ class PartHealth:
     name: str
     verdicts: list[str]
     alerts: list[Verdict]
-
-    @property
-    def judged(self) -> int:
-        return len(self.verdicts)
 
     @property
     def normal(self) -> int:
@@ -50,10 +45,10 @@ class PartHealth:
     @property
     def in_words(self) -> str:
         """'2 of 3 normal', and why there is no alert for the third."""
-        if not self.judged:
+        if not self.verdicts:
             return "nothing known to compare with"
-        elsewhere = self.normal < self.judged and not self.alerts
-        return f"{self.normal} of {self.judged} normal" + (", by an alert of another part" if elsewhere else "")
+        elsewhere = self.normal < len(self.verdicts) and not self.alerts
+        return f"{self.normal} of {len(self.verdicts)} normal" + (", by an alert of another part" if elsewhere else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +80,7 @@ class Health:
 
 def fails(alert: Verdict, level: str) -> bool:
     """True if a level of --fail-on includes this alert."""
-    included = LEVELS[level]
-    return alert.verdict in included or (alert.low and "low" in included)
+    return alert.verdict in LEVELS[level] or (alert.low and "low" in LEVELS[level])
 
 
 def check(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:
@@ -124,7 +118,8 @@ def output(health: Health) -> Output:
             "fail_on": health.fail_on,
             "failed": bool(health.failing),
             "parts": [
-                {"part": p.name, "verdict": p.verdict, "judged": p.judged, "normal": p.normal} for p in health.parts
+                {"part": p.name, "verdict": p.verdict, "judged": len(p.verdicts), "normal": p.normal}
+                for p in health.parts
             ],
             "alerts": [{**_fields(alert), "fails": alert in health.failing} for alert in health.alerts],
             "verdicts": [_fields(verdict) for verdict in health.verdicts],
@@ -136,7 +131,6 @@ def output(health: Health) -> Output:
 
 
 def _lines(health: Health) -> list[str]:
-    """A line for each part, then each alert with its advice."""
     machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
     stands = ", emulated on CPU workers" if health.result.emulated else ""
     lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
@@ -162,6 +156,6 @@ def _case(part: PartHealth, failing: Sequence[Verdict]) -> JUnitCase:
         group=EXPERIMENT,
         name=part.name,
         failure=f"{_said(failing[0])}{more}" if failing else "",
-        skipped="" if part.judged or part.alerts else part.in_words,
+        skipped="" if part.verdicts or part.alerts else part.in_words,
         details=[line for alert in part.alerts for line in (_said(alert), alert.advice) if line] or [part.in_words],
     )

@@ -55,10 +55,7 @@ def result_files(folder: Path) -> list[Path]:
 
 
 def this_platform(root: Path = Path()) -> Path:
-    """The folder of this machine's results, or if there is none, of any; of several the one that was written last.
-
-    ValueError if there are no results at all.
-    """
+    """The folder of this machine's results, else of any; of several the latest one. ValueError if there are none."""
     results = Path(root, RESULTS)
     known = [results / name for name in _platforms(results)]
     if not known:

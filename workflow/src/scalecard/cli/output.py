@@ -35,7 +35,6 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The lines, for the terminal."""
         return "\n".join(self.lines)
 
     @property
@@ -45,7 +44,6 @@ class Output:
 
     @property
     def junit(self) -> str:
-        """The XML document."""
         counts = {
             "tests": str(len(self.cases)),
             "failures": str(sum(bool(case.failure) for case in self.cases)),

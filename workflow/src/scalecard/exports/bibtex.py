@@ -11,15 +11,11 @@ from scalecard.hardware.machine import ROOT, from_facts
 from scalecard.records.record import Result
 from scalecard.report.table import latex, one_line
 
-CITATION = ROOT / "CITATION.cff"
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def citation(results: Sequence[Result]) -> str:
-    """Two entries: of one platform's results, with fingerprint, commit and date, and of ScaleCard.
-
-    ScaleCard records no names, so who measured is to be added.
-    """
+    """Two entries: one platform's results, by fingerprint, commit and date, without an author; and ScaleCard."""
     measured = max(result.finished for result in results)
     fingerprint = results[0].environment["fingerprint"]
     devices = "emulated devices on " if any(result.emulated for result in results) else ""
@@ -31,13 +27,11 @@ def citation(results: Sequence[Result]) -> str:
         "note": f"Platform fingerprint {fingerprint}; {provenance(results)}",
     }
     of_results = _entry("misc", f"scalecard-{results[0].platform}", fields)
-    return f"% Who measured is not recorded: add an author.\n{of_results}\n{_of_scalecard(commits(results))}"
-
-
-def _of_scalecard(commits: Sequence[str]) -> str:
-    about: dict[str, Any] = yaml.safe_load(CITATION.read_text("utf-8"))
-    fields = {"title": about["title"], "version": f"commit {', '.join(commits)}", "license": about["license"]}
-    return _entry("software", "scalecard", fields, " and ".join(map(_author, about["authors"])))
+    about: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    version = f"commit {', '.join(commits(results))}"
+    fields = {"title": about["title"], "version": version, "license": about["license"]}
+    of_scalecard = _entry("software", "scalecard", fields, " and ".join(map(_author, about["authors"])))
+    return f"% Who measured is not recorded: add an author.\n{of_results}\n{of_scalecard}"
 
 
 def _author(author: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scalecard.records.record import Record, Result, Scalar
+from scalecard.records.record import Result, Scalar
 from scalecard.records.statistics import larger
 from scalecard.report import record_table, table
 
@@ -18,27 +18,25 @@ Row = dict[str, Scalar]
 
 
 def as_csv(results: Sequence[Result]) -> bytes:
-    """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why."""
-    records = [record for result in results for record in result.records]
-    pairs = zip(_identities(results), records, strict=True)
-    return table.as_csv([{**identity, **_numbers(record)} for identity, record in pairs], []).encode()
+    """A row per case and metric, also of those that were not measured, whose `reason` and `note` say why.
 
-
-def _numbers(record: Record) -> Row:
-    """The numbers of a case; `low` and `high` are the bounds of the 95 % interval, in the value's unit."""
-    measured = bool(record.samples)
-    interval = larger(*record_table.intervals(record)) if measured else None
-    return {
-        "value_unit": record.unit,
-        "value": record_table.number(record) if measured else None,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-        "num_samples": record.num_samples,
-        "num_processes": len(record.samples),
-        "status": record.status,
-        "reason": record.reason,
-        "note": record.note,
-    }
+    `low` and `high` are the bounds of the 95 % interval, in the value's unit.
+    """
+    rows = _identities(results)
+    for row, record in zip(rows, (record for result in results for record in result.records), strict=True):
+        interval = larger(*record_table.intervals(record)) if record.samples else None
+        row |= {
+            "value_unit": record.unit,
+            "value": record_table.number(record) if record.samples else None,
+            "low": interval.low if interval else None,
+            "high": interval.high if interval else None,
+            "num_samples": record.num_samples,
+            "num_processes": len(record.samples),
+            "status": record.status,
+            "reason": record.reason,
+            "note": record.note,
+        }
+    return table.as_csv(rows, []).encode()
 
 
 def as_parquet(results: Sequence[Result]) -> bytes:
@@ -69,23 +67,13 @@ def _identities(results: Sequence[Result]) -> list[Row]:
     axes = dict.fromkeys(axis for result in results for record in result.records for axis in record.case)
     taken = sorted(set(axes) & {*IDENTITY, *OF_CASE, *OF_SAMPLE})
     assert not taken, f"axes named like columns: {', '.join(taken)}"
-    return [
-        {**_identity(result, record), **dict.fromkeys(axes), **record.case}
-        for result in results
-        for record in result.records
-    ]
-
-
-def _identity(result: Result, record: Record) -> Row:
-    return {
-        "platform": result.platform,
-        "fingerprint": result.environment["fingerprint"],
-        "commit": result.environment["commit"],
-        "finished": result.finished,
-        "emulated": result.emulated,
-        "experiment": result.experiment,
-        "metric": record.metric,
-    }
+    rows = list[Row]()
+    for result in results:
+        made = (result.platform, result.environment["fingerprint"], result.environment["commit"], result.finished)
+        for record in result.records:
+            identity = zip(IDENTITY, (*made, result.emulated, result.experiment, record.metric), strict=True)
+            rows.append({**dict(identity), **dict.fromkeys(axes), **record.case})
+    return rows
 
 
 def _typed(values: Sequence[Scalar]) -> pd.Series:

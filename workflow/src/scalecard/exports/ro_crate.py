@@ -23,7 +23,6 @@ PROFILES = {
     "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
     WORKFLOW_CRATE: ("Workflow RO-Crate", "1.0"),
 }
-COMPUTATIONAL_WORKFLOW = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 SNAKEMAKE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
 SOFTWARE = {
     "python": ("Python", "https://www.python.org"),
@@ -140,7 +139,7 @@ def _workflow(results: Sequence[Result], content: bytes, software: Sequence[Enti
         contentSize=str(len(content)),
         encodingFormat="text/plain",
         license="Apache-2.0",
-        conformsTo=_to(COMPUTATIONAL_WORKFLOW),
+        conformsTo=_to("https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"),
         programmingLanguage=_to(SNAKEMAKE),
         softwareRequirements=[_to(entity["@id"]) for entity in software],
     )

@@ -20,23 +20,18 @@ from scalecard.report.answers import use
 
 HEAD = ("Strategy", "Devices", "Nodes", "Batch", "Step (ms)", "95 % interval", "Per second", "Speed-up", "Efficiency")
 LEFT = 1  # column of text; the others are numbers
-BELOW = 110  # characters of a line of the note below the figure
 
 
 def of_results(results: Sequence[Result]) -> dict[str, bytes]:
-    """The table and the figure by the name of their files; none if no experiment was measured that they are of.
-
-    InvalidResult names a file that lacks what the table shows.
-    """
+    """Table and figure by their files' names, if measured. InvalidResult names a file that lacks what they show."""
     found = [result for name in EXPERIMENTS for result in results if result.experiment == name]
     rows = [row for result in found for row in fit(result, partial(_complete, result))]
     return {f"scaling{suffix}": write(rows, found) for suffix, write in FORMATS.items()} if found else {}
 
 
 def _complete(result: Result) -> list[Place]:
-    """Its rows, if each has what the tables show; otherwise the error of what is missing."""
     rows = of_result(result)
-    as_csv(rows, [result])
+    as_csv(rows, [result])  # raises what `fit` reports if a row lacks what the tables show
     return rows
 
 
@@ -118,7 +113,7 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
 def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     """The rates by devices, with where the numbers are from below them."""
     drawn, origin = use.rates([row for row in rows if row.fits], results[0]), provenance(results)
-    charts.finish(drawn, textwrap.wrap(origin, BELOW))
+    charts.finish(drawn, textwrap.wrap(origin, 110))  # characters fit below the figure
     return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [origin])
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting, platforms, provenance
+from scalecard.analysis import formatting, platforms
 from scalecard.analysis.load_results import computed, fit
-from scalecard.analysis.provenance import commits, shortened
+from scalecard.analysis.provenance import commits, shortened, trust
 from scalecard.analysis.strategy_choice import Place
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
@@ -25,10 +25,7 @@ ESCAPE = re.compile(r"\\(.)")
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Summarise one platform's results, in any order, as Markdown: machine, health, scaling, what to use, and trust.
-
-    InvalidResult names the file of a result that lacks what is said of it.
-    """
+    """One platform's results, in any order, as Markdown. InvalidResult names a file that lacks what is said of it."""
     machine = from_facts(results[0].environment["machine"]).describe()
     lines = [f"# ScaleCard: {markdown(machine)}", ""]
     if any(result.emulated for result in results):
@@ -38,7 +35,7 @@ def summary(results: Sequence[Result]) -> str:
         "Health": _each(results, ["health"], _health),
         "Scaling": _each(results, EXPERIMENTS, _scaling),
         "What to use": computed(results[0].platform, "its results cannot answer `use`", partial(_use, results)),
-        "Trust": provenance.trust(results),
+        "Trust": trust(results),
     }
     for title, said in parts.items():
         lines += ["", f"## {title}", "", *(f"- {_markdown(text)}" for text in said or ["Not measured."])]
@@ -67,7 +64,6 @@ def _facts(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _each(results: Sequence[Result], names: Sequence[str], say: Callable[[Result], list[str]]) -> list[str]:
-    """The sentences on these experiments' results."""
     chosen = [result for name in names for result in results if result.experiment == name]
     return [text for result in chosen for text in fit(result, partial(say, result))]
 

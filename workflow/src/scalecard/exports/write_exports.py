@@ -14,8 +14,6 @@ from scalecard.records.files import as_json
 from scalecard.records.record import Result
 from scalecard.report.pages import MISSING
 
-SNAKEFILE = ROOT / "Snakefile"
-
 
 def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, list[LeftOut]]:
     """Write the exports of one platform's result files to a folder, which is made if it is missing.
@@ -33,7 +31,7 @@ def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, lis
 
 def of_results(results: Sequence[Result]) -> tuple[dict[str, bytes], list[LeftOut]]:
     """The files by name, the same bytes for the same results, and what could not be computed."""
-    left_out, contents = list[LeftOut](), {ro_crate.WORKFLOW: SNAKEFILE.read_bytes()}
+    left_out, contents = list[LeftOut](), {ro_crate.WORKFLOW: (ROOT / ro_crate.WORKFLOW).read_bytes()}
     for what, make in FORMATS.items():
         contents |= attempt(f"export {what}", partial(make, results), left_out) or {}
     names = [result.experiment for result in results]

@@ -6,7 +6,7 @@ is shown. `finish` places the names, once all limits are known.
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +29,16 @@ BAR = 0.27  # inches of height for each bar
 WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
 GAP = 0.066  # of the height of a panel, between two names
 EDGE = 1.02  # where names begin, in widths of the panel
+ODD = style.PALETTE[1]
+SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
+DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
+End = tuple[float, float, str, str]  # the last point of a line in the axes' own numbers, its name, and its colour
 _ends: "weakref.WeakKeyDictionary[Axes, list[End]]" = weakref.WeakKeyDictionary()
-
-
-@dataclass(frozen=True)
-class End:
-    """The last point of a line, in the axes' own numbers."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
 
 
 def name_line_end(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Remember the end of a line; `place` writes its name when the axes have their limits."""
-    _ends.setdefault(axes, []).append(End(x, y, text, colour))
+    _ends.setdefault(axes, []).append((x, y, text, colour))
 
 
 def place_names(axes: Axes) -> None:
@@ -52,18 +46,18 @@ def place_names(axes: Axes) -> None:
     found = _ends.pop(axes, [])
     axes.apply_aspect()
     to_share = axes.transData + axes.transAxes.inverted()
-    heights = {end: float(to_share.transform((end.x, end.y))[1]) for end in found}
+    heights = {end: float(to_share.transform(end[:2])[1]) for end in found}
     ordered = sorted(found, key=lambda end: -heights[end])
-    for end, height in zip(ordered, moved_apart([heights[end] for end in ordered]), strict=True):
+    for (x, y, text, colour), height in zip(ordered, moved_apart([heights[end] for end in ordered]), strict=True):
         axes.annotate(
-            end.text,
-            (end.x, end.y),
+            text,
+            (x, y),
             (EDGE, height),
             textcoords="axes fraction",
-            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 0},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 0},
             fontsize="small",
             va="center",
-            color=end.colour,
+            color=colour,
             annotation_clip=False,
         )
 
@@ -218,18 +212,16 @@ def number_axis(axis: Axis, unit: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def ticks(axes: Axes, values: Sequence[float]) -> None:
+def ticks(axes: Axes, values: Sequence[float], most: int = 8, text: Callable[[float], str] = "{:g}".format) -> None:
     """Ticks at the values measured and nowhere else: at every second one, or fewer, if they are many."""
-    every = max(1, math.ceil(len(values) / 8))
-    axes.set_xticks(list(values)[::every], [f"{value:g}" for value in values][::every])
+    some = list(values)[:: max(1, math.ceil(len(values) / most))]
+    axes.set_xticks(some, list(map(text, some)))
     axes.set_xticks([], minor=True)
 
 
 def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
     """Ticks at four sizes at most, in KiB and MiB: more would touch one another."""
-    every = max(1, math.ceil(len(values) / 4))
-    axes.set_xticks(list(values)[::every], [formatting.count_bytes(value) for value in values][::every])
-    axes.set_xticks([], minor=True)
+    ticks(axes, values, 4, formatting.count_bytes)
 
 
 def nothing(axes: Axes) -> None:
@@ -261,15 +253,6 @@ def _several(shown: Sequence[Point]) -> bool:
     return len({point.platform for point in shown}) > 1
 
 
-ODD = style.PALETTE[1]
-
-
-SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
-
-
-DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
-
-
 @dataclass(frozen=True)
 class Cell:
     """A link's rate in GB/s, and whether it is an odd one out."""
@@ -296,8 +279,8 @@ def heat_map(cells: Cells, axes: Axes, *, width: float, what: str) -> None:
             ink = LIGHT if share > 0.55 else DARK
             axes.text(x, y, text, ha="center", va="center", fontsize=size, color=ink, zorder=4)
     every = range(0, len(ends), 1 if size >= SMALLEST else 4)
-    axes.set_xticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
-    axes.set_yticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
+    for set_ticks in (axes.set_xticks, axes.set_yticks):
+        set_ticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
     axes.grid(visible=False)
     last = len(ends) - 0.5
     axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal", xlabel=f"to {what}", ylabel=f"from {what}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from scalecard.analysis import formatting
-from scalecard.analysis.health import measured_rates, rate_text
+from scalecard.analysis.health import measured_rates
 from scalecard.analysis.health.judge_rates import NOTABLE, Groups
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.limits import bus_bytes
@@ -14,7 +14,7 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells
 from scalecard.records.record import Result
 
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")  # that are drawn
+DRAWN = ("all_reduce", "all_gather", "all_to_all")  # collectives
 OFFSET = 0.2  # between what was measured alone and all at once, in rows
 
 
@@ -55,10 +55,10 @@ class Strip:
 
 def strips(result: Result) -> list[Strip]:
     """Of each device its share of the median of its peers or, with one device, of the hardware's limit."""
-    rates = [rate for rate in measured_rates.rates(result) if rate.part in rate_text.OF_DEVICES]
+    rates = [rate for rate in measured_rates.rates(result) if rate.part in measured_rates.OF_DEVICES]
     groups, found = Groups(rates), dict[str, Strip]()
     for rate in rates:
-        label, share = rate_text.in_strip(rate), _share(rate, groups)
+        label, share = rate.in_strip, _share(rate, groups)
         if share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
             device = f"{rate.place[0].device}" if rate.node is None else f"{rate.node}:{rate.place[0].device}"
@@ -115,7 +115,7 @@ def collectives(results: Sequence[Result], axes: Axes) -> None:
     shown = [
         points.rated(result, r, bus_bytes(r) / 1e9, series=each.replace("_", "-"), x=r.integer("devices"))
         for result in results
-        for each in (COLLECTIVES[:1] if several else COLLECTIVES)
+        for each in (DRAWN[:1] if several else DRAWN)
         for r in formatting.largest(result.select("time", part="collective", collective=each), "bytes")
     ]
     charts.curves(shown, axes, unit="GB/s")

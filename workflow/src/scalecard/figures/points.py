@@ -79,16 +79,14 @@ class Shown:
     def text(self) -> str:
         """'ring, 16 MiB: 101 GB/s (100 GB/s to 102 GB/s), n = 30, h100x8-3fa9c1'."""
         p = self.point
-        names = ", ".join(dict.fromkeys(filter(None, (p.series, self._place))))
+        if isinstance(p.x, str):
+            place = p.x
+        else:
+            place = formatting.count_bytes(p.x) if self.x_unit else f"{self.axes.get_xlabel()} {p.x:g}"
+        names = ", ".join(dict.fromkeys(filter(None, (p.series, place))))
         bounds = f" ({formatting.of(p.low, self.unit)} to {formatting.of(p.high, self.unit)})" if p.interval else ""
         count = f", n = {p.samples}" if p.samples else ""
         return f"{names}: {formatting.of(p.value, self.unit)}{bounds}{count}, {p.platform}"
-
-    @property
-    def _place(self) -> str:
-        if isinstance(self.point.x, str):
-            return self.point.x
-        return formatting.count_bytes(self.point.x) if self.x_unit else f"{self.axes.get_xlabel()} {self.point.x:g}"
 
 
 _shown: "weakref.WeakKeyDictionary[Figure, list[Shown]]" = weakref.WeakKeyDictionary()
@@ -110,20 +108,19 @@ def of(figure: Figure) -> Sequence[Shown]:
 
 def rows(figure: Figure) -> list[dict[str, object]]:
     """A row for each point that the figure shows, in the units of the records."""
-    return [_row(shown) for shown in of(figure)]
-
-
-def _row(shown: Shown) -> dict[str, object]:
-    p, axes = shown.point, shown.axes
-    return {
-        "panel": axes.get_title(loc="left"),
-        "series": p.series,
-        "platform": p.platform,
-        "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
-        "x_axis": axes.get_xlabel() if isinstance(p.x, int | float) else axes.get_ylabel(),
-        "value": p.value,
-        "low": p.interval and p.interval.low,
-        "high": p.interval and p.interval.high,
-        "unit": shown.unit,
-        "samples": p.samples,
-    }
+    return [
+        {
+            "panel": shown.axes.get_title(loc="left"),
+            "series": p.series,
+            "platform": p.platform,
+            "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
+            "x_axis": shown.axes.get_xlabel() if isinstance(p.x, int | float) else shown.axes.get_ylabel(),
+            "value": p.value,
+            "low": p.interval and p.interval.low,
+            "high": p.interval and p.interval.high,
+            "unit": shown.unit,
+            "samples": p.samples,
+        }
+        for shown in of(figure)
+        for p in [shown.point]
+    ]

@@ -17,33 +17,20 @@ INK = "#1b1f23"  # text, axes and grid; svg.py makes it the page's own text colo
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
 MARKERS = "osD^vPX*"
+TOGETHER = (  # in one figure: the first has the first colour, and so on
+    ("naive", "ring", "torch.distributed"),
+    ("textbook", "gpipe", "1f1b"),
+    ("serial", "concurrent"),
+    ("measured", "played"),
+    ("float32", "bfloat16", "tf32", "float16"),
+    ("strong", "weak"),
+    ("all-reduce", "all-gather", "all-to-all"),
+    ("forward", "backward"),
+)
 FIXED = {
     **{strategy.name: strategy.colour for strategy in ALL},
-    "": 0,
-    "on those above": 0,
-    "alone": 4,
-    "ideal": 7,
-    "naive": 0,
-    "ring": 1,
-    "torch.distributed": 2,
-    "textbook": 0,
-    "gpipe": 1,
-    "1f1b": 2,
-    "serial": 0,
-    "concurrent": 1,
-    "measured": 0,
-    "played": 1,
-    "float32": 0,
-    "bfloat16": 1,
-    "tf32": 2,
-    "float16": 3,
-    "strong": 0,
-    "weak": 1,
-    "all-reduce": 0,
-    "all-gather": 1,
-    "all-to-all": 2,
-    "forward": 0,
-    "backward": 1,
+    **{"": 0, "on those above": 0, "alone": 4, "ideal": 7},
+    **{label: place for group in TOGETHER for place, label in enumerate(group)},
 }
 GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see
 _given: dict[str, int] = {}

@@ -32,31 +32,24 @@ SLIM = [
 ]
 STYLE = re.compile(r'style="([^"-][^"]*)"')
 POINT = re.compile(rf'<g id="{points.MARK}(\d+)">')
-
-
 MISSING = '<p class="warning">This figure could not be drawn; its log says why.</p>'  # in its place, for the page
+WIDTH, HEIGHT, EDGE = 96, 30, 3  # of a sparkline, in units of the viewBox
 
 
 def as_html(figure: Figure, name: str) -> str:
-    """The panels of a finished figure as inline SVG, whose ids begin with `name`; '' if it has none.
-
-    Panels above one another already are one SVG.
-    """
+    """A finished figure's panels, each as inline SVG unless they stand in one column; their ids begin with `name`."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     shown = [axes for axes in figure.axes if axes.get_visible()]
     for text in filter(None, (figure._supxlabel, *figure.texts)):  # type: ignore[attr-defined]
         text.set_visible(False)  # the caption says it
-    parts = [shown] if _in_one_column(shown) else [[axes] for axes in shown]
+    # In one column if all begin in the same third of the figure's width.
+    columns = {int(3 * axes.get_position().x0) for axes in shown}
+    parts = [shown] if len(columns) == 1 else [[axes] for axes in shown]
     made = "\n".join(_inline(figure, part, f"{name}-{index}") for index, part in enumerate(parts))
     for axes in shown:
         axes.set_visible(True)
     return made
-
-
-def _in_one_column(shown: list[Axes]) -> bool:
-    """Whether all begin in the same third of the figure's width."""
-    return len({int(3 * axes.get_position().x0) for axes in shown}) == 1
 
 
 def _inline(figure: Figure, part: list[Axes], prefix: str) -> str:
@@ -94,9 +87,6 @@ def _as_element(svg: str, prefix: str, width: float, texts: dict[str, str]) -> s
     for mark in ('id="', 'xlink:href="#', "url(#"):
         svg = svg.replace(mark, f"{mark}{prefix}-")
     return svg
-
-
-WIDTH, HEIGHT, EDGE = 96, 30, 3  # in units of the viewBox
 
 
 def sparkline(points: Sequence[tuple[float, float]]) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scalecard.analysis import compare
+from scalecard.analysis import provenance
 from scalecard.analysis.load_results import each_fit
 from scalecard.jobs import plan
 from scalecard.progress import counted
@@ -48,7 +48,7 @@ def success(
     `expected` has the seconds that the experiments which were measured were expected to take.
     """
     counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
-    warnings = [text for _, text in compare.warnings("", results)]
+    warnings = provenance.warnings(results)
     known, _ = each_fit(results, Section.of, here="")  # the report names the others
     findings = [finding.text for _, finding in leading(known, NUM_FINDINGS)]
     lines = [f"\nDone in {duration(seconds)}."]

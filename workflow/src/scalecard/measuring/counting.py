@@ -41,7 +41,7 @@ BYTES = (
 )
 # The others are counted one by one.
 UNITS: dict[str, Literal["FLOP", "B"]] = {"FLOPs": "FLOP", "test FLOPs": "FLOP", **dict.fromkeys(BYTES, "B")}
-COLLECTIVES = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
+COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 
 
 class Tally:
@@ -76,7 +76,7 @@ class _Operations(TorchDispatchMode):
         name = str(function)
         if function.overloadpacket in flop_registry:
             self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
-        elif name.startswith(COLLECTIVES):
+        elif name.startswith(COLLECTIVE_OPERATORS):
             self._collective(name, args)
         elif name.startswith("c10d.send."):
             self.tally.add("sent bytes", _bytes(args[0]))

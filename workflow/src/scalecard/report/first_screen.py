@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scalecard.analysis import formatting, provenance, slowdowns
+from scalecard.analysis import formatting, provenance
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.platforms import nickname
-from scalecard.analysis.strategy_choice import choose, places, timed, workloads
+from scalecard.analysis.strategy_choice import choose, places, slowdowns, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Result
@@ -62,7 +62,7 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
-        slower=said("what is slower", lambda: slowdowns.sentences(results)),
+        slower=said("what is slower", lambda: slowdowns(results)),
         use=said("what to use", lambda: _use(strategies) if strategies and not trial else ()),
         trust=provenance.reasons_to_trust(list(results.values())),  # the page shows the warnings by themselves
     )

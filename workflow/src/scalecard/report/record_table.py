@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalecard.analysis import formatting
-from scalecard.analysis.sample_diagnostics import doubts
+from scalecard.analysis.provenance import doubts
 from scalecard.records.record import (
     IN_BYTES,
     Check,

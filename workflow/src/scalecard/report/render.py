@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import compare, formatting, platforms, published_figures
+from scalecard.analysis import formatting, platforms, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
 from scalecard.analysis.provenance import commits
@@ -183,7 +183,7 @@ def _said_of_all(
         "masthead": {
             "platform": platforms[0],
             "emulated": current[0].result.emulated,
-            "warnings": [text for _, text in compare.warnings("", [s.result for s in current])],
+            "warnings": provenance.warnings([s.result for s in current]),
         },
         "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),

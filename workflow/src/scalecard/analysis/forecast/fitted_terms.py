@@ -17,15 +17,27 @@ distributions by data augmentation (1987), importance resampling.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from scalecard.analysis.forecast.inputs import Workload, batch_of, layout_of
-from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, middle, of_record, spread
+from scalecard.analysis.experiment_results import counted
+from scalecard.analysis.forecast.inputs import (
+    NUM,
+    Draws,
+    Layout,
+    Workload,
+    batch_of,
+    generator,
+    layout_of,
+    line,
+    middle,
+    of_record,
+    spread,
+)
 from scalecard.analysis.forecast.network import Fitted
-from scalecard.analysis.step_records import counted
 from scalecard.records.record import Record
 from scalecard.records.strategies import DDP, Collective
 
@@ -62,7 +74,6 @@ class LocalTime:
 
     @property
     def least(self) -> int:
-        """The smallest batch that was timed."""
         return int(self.sizes[0])
 
     def at(self, batch: float) -> Draws:
@@ -71,8 +82,7 @@ class LocalTime:
             return self.times[:, 0] if batch == self.sizes[0] else np.full(NUM, np.nan)
         right = int(np.clip(np.searchsorted(self.sizes, batch), 1, len(self.sizes) - 1))
         (a, b), (low, high) = self.sizes[right - 1 : right + 1], self.times[:, right - 1 : right + 1].T
-        found: Draws = np.maximum(low + (high - low) * (batch - a) / (b - a), 0.9 * self.times[:, 0])
-        return found
+        return np.asarray(np.maximum(low + (high - low) * (batch - a) / (b - a), 0.9 * self.times[:, 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +95,7 @@ class Ranks:
 
     values: Draws
     below: Draws
+    _found: dict[int, Draws] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Ranks":
@@ -101,20 +112,12 @@ class Ranks:
         values = np.sort(np.concatenate(each))
         return cls(values, np.stack([np.searchsorted(np.sort(own), values, side="right") / len(own) for own in each]))
 
-    @property
-    def num_ranks(self) -> int:
-        return len(self.below)
-
     @cached_property
     def _others(self) -> Draws:
         """What a further rank may be: in every draw any of those measured, with repetition, as often as there are."""
-        chosen = generator("ranks", self.num_ranks).integers(0, self.num_ranks, (NUM, self.num_ranks))
-        found: Draws = self.below[chosen].mean(axis=1)
-        return found
-
-    @cached_property
-    def _found(self) -> dict[int, Draws]:
-        return {}
+        count = len(self.below)
+        chosen = generator("ranks", count).integers(0, count, (NUM, count))
+        return np.asarray(self.below[chosen].mean(axis=1))
 
     def slowest(self, ranks: int) -> Draws:
         """The expected largest factor of so many ranks: of those measured, and of draws from them for any further ones.
@@ -129,8 +132,8 @@ class Ranks:
         return self._found[ranks]
 
     def _slowest(self, ranks: int) -> Draws:
-        measured = self.below[: min(ranks, self.num_ranks)].prod(axis=0)
-        further = max(0, ranks - self.num_ranks)
+        measured = self.below[:ranks].prod(axis=0)
+        further = max(0, ranks - len(self.below))
         until = measured * self._others**further
         found = np.diff(until, axis=1, prepend=0.0) @ self.values
         num = len(self.values)
@@ -157,15 +160,13 @@ class Parts:
     @cached_property
     def local(self) -> LocalTime:
         """One device by itself; ValueError if it was not timed."""
-        single, found = self.workload.single, list(self.workload.local)
-        sizes = {batch_of(record) for record in found}
-        if single is not None and batch_of(single) not in sizes:
+        single, found = self.workload.single, self.workload.local
+        if single is not None and batch_of(single) not in map(batch_of, found):
             found.append(single)
         return LocalTime.of(found)
 
     @cached_property
     def batch(self) -> int:
-        """What one device is timed with."""
         assert self.workload.single is not None
         return batch_of(self.workload.single)
 
@@ -219,10 +220,10 @@ class Parts:
         return {name: {over: self._fits(name, over) for over in (False, True)} for name in Collective}
 
     def _fits(self, name: Collective, over: bool) -> dict[int, Fitted]:
-        records = self.workload.exchanges(name, over_nodes=over)
-        places = sorted({layout_of(record) for record in records})
-        made = {at: Fitted.of([r for r in records if layout_of(r) == at], name.passes) for at in places}
-        return {at.nodes if over else at.devices: fit for at, fit in made.items()}
+        by_layout: dict[Layout, list[Record]] = {}
+        for record in sorted(self.workload.exchanges(name, over_nodes=over), key=layout_of):
+            by_layout.setdefault(layout_of(record), []).append(record)
+        return {at.nodes if over else at.devices: Fitted.of(own, name.passes) for at, own in by_layout.items()}
 
     @cached_property
     def volume(self) -> tuple[float, float]:
@@ -248,8 +249,7 @@ class Seen:
     sigma: float
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(NamedTuple):
     """Draws of what the formula needs."""
 
     slowed: Draws
@@ -262,8 +262,7 @@ class Overlap:
         """Seconds that a step takes beyond computing."""
         beside = self.slowed * exchanges
         exposed = np.maximum(self.tail * beside, beside - self.room * computes)
-        found: Draws = exposed + self.extra * computes + self.fixed
-        return found
+        return np.asarray(exposed + self.extra * computes + self.fixed)
 
 
 def overlap(seen: Sequence[Seen], *, extra: float, name: str, on_cpu: bool = False) -> Overlap:
@@ -285,16 +284,14 @@ def overlap(seen: Sequence[Seen], *, extra: float, name: str, on_cpu: bool = Fal
             break
         widening *= 1.5
     chosen = draw.choice(TRIED, NUM, p=weights)
-    return Overlap(*(getattr(tried, part)[chosen] for part in ("slowed", "tail", "room", "extra", "fixed")))
+    return Overlap(*(part[chosen] for part in tried))
 
 
 def _weights(tried: Overlap, seen: Sequence[Seen], widening: float) -> Draws:
-    """How likely each draw makes what was seen."""
     logs: Draws = np.zeros(TRIED)
     for one in seen:
         computes, exchanges = np.full(TRIED, one.computes), np.full(TRIED, one.exchanges)
         step = one.computes + tried.waits(computes, exchanges)
         logs -= np.square(np.log(step / one.step) / (widening * np.hypot(one.sigma, INACCURACY))) / 2
     likely = np.exp(logs - logs.max())
-    weights: Draws = likely / likely.sum()
-    return weights
+    return np.asarray(likely / likely.sum())

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from scalecard.analysis.forecast.fitted_terms import Parts
-from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
+from scalecard.analysis.forecast.inputs import Draws, Layout, Workload, band, layout_of, middle, workloads
 from scalecard.analysis.forecast.model import PRESETS, DataParallel, Model, Pipeline, Settings
-from scalecard.analysis.forecast.monte_carlo import Draws, band, middle
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy
@@ -31,7 +30,6 @@ MODELS: dict[Strategy, type[Model]] = {  # of all strategies whose parts are tim
     for strategy in ALL
     if strategy.family in (Family.DATA, Family.STAGES) and not strategy.untimed
 }
-LIKE_IDEAL = "nothing that is modelled"
 SIZES = [4.0**k for k in range(6, 18)]  # bytes of an all-reduce: 4 KiB to 16 GiB
 NUM_DRAWS = 41  # of what overlaps; the page takes the median
 DIGITS = 5
@@ -84,7 +82,6 @@ class Forecast:
 
     @cached_property
     def efficiencies(self) -> dict[int, Draws]:
-        """Draws for every count."""
         return {count: self.model.efficiency(count) for count in self.counts}
 
     @property
@@ -120,9 +117,8 @@ class Forecast:
     def dominates(self, devices: int) -> str:
         """The term that costs most on so many devices, beside the ideal."""
         terms = {name: middle(values) for name, values in self.model.terms(devices).items() if name != "ideal"}
-        if not terms or max(terms.values()) <= 0:
-            return LIKE_IDEAL
-        return max(terms, key=lambda name: terms[name])
+        most = max(terms, key=terms.__getitem__, default="")
+        return most if terms.get(most, 0) > 0 else "nothing that is modelled"
 
     @cached_property
     def trusted(self) -> tuple[int, str]:
@@ -163,8 +159,7 @@ class Forecast:
 
     def training_joules(self, devices: int) -> float | None:
         """Of the devices that train; None if no energy was measured."""
-        watts = self.watts
-        return None if watts is None else watts * devices * middle(self.training_seconds(devices))
+        return None if self.watts is None else self.watts * devices * middle(self.training_seconds(devices))
 
     @cached_property
     def watts(self) -> float | None:
@@ -199,7 +194,7 @@ def _crossing(counts: list[int], curve: Draws, level: float) -> float:
 
 def with_network(one: Forecast, gbit_per_s: float) -> Forecast:
     """The same with another network between nodes."""
-    settings = one.settings.at(gbit_per_s)
+    settings = replace(one.settings, gbit_per_s=gbit_per_s)
     return Forecast(replace(one.model, network=settings.network), settings)
 
 
@@ -243,8 +238,7 @@ def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
         timed = {r.text("scaling") for r in workload.strategies.select("step_time", workload=workload.name)}
         for scaling in sorted(timed):
             model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
-            reason = why_not(model) if model.steps else "DDP was not timed on several devices"
-            found.append(reason)
+            found.append(why_not(model) if model.steps else "DDP was not timed on several devices")
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -298,7 +292,6 @@ def _networks(one: Forecast) -> list[dict[str, Any]]:
 
 
 def _times(one: Forecast) -> list[list[float]]:
-    """Of every count, at every size."""
     model = one.model
     assert isinstance(model, DataParallel)
     reduce = model.exchanges[Collective.ALL_REDUCE]
@@ -307,9 +300,8 @@ def _times(one: Forecast) -> list[list[float]]:
 
 def _workload(name: str, model: DataParallel) -> dict[str, Any]:
     size, calls = model.parts.volume
-    local, overlap = model.parts.local, model.overlap
-    chosen = slice(0, NUM_DRAWS)
-    parts = (overlap.slowed, overlap.tail, overlap.room, overlap.extra, overlap.fixed)
+    local = model.parts.local
+    draws = zip(*(part[:NUM_DRAWS] for part in model.overlap), strict=True)
     return {
         "name": name,
         "bytes": size,
@@ -319,7 +311,7 @@ def _workload(name: str, model: DataParallel) -> dict[str, Any]:
         "local": [[float(b), _short(middle(local.at(b)))] for b in local.sizes],
         "company": [_short(middle(model.parts.in_company(count))) for count in COUNTS],
         "slowest": [_short(middle(model.parts.ranks[model.scaling].slowest(count))) for count in COUNTS],
-        "overlap": [[_short(value) for value in draw] for draw in zip(*(part[chosen] for part in parts), strict=True)],
+        "overlap": [[_short(value) for value in draw] for draw in draws],
     }
 
 

@@ -13,18 +13,19 @@ bubble          (p - 1)/m of the time that a stage computes, with p stages and m
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from scalecard.analysis.forecast.fitted_terms import Overlap, Parts, Seen, overlap
-from scalecard.analysis.forecast.inputs import Layout, Workload
-from scalecard.analysis.forecast.monte_carlo import (
+from scalecard.analysis.forecast.fitted_terms import SCALINGS, Overlap, Parts, Seen, overlap
+from scalecard.analysis.forecast.inputs import (
     NUM,
     Draws,
+    Layout,
     Prior,
+    Workload,
     generator,
     line,
     log_normal,
@@ -51,6 +52,7 @@ class Model(ABC):
     network: Network
     strategy: Strategy
     scaling: str
+    _found: dict[int, Draws] = field(default_factory=dict, init=False)
 
     @property
     def workload(self) -> Workload:
@@ -63,7 +65,6 @@ class Model(ABC):
 
     @cached_property
     def known(self) -> dict[Layout, Record]:
-        """What it is fitted to."""
         return self.workload.fitted(self.steps)
 
     @property
@@ -89,10 +90,6 @@ class Model(ABC):
             self._found[devices] = self._seconds(devices)
         return self._found[devices]
 
-    @cached_property
-    def _found(self) -> dict[int, Draws]:
-        return {}
-
     def _seconds(self, devices: int) -> Draws:
         doublings = max(0.0, float(np.log2(devices / self.most)))
         missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy.name, self.scaling)
@@ -101,17 +98,16 @@ class Model(ABC):
 
     def efficiency(self, devices: int) -> Draws:
         """The ideal over the step: 1 if n devices are n times as fast as one."""
-        found: Draws = self.ideal(devices) / self.seconds(devices)
-        return found
+        return np.asarray(self.ideal(devices) / self.seconds(devices))
 
     @abstractmethod
     def terms(self, devices: int) -> Terms:
         """Draws of every term in seconds; they add up to the step."""
 
     @property
-    @abstractmethod
     def limit(self) -> int | None:
-        """The largest number of devices that can take part, if there is one."""
+        """The largest number of devices that can take part, if it is known: how many blocks a model has is not."""
+        return None
 
 
 class DataParallel(Model):
@@ -124,16 +120,10 @@ class DataParallel(Model):
 
     @cached_property
     def exchanges(self) -> dict[Collective, Exchange]:
-        """By collective."""
         made = {}
         for name, fits in self.parts.fits.items():
             made[name] = Exchange(name.passes, fits[False], fits[True], self.parts.per_node, self.network)
         return made
-
-    @property
-    def gathers(self) -> bool:
-        """Whether parameters are divided, and gathered where they are needed."""
-        return bool(self.strategy.times(Collective.ALL_GATHER))
 
     def exchanged(self, layout: Layout) -> Draws:
         """Seconds of all collectives of a step, by themselves."""
@@ -160,12 +150,10 @@ class DataParallel(Model):
     @cached_property
     def overlap(self) -> Overlap:
         """From the steps that may be used, of both scalings: strong scaling has little to hide behind, weak much."""
-        seen = [one for scaling in ("strong", "weak") for one in self._like(scaling)._seen()]
-        name, extra = f"{self.workload.name}, {self.strategy.name}", IF_SHARDED if self.gathers else EXTRA
+        seen = [one for scaling in SCALINGS for one in replace(self, scaling=scaling)._seen()]
+        sharded = self.strategy.times(Collective.ALL_GATHER)
+        name, extra = f"{self.workload.name}, {self.strategy.name}", IF_SHARDED if sharded else EXTRA
         return overlap(seen, extra=extra, name=name, on_cpu=self.parts.on_cpu)
-
-    def _like(self, scaling: str) -> "DataParallel":
-        return self if scaling == self.scaling else DataParallel(self.parts, self.network, self.strategy, scaling)
 
     def _seen(self) -> list[Seen]:
         """DDP beside the same ranks in the same rounds without exchanging; others beside what ranks compute."""
@@ -202,11 +190,6 @@ class Pipeline(Model):
     UNEQUAL = ((0.1, 0.3), (0.05, 0.08))  # of the logarithm: level on two stages, slope per doubling
     HANDED = ((0.0, 0.2), (0.0, 0.05))
     HANDED_ON_CPU = ((0.25, 0.25), (0.0, 0.05))  # stages share the host's cores and memory
-
-    @property
-    def limit(self) -> int | None:
-        """Not known: as many stages as the model has blocks."""
-        return None
 
     def micro_batches(self, devices: int) -> int:
         """Equal ones, at most as many as config.yaml says; model parallelism has one."""
@@ -319,7 +302,3 @@ class Settings:
     @property
     def network(self) -> Network:
         return Network(float(self.gbit_per_s), float(self.latency_us))
-
-    def at(self, gbit_per_s: float) -> "Settings":
-        """The same with another network."""
-        return replace(self, gbit_per_s=gbit_per_s)

@@ -12,12 +12,10 @@ Source: Hockney, The communication challenge for MPP (1994), and nccl-tests' bus
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from scalecard.analysis.forecast.inputs import Layout, layout_of
-from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, log_normal, of_record
+from scalecard.analysis.forecast.inputs import NUM, Draws, Layout, generator, layout_of, line, log_normal, of_record
 from scalecard.records.record import Record
 
 TREND = (0.0, 0.05)  # of the logarithm of a rate per doubling of n: mean and standard deviation before seeing any
@@ -67,8 +65,7 @@ class Fitted:
         if len(self.sizes) == 1:
             return np.asarray(np.exp(self.missed[:, 0]))
         share = (at - self.sizes[right - 1]) / (self.sizes[right] - self.sizes[right - 1])
-        found: Draws = np.exp((1 - share) * self.missed[:, right - 1] + share * self.missed[:, right])
-        return found
+        return np.asarray(np.exp((1 - share) * self.missed[:, right - 1] + share * self.missed[:, right]))
 
 
 def _least_squares(wire: Draws, times: Draws, weights: Draws) -> tuple[Draws, Draws]:
@@ -128,28 +125,20 @@ class Exchange:
         return latency + wire / rate
 
     def _over_nodes(self, wire: float, size: float, nodes: int) -> Draws:
-        """As measured over nodes, or continued."""
         latency, rate = _continued(self.over, nodes, self.passes, "over"), _rates(self.over, nodes, "over")
         return (latency + wire / rate) * self.over[max(self.over)].factor(size)
 
     def _assumed(self, nodes: int) -> tuple[Draws, Draws]:
         """Latency in s and rate in B/s of the network between nodes of which none was measured."""
-        towards_ring, rate = self._between
-        return _grown(towards_ring, nodes, self.passes) * self.network.latency_us * 1e-6, rate
-
-    @cached_property
-    def _between(self) -> tuple[Draws, Draws]:
-        """How latency grows (0: as over a tree, 1: as around a ring), and the network's rate in B/s."""
         draw = generator("network", self.network)
         rate = self.network.gbit_per_s / 8 * 1e9 * draw.uniform(*USED, NUM)
-        return draw.uniform(0, 0.5, NUM), rate
+        return _grown(draw.uniform(0, 0.5, NUM), nodes, self.passes) * self.network.latency_us * 1e-6, rate
 
 
 def _grown(towards_ring: Draws, count: int, passes: int) -> Draws:
-    """Steps that follow one another, between a tree's and a ring's."""
+    """Steps that follow one another, between a tree's (`towards_ring` 0) and a ring's (1)."""
     tree, ring = passes * np.log2(max(2, count)), passes * (count - 1.0)
-    found: Draws = tree * (max(ring, 1e-9) / tree) ** towards_ring if count > 2 else np.full(NUM, ring)
-    return found
+    return np.asarray(tree * (max(ring, 1e-9) / tree) ** towards_ring if count > 2 else np.full(NUM, ring))
 
 
 def _continued(fits: Mapping[int, Fitted], count: int, passes: int, name: str) -> Draws:

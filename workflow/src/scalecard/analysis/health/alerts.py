@@ -4,7 +4,7 @@ What a fault shows in is listed under its cause, however many measurements it sl
 """
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,8 +23,7 @@ _OF_A_GPU = (
     | _OF_A_SLOT
     | {Kind.COMPUTE, Kind.MEMORY, Kind.MEMORY_ERRORS, Kind.SLOWED_DOWN, Kind.XID, Kind.PEER_ACCESS}
 )
-# What each kind of trouble explains besides itself: of the same device, pair or node, and of whatever these take part
-# in.
+# What each kind of trouble explains besides itself: of the same device, pair or node, and of what these take part in.
 EXPLAINS: dict[Kind, frozenset[Kind]] = {
     Kind.DEVICE_FAULT: _OF_A_GPU | {Kind.LOST, Kind.FAILED, Kind.DEVICE_FAULT, Kind.WRONG_VALUES},
     Kind.WRONG_VALUES: _ALL_TOGETHER | {Kind.WRONG_VALUES},
@@ -55,8 +54,7 @@ EXPLAINS: dict[Kind, frozenset[Kind]] = {
 }
 # Nobody says how many did not fail in this way, so each is named.
 NAMED_EACH = (Kind.DEVICE_FAULT, Kind.WRONG_VALUES, Kind.FAILED)
-COLLECTIVES = (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
-OF_NODES = (*COLLECTIVES, Kind.NODE, Kind.NODE_PAIR, Kind.NODE_LINKS)  # in which every device of a node takes part
+OF_NODES = (*_ALL_TOGETHER, Kind.NODE_PAIR, Kind.NODE_LINKS)  # in which every device of a node takes part
 ABOUT = {
     Kind.COMPUTE: "computing",
     Kind.MEMORY: "its memory",
@@ -95,7 +93,8 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     faults = [_fault(own) for own in _by_place(bad + _of_one_end(verdicts)).values()]
     faults = _everywhere(faults, verdicts)
     kinds = list(Kind)
-    faults.sort(key=lambda fault: (kinds.index(fault.kind), WORDS.index(fault.verdict), _breadth(fault)))
+    # A device comes before a pair, which comes before what nobody in particular is blamed for.
+    faults.sort(key=lambda f: (kinds.index(f.kind), WORDS.index(f.verdict), len(f.place) or math.inf))
     kept: list[Verdict] = []
     for fault in faults:
         cause = next((place for place, known in enumerate(kept) if _explains(known, fault)), None)
@@ -107,16 +106,12 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return kept
 
 
-def _breadth(fault: Verdict) -> float:
-    """A device comes before a pair, which comes before what nobody in particular is blamed for."""
-    return len(fault.place) or math.inf
-
-
 def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
     """Verdicts of one kind and place are one fault, also what failed of one part; low collectives are one for all."""
     found: dict[tuple[object, ...], list[Verdict]] = {}
     for verdict in verdicts:
-        where = () if verdict.kind in COLLECTIVES else verdict.place or (verdict.part,)
+        together = verdict.kind in (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
+        where = () if together else verdict.place or (verdict.part,)
         found.setdefault((verdict.kind, where), []).append(verdict)
     return found
 
@@ -129,15 +124,10 @@ def _fault(own: Sequence[Verdict]) -> Verdict:
     if worst.kind not in ABOUT:
         return worst
     value = f"{_short(worst)}: {worst.value}" if worst.measured else worst.value
-    return replace(worst, who=f"{_whom(worst)}: {ABOUT[worst.kind]}", measured="", value=value)
-
-
-def _whom(verdict: Verdict) -> str:
-    """Names of devices, of which only the first has their node: "node 3's GPU 2 and GPU 5"; or the machine's part."""
-    if not verdict.place:
-        return verdict.part
-    first, *others = verdict.place
-    return " and ".join([str(first), *(other.on_its_node for other in others)])
+    # Of devices only the first has their node ("node 3's GPU 2 and GPU 5").
+    names = [*map(str, worst.place[:1]), *(other.on_its_node for other in worst.place[1:])]
+    who = f"{' and '.join(names) or worst.part}: {ABOUT[worst.kind]}"
+    return replace(worst, who=who, measured="", value=value)
 
 
 def _short(verdict: Verdict) -> str:
@@ -146,7 +136,7 @@ def _short(verdict: Verdict) -> str:
 
 
 def _of_one_end(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """If most links of a device or node are slow, and links without it are not, that is its own fault."""
+    """If most links of a device or node are slow, and most of those without it are not, that is its own fault."""
     found = []
     for kind, cause in OF_ENDS.items():
         own = [verdict for verdict in verdicts if verdict.kind is kind]
@@ -155,17 +145,12 @@ def _of_one_end(verdicts: Sequence[Verdict]) -> list[Verdict]:
         for end in dict.fromkeys(end for way in ways for end in way):
             mine = [way for way in ways if end in way]
             bad = [way for way in mine if way in slow]
-            if len(bad) >= 2 and 2 * len(bad) > len(mine) and _others_are_fine(end, ways, slow):
+            others = [way in slow for way in ways if end not in way]
+            if len(bad) >= 2 and 2 * len(bad) > len(mine) and 2 * sum(others) < len(others):
                 worst = slow[bad[0]]
                 value = f"{len(bad)} of {len(mine)} are slow, as {worst.what}: {worst.value}"
                 found.append(replace(worst, who=str(end), measured="", value=value, kind=cause, place=(end,)))
     return found
-
-
-def _others_are_fine(end: Place, ways: Iterable[tuple[Place, ...]], slow: Container[tuple[Place, ...]]) -> bool:
-    """Whether most of the links that do not lead to this end are as they should be."""
-    others = [way for way in ways if end not in way]
-    return 2 * sum(way in slow for way in others) < len(others)
 
 
 def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[Verdict]:

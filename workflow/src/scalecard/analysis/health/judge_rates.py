@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from scalecard.analysis.health import measured_rates, rate_text
+from scalecard.analysis.health import measured_rates
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.verdict import Kind, Verdict
 from scalecard.records.record import Result
@@ -73,8 +73,8 @@ def _verdict(rate: Rate, groups: Groups) -> Verdict:
     word = "odd one out" if groups.is_odd(rate) else "low" if low else _fine(rate, groups)
     return Verdict(
         part=rate.part,
-        who=rate_text.who(rate),
-        measured=rate_text.measured(rate),
+        who=rate.who,
+        measured=rate.measured,
         value=rate.text + (f", {limit.share(rate.value)}" if limit else ""),
         normal=_normal(rate, groups),
         verdict=word,

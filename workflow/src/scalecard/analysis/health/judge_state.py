@@ -1,8 +1,7 @@
 """Verdicts on what the hardware says of itself (slots, links, clocks, NCCL's ways), and on errors that it reported.
 
-Verdicts on errors: what failed, and what the hardware counted before and after the load.
-
-A device that computes or copies wrongly or whose driver reported an error, lost ranks, and a run that ended early.
+Errors are what failed (a device that computes or copies wrongly or whose driver reported an error, lost ranks, a run
+that ended early), and what the hardware counted before and after the load.
 """
 
 from collections import Counter
@@ -11,15 +10,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
-from scalecard.analysis import formatting, gpu_links, limits, published_figures
+from scalecard.analysis import formatting, limits, published_figures
 from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
 from scalecard.hardware.optional_facts import silent_gpus
 from scalecard.records.record import Reason, Record, Result, Slowdown
 
-OWN = ("compute", "memory", "host link", "load")  # parts that every device has
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
-LAPTOP = "Laptop GPU"  # in the name of a GPU that is built into one
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
 # Of a sustained load:
 FALL = 0.95  # of the first rate
@@ -27,8 +24,6 @@ FEWEST = 3
 FIRST = 0.1  # of the samples, and at least FEWEST, say what the rate was at first
 TOGETHER = 5  # samples, whose median is not moved by one interruption
 NOTABLE = 0.05  # of the readings
-# Their fans are not made for a sustained load, so the driver lowers their clocks.
-OF_LAPTOPS = Slowdown.THERMAL_BY_SOFTWARE
 # The parts of the machine that the parts of a case belong to.
 PARTS = {
     "compute": Part.COMPUTE,
@@ -40,12 +35,12 @@ PARTS = {
     "node": Part.NETWORK,
     "node pair": Part.NETWORK,
 }
-KINDS = {Reason.DEVICE_FAULT: Kind.DEVICE_FAULT, Reason.NOT_PROVEN: Kind.WRONG_VALUES}
-NORMAL = {
-    Kind.DEVICE_FAULT: "no error of a GPU is normal",
-    Kind.WRONG_VALUES: "only what a reference computes is normal",
-    Kind.FAILED: "nothing fails on a healthy machine",
+# What a failure is evidence of, and what is normal.
+FAILURES = {
+    Reason.DEVICE_FAULT: (Kind.DEVICE_FAULT, "no error of a GPU is normal"),
+    Reason.NOT_PROVEN: (Kind.WRONG_VALUES, "only what a reference computes is normal"),
 }
+OTHER_FAILURE = (Kind.FAILED, "nothing fails on a healthy machine")
 # Of each counter: its part of the machine, what it is evidence of, and by how much it may grow in the minutes of a run.
 # Eight replays a minute are NVIDIA's limit for PCIe, and CRC errors matter from 100 a second on (DCGM,
 # dcgm_gpu_hardware_limits.h); those of InfiniBand are our own.
@@ -68,11 +63,8 @@ def state(result: Result) -> Iterator[Verdict]:
     """What each device, and the machine, says of itself."""
     every = views(result)
     for at in every:
-        yield from _lost(at)
-        yield from _slots(at)
-        yield from _nvlinks(at)
-        yield from _peer_access(at)
-        yield from _host(at)
+        for judge in (_lost, _slots, _nvlinks, _peer_access, _host):
+            yield from judge(at)
     yield from _loads(every)
     yield from _adapters(every)
     yield from _ways(result)
@@ -80,7 +72,8 @@ def state(result: Result) -> Iterator[Verdict]:
 
 def _lost(at: View) -> Iterator[Verdict]:
     """A device of which nothing was measured that was measured of others, or a card that does not answer."""
-    seen = {record.case.get("device") for part in OWN for record in at.result.select("time", part=part)}
+    of_devices = ("compute", "memory", "host link", "load")
+    seen = {record.case.get("device") for part in of_devices for record in at.result.select("time", part=part)}
     facts = at.result.environment
     num_devices = len(facts["gpus"]) or int(facts["machine"]["num_devices"])
     gone = [at.device(device) for device in range(num_devices) if seen and device not in seen]
@@ -99,17 +92,16 @@ def _lost(at: View) -> Iterator[Verdict]:
 def _slots(at: View) -> Iterator[Verdict]:
     """The width and the generation of each card's slot, as seen while something was copied."""
     gpus = at.result.environment["gpus"]
-    seen = {device: _seen(at, device) for device in range(len(gpus))}
+    seen = [_seen(at, device) for device in range(len(gpus))]
     for device, gpu in enumerate(gpus):
         spec = published_figures.gpu_spec(gpu["name"])
         if spec and spec.host_link:
             continue  # its way to the host is another
-        alike = [seen[other] for other, its in enumerate(gpus) if its["name"] == gpu["name"]]
+        alike = [own for own, its in zip(seen, gpus, strict=True) if its["name"] == gpu["name"]]
         slots = ((Kind.SLOT_GENERATION, "pcie_gen_max"), (Kind.SLOT_WIDTH, "pcie_width_max"))
-        for index, (kind, most) in enumerate(slots):
-            found, usual = seen[device][index], _usual([own[index] for own in alike])
+        for (kind, most), found, of_alike in zip(slots, seen[device], zip(*alike, strict=True), strict=True):
             if found:
-                yield _slot(at.device(device), kind, found, max(gpu[most] or 0, usual))
+                yield _slot(at.device(device), kind, found, max(gpu[most] or 0, _usual(of_alike)))
 
 
 def _seen(at: View, device: int) -> tuple[int, int]:
@@ -163,7 +155,7 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     """A GPU must be able to write to another one's memory where NVLinks lead there."""
     copies = at.result.select("time", part="device link", peer=False)
     for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
-        if gpu_links.nvlinks(at.result, a, b):
+        if limits.nvlinks(at.result, a, b):
             yield Verdict(
                 part=Part.GPU_LINKS,
                 who=f"{at.device(a)} and {b}",
@@ -221,7 +213,8 @@ def course(record: Record) -> Course:
 
 def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[str, float]:
     """What slowed the device's clocks down, each with the share of readings that showed it; a power cap is normal."""
-    abnormal = {*Slowdown} - ({OF_LAPTOPS} if in_laptop else set())
+    # Fans of laptops are not made for a sustained load, so the driver lowers their clocks.
+    abnormal = {*Slowdown} - ({Slowdown.THERMAL_BY_SOFTWARE} if in_laptop else set())
     found: dict[str, float] = {}
     for reason, share in (each for state in limits.gpu_states(record, device) for each in state.reasons.items()):
         if reason in abnormal and share >= NOTABLE:
@@ -235,13 +228,13 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
     usual = median(went.at_the_end for _, _, went in known) if known else 1.0
     for at, record, went in known:
         device, gpus = record.integer("device"), at.result.environment["gpus"]
-        in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
+        in_laptop = device < len(gpus) and "Laptop GPU" in gpus[device]["name"]
         reasons = held_back(record, device, in_laptop=in_laptop)
         slowed = bool(reasons) or went.at_the_end < FALL * usual
         yield Verdict(
             part=Part.COMPUTE,
             measured="sustained load",
-            value=", ".join([_fall(went), *_heat(record, device, reasons)]),
+            value=", ".join(_course_text(went, record, device, reasons)),
             normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
             + (" and the driver's limit of heat" if in_laptop else ""),
             verdict="slowed down" if slowed else "normal",
@@ -250,13 +243,11 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
         )
 
 
-def _fall(went: Course) -> str:
+def _course_text(went: Course, record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
     if went.fell_after is None:
-        return f"no fall by 5 % in {went.seconds:.3g} s"
-    return f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
-
-
-def _heat(record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
+        yield f"no fall by 5 % in {went.seconds:.3g} s"
+    else:
+        yield f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
     degrees = [gpu.temperature_c.high for gpu in limits.gpu_states(record, device) if gpu.temperature_c]
     if degrees:
         yield f"{max(degrees):.0f} °C"
@@ -299,9 +290,9 @@ def _ways(result: Result) -> Iterator[Verdict]:
             "the host's memory, although NVLinks lead to every GPU",
         ),
     }
+    normal = "the fastest way there is"
     for kind, (part, wrong, value) in troubles.items():
         if wrong:
-            normal = "the fastest way there is"
             yield Verdict(part=part, measured="NCCL uses", value=value, normal=normal, verdict="low", kind=kind)
     if paths and not any(wrong for _, wrong, _ in troubles.values()):
         ways = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
@@ -312,50 +303,38 @@ def _ways(result: Result) -> Iterator[Verdict]:
 
 def faults(result: Result) -> Iterator[Verdict]:
     """One for everything that failed; what runs out of memory says nothing of a machine's health."""
-    for at in [*views(result), View(together(result))]:
-        yield from (_fault(at, record) for record in at.result.records if record.is_fault)
-
-
-def _fault(at: View, record: Record) -> Verdict:
-    kind = KINDS.get(record.reason or Reason.ERROR, Kind.FAILED)
-    # The device, or the two ends of a link.
-    place = [
-        at.device(record.integer(axis)) for axis in ("device", "source", "target") if record.case.get(axis) is not None
-    ]
-    return Verdict(
-        part=PARTS.get(record.text("part", ""), Part.HOST),
-        measured=record.text("part", "health"),
-        value=record.note,
-        normal=NORMAL[kind],
-        verdict="errors",
-        kind=kind,
-        place=tuple(place),
-    )
+    every = [*views(result), View(together(result))]
+    failed = [(at, record) for at in every for record in at.result.records if record.is_fault]
+    for at, record in failed:
+        kind, normal = FAILURES.get(record.reason or Reason.ERROR, OTHER_FAILURE)
+        ends = [axis for axis in ("device", "source", "target") if record.case.get(axis) is not None]
+        yield Verdict(
+            part=PARTS.get(record.text("part", ""), Part.HOST),
+            measured=record.text("part", "health"),
+            value=record.note,
+            normal=normal,
+            verdict="errors",
+            kind=kind,
+            place=tuple(at.device(record.integer(axis)) for axis in ends),
+        )
 
 
 def counters(result: Result) -> Iterator[Verdict]:
     """One for every counter that was read."""
-    yield from (_counter(at, record) for at in views(result) for record in at.result.select("errors"))
-
-
-def _counter(at: View, record: Record) -> Verdict:
-    counter, adapter = record.text("counter"), record.text("adapter", "")
-    part, kind, allowed = COUNTERS.get(counter, (Part.HOST, Kind.OTHER, 0))
-    known, place = counter in COUNTERS, at.part(adapter) if adapter else at.device(record.integer("device"))
-    grown = growth(record)
-    wrong = known and grown > allowed
-    return Verdict(
-        part=part,
-        measured=counter,
-        value=f"{grown} more during the load" if grown else "none during the load",
-        normal=f"up to {allowed} is normal" if allowed else "none is normal",
-        verdict="errors" if wrong else "normal" if known else "not judged",
-        kind=kind,
-        place=(place,),
-    )
-
-
-def growth(record: Record) -> int:
-    """How much more it counts after the load than before; a counter that was reset counts from 0."""
-    before, after = (int(value) for value in record.samples[0])
-    return after - before if after >= before else after
+    read = [(at, record) for at in views(result) for record in at.result.select("errors")]
+    for at, record in read:
+        counter, adapter = record.text("counter"), record.text("adapter", "")
+        part, kind, allowed = COUNTERS.get(counter, (Part.HOST, Kind.OTHER, 0))
+        before, after = map(int, record.samples[0])
+        grown = after - before if after >= before else after  # one that was reset counts from 0
+        known = counter in COUNTERS
+        wrong = known and grown > allowed
+        yield Verdict(
+            part=part,
+            measured=counter,
+            value=f"{grown} more during the load" if grown else "none during the load",
+            normal=f"up to {allowed} is normal" if allowed else "none is normal",
+            verdict="errors" if wrong else "normal" if known else "not judged",
+            kind=kind,
+            place=(at.part(adapter) if adapter else at.device(record.integer("device")),),
+        )

@@ -1,14 +1,14 @@
 """Rates from the records of `health`: of each device, pair, collective and node, with its interval and its limit."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from scalecard.analysis import formatting, gpu_links, limits
+from scalecard.analysis import formatting, limits
 from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part
 from scalecard.analysis.limits import Limit
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Record, Result, Scalar
 
 FEWEST = 3  # samples whose range may stand for an interval
 # Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
@@ -16,6 +16,8 @@ LEAST_BYTES = {"memory": 2**26, "host link": limits.LEAST_COPY, "device link": l
 LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
 # NCCL gets less out of a link with these than with an all-reduce.
 LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}
+OF_DEVICES = (Part.COMPUTE, Part.MEMORY, Part.HOST_LINKS)  # parts that every device has
+MODES: dict[Scalar, str] = {False: "alone", True: "all at once"}
 # Without peer access every byte crosses the host's memory, whose rate many GPUs share, and both sides wait in turn.
 LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 
@@ -61,36 +63,75 @@ class Rate:
         """A rate without its unit."""
         return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
+    @property
+    def who(self) -> str:
+        """'GPU 3', or 'GPU 3 to 1' in the direction of the copy; '' for what no device is named for."""
+        if self.part is Part.GPU_LINKS:
+            return f"{replace(self.place[0], device=self.record.integer('source'))} to {self.record.case['target']}"
+        return str(self.place[0]) if self.part in OF_DEVICES else ""
+
+    @property
+    def measured(self) -> str:
+        """'memory copy, alone': of whomever, and with which others at the same time."""
+        case = self.record.case
+        mode = "under load" if case["part"] == "load" else MODES.get(case.get("at_once"), "")
+        return ", ".join(filter(None, (self._subject, mode)))
+
+    @property
+    def in_tile(self) -> str:
+        """'memory copy, one at a time': of all devices, pairs or nodes together."""
+        if self.part is Part.GPU_LINKS:
+            return "copies, one pair at a time"
+        if self.kind is Kind.NODE_PAIR:
+            return "all-reduce between two nodes"
+        return self._subject + (", one at a time" if self.alone else "")
+
+    @property
+    def in_strip(self) -> str:
+        """'memory copy' or 'bfloat16 under load': alone and all at once share a strip."""
+        return f"{self.record.case['dtype']} under load" if self.record.case["part"] == "load" else self._subject
+
+    @property
+    def _subject(self) -> str:
+        case, nodes = self.record.case, [place.node for place in self.place]
+        size = formatting.on_axis("bytes", case.get("bytes"))
+        match case["part"]:
+            case "compute" | "load":
+                return f"{case['dtype']} products"
+            case "memory":
+                return f"memory {case['access']}"
+            case "host link":
+                return f"{case['direction']}, {case['memory']}" + (f", {size}" if self.kind is Kind.LATENCY else "")
+            case "device link":
+                return size
+            case "node":
+                return f"all-reduce within node {nodes[0]}"
+            case "node pair":
+                return f"all-reduce between nodes {nodes[0]} and {nodes[1]}"
+            case "collective":
+                over = formatting.over_nodes(self.record.integer("nodes", 0))
+                name = str(case["collective"]).replace("_", "-")
+                return f"{name} on {case['devices']} devices{over}, {size}"
+        of_numa = "" if case.get("numa_node") is None else f" of NUMA node {case['numa_node']}"
+        of_node = "" if self.node is None else f" of node {self.node}"
+        return ("reading data_dir" if self.kind is Kind.STORAGE else f"copying memory{of_numa}") + of_node
+
 
 @lru_cache(maxsize=4)  # platforms are drawn together
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
-    every = [*views(result), View(together(result))]
-    known = ((at, rate) for at in every for record in at.result.select("time") for rate in _of(at, record))
-    return [replace(rate, node=at.node) for at, rate in known]
+    return [
+        replace(READERS[part](at, record), node=at.node)
+        for at in [*views(result), View(together(result))]
+        for record in at.result.select("time")
+        if (part := record.text("part", "")) in READERS
+    ]
 
 
-def _of(at: View, record: Record) -> Iterator[Rate]:
-    match record.case.get("part"):
-        case "compute" | "load":
-            yield _compute(at, record)
-        case "memory":
-            yield _memory(at, record)
-        case "host link":
-            yield _host_link(at, record)
-        case "device link":
-            yield _device_link(at, record)
-        case "collective":
-            yield _collective(at, record)
-        case "node" | "node pair":
-            yield _nodes(record)
-        case "storage" | "host memory":
-            yield _host(at, record)
-
-
-def _kind(at: View, device: int) -> str:
-    gpus = at.result.environment["gpus"]
-    return str(gpus[device]["name"]) if device < len(gpus) else ""
+def _gpu(at: View, device: int, fact: str = "name") -> Hashable:
+    """A fact of a device; None of workers."""
+    gpus: list[dict[str, Hashable]] = at.result.environment["gpus"]
+    return gpus[device][fact] if device < len(gpus) else None
 
 
 def _rate(
@@ -136,7 +177,7 @@ def _compute(at: View, record: Record) -> Rate:
     case, device, load = record.case, record.integer("device"), record.case["part"] == "load"
     limit = None if load else limits.of_products(at.result, record.text("dtype"), device)
     amount, place = limits.product_rate(record) * record.median, (at.device(device),)
-    like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _kind(at, device))
+    like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _gpu(at, device))
     return _rate(record, amount, "TFLOP/s", limit, part=Part.COMPUTE, kind=Kind.COMPUTE, place=place, like=like)
 
 
@@ -150,7 +191,7 @@ def _memory(at: View, record: Record) -> Rate:
         part=Part.MEMORY,
         kind=Kind.MEMORY,
         place=(at.device(device),),
-        like=(case["access"], case["bytes"], case["at_once"], _kind(at, device)),
+        like=(case["access"], case["bytes"], case["at_once"], _gpu(at, device)),
     )
 
 
@@ -161,7 +202,7 @@ def _host_link(at: View, record: Record) -> Rate:
     """
     case, device, small = record.case, record.integer("device"), is_small(record)
     pinned = case["memory"] == "pinned"  # pageable memory is first copied by the CPU
-    near: tuple[Hashable, ...] = (_numa_node(at, device),) if small else ()
+    near: tuple[Hashable, ...] = (_gpu(at, device, "numa_node"),) if small else ()
     if case["at_once"]:  # threads that copy pageable memory are in one another's way: no two devices are alike
         near = (*near, _neighbours(at, device), () if pinned else device)
     return _rate(
@@ -171,7 +212,7 @@ def _host_link(at: View, record: Record) -> Rate:
         part=Part.HOST_LINKS,
         kind=Kind.LATENCY if small else Kind.HOST_LINK,
         place=(at.device(device),),
-        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _kind(at, device), *near),
+        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _gpu(at, device), *near),
     )
 
 
@@ -183,15 +224,15 @@ def _neighbours(at: View, device: int) -> tuple[int, ...]:
 
 def _device_link(at: View, record: Record) -> Rate:
     source, target, size = (record.integer(axis) for axis in ("source", "target", "bytes"))
-    at_once, way = bool(record.case["at_once"]), gpu_links.kind(at.result, source, target)
-    linked = Kind.PAIR if gpu_links.nvlinks(at.result, source, target) else Kind.PCIE_PAIR
+    at_once, way = bool(record.case["at_once"]), limits.link_kind(at.result, source, target)
+    linked = Kind.PAIR if limits.nvlinks(at.result, source, target) else Kind.PCIE_PAIR
     kind = Kind.LATENCY if is_small(record) else linked
     near = () if kind is Kind.PAIR else _places(at, source, target, at_once=at_once)
     limit = limits.of_pair(at.result, record, source, target)
     if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     place = tuple(at.device(device) for device in sorted((source, target)))
-    like = (size, at_once, way, _kind(at, source), _kind(at, target), near)
+    like = (size, at_once, way, _gpu(at, source), _gpu(at, target), near)
     return _rate(record, size / 1e9, limit=limit, part=Part.GPU_LINKS, kind=kind, place=place, like=like)
 
 
@@ -200,19 +241,13 @@ def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hasha
 
     At once, they share their ways with those of their neighbours.
     """
-    nodes = tuple(_numa_node(at, device) for device in (source, target))
+    nodes = tuple(_gpu(at, device, "numa_node") for device in (source, target))
     return (*nodes, *(_neighbours(at, device) for device in (source, target) if at_once))
-
-
-def _numa_node(at: View, device: int) -> int | None:
-    gpus = at.result.environment["gpus"]
-    node: int | None = gpus[device]["numa_node"] if device < len(gpus) else None
-    return node
 
 
 def _collective(at: View, record: Record) -> Rate:
     case, nodes, used = record.case, record.case.get("nodes"), range(record.integer("devices"))
-    ring = gpu_links.has_ring(at.result, used)  # workers have no other way than the host's memory
+    ring = limits.has_ring(at.result, used)  # workers have no other way than the host's memory
     return _rate(
         record,
         limits.bus_bytes(record) / 1e9,
@@ -227,14 +262,14 @@ def _collective(at: View, record: Record) -> Rate:
 def _of_ring(at: View, record: Record) -> Limit | None:
     """That of an all-reduce; where every rank sends to every other one, only if all of these are linked alike."""
     operation, used = record.text("collective"), range(record.integer("devices"))
-    if operation == "all_to_all" and len({gpu_links.kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
+    if operation == "all_to_all" and len({limits.link_kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
         return None
     limit = limits.of_all_reduce(at.result, record)
     least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
     return limit and replace(limit, least=min(limit.least, least))
 
 
-def _nodes(record: Record) -> Rate:
+def _nodes(_: View, record: Record) -> Rate:
     ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
     part, kind = (Part.COLLECTIVES, Kind.NODE) if len(ends) == 1 else (Part.NETWORK, Kind.NODE_PAIR)
     like = (record.case["devices"], record.case["bytes"])
@@ -248,3 +283,17 @@ def _host(at: View, record: Record) -> Rate:
         name, kind, passes = f"NUMA node {record.case.get('numa_node')}", Kind.HOST_MEMORY, 2
     size = record.integer("bytes")
     return _rate(record, passes * size / 1e9, part=Part.HOST, kind=kind, place=(at.part(name),), like=(size,))
+
+
+READERS = {  # by the part of a record's case
+    "compute": _compute,
+    "load": _compute,
+    "memory": _memory,
+    "host link": _host_link,
+    "device link": _device_link,
+    "collective": _collective,
+    "node": _nodes,
+    "node pair": _nodes,
+    "storage": _host,
+    "host memory": _host,
+}

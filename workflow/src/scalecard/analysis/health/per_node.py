@@ -1,14 +1,11 @@
 """A result over several nodes as each node measured it: its own records, its own hardware, and whose parts they are."""
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from scalecard.records.record import Record, Result
-
-_OF_SEVERAL = ("node", "node pair")  # parts whose `node` is what was measured, not where
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,6 @@ class Place:
 
     @property
     def is_node(self) -> bool:
-        """Whether it is a whole node."""
         return self.device is None and not self.part
 
     @property
@@ -65,24 +61,25 @@ def views(result: Result) -> list[View]:
     records: dict[int | None, list[Record]] = {}
     for record in result.records:
         records.setdefault(_whose(record), []).append(record)
-    return [View(_as_measured_on(result, node, records.get(node, [])), node) for node in range(len(described))]
+    found = []
+    for node in range(len(described)):
+        cases = [(r, {axis: value for axis, value in r.case.items() if axis != "node"}) for r in records.get(node, [])]
+        own = [replace(record, case=case) for record, case in cases]
+        found.append(View(replace(result, records=own, environment=_environment(result, node)), node))
+    return found
 
 
 def together(result: Result) -> Result:
     """Only what several nodes measured together, or of one another; nothing if there is only one."""
-    several = bool(result.environment["nodes"])
+    several = result.environment["nodes"]
     return replace(result, records=[r for r in result.records if several and _whose(r) is None])
-
-
-def _as_measured_on(result: Result, node: int, own: Sequence[Record]) -> Result:
-    records = [replace(r, case={axis: value for axis, value in r.case.items() if axis != "node"}) for r in own]
-    return replace(result, records=records, environment=_environment(result, node))
 
 
 def _whose(record: Record) -> int | None:
     """The node that a record is of; the first one measures what needs ranks on one node only."""
     case = record.case
-    if case.get("part") in _OF_SEVERAL or case.get("nodes"):
+    # The `node` of these parts is what was measured, not where.
+    if case.get("part") in ("node", "node pair") or case.get("nodes"):
         return None
     node = case.get("node") or 0
     assert isinstance(node, int), f"node is {node!r}"

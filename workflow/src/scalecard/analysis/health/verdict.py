@@ -161,7 +161,6 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict as one clause, without the advice."""
         return f"{self.what}: {self.verdict}, {self.value} ({self.normal}){self.elsewhere}"
 
     @property

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from scalecard.analysis.compare import MARGIN, Change, Comparison, Row, changes, compare, different_workload
+from scalecard.analysis import MARGIN
+from scalecard.analysis.compare import Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key

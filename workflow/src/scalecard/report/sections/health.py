@@ -14,8 +14,8 @@ from statistics import median
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, gpu_links, limits
-from scalecard.analysis.health import judge_state, measured_rates, rate_text
+from scalecard.analysis import formatting, limits
+from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.per_node import views
@@ -120,7 +120,7 @@ def _reached(result: Result) -> Iterator[Finding]:
     reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
     if reduced:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
-        text = f"The {rate_text.measured(most)} reaches {most.text} of bus bandwidth{limited(most)}."
+        text = f"The {most.measured} reaches {most.text} of bus bandwidth{limited(most)}."
         yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
 
 
@@ -182,9 +182,9 @@ def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
     number, what, share = "", "", ""
     if standing := _standing(part, rates):
-        middle, limits = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
-        limit = limits.pop() if len(limits) == 1 else None
-        number, what = standing[0].in_words(middle), rate_text.in_tile(standing[0])
+        middle, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
+        limit = tops.pop() if len(tops) == 1 else None
+        number, what = standing[0].in_words(middle), standing[0].in_tile
         share = formatting.percent(middle / limit) if limit else ""
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
     return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
@@ -201,9 +201,9 @@ def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
 
 def topology(result: Result) -> dict[str, list[list[str]] | list[tuple[str, str]]]:
     """How each pair of GPUs is linked, in nvidia-smi's words, and what these mean; no rows with fewer than two."""
-    rows, every = gpu_links.matrix(result), range(len(result.environment["gpus"]))
-    used = {"NV" if gpu_links.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
-    return {"rows": rows, "legend": [(word, meaning) for word, meaning in gpu_links.LEGEND.items() if word in used]}
+    rows, every = limits.link_matrix(result), range(len(result.environment["gpus"]))
+    used = {"NV" if limits.nvlinks(result, a, b) else rows[a][b] for a in every for b in every} if rows else set()
+    return {"rows": rows, "legend": [(word, meaning) for word, meaning in limits.LINK_LEGEND.items() if word in used]}
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, loader_results
-from scalecard.analysis.loader_results import LoaderResults, per_unit, rate, workers
+from scalecard.analysis import formatting
+from scalecard.analysis.experiment_results import LoaderResults, changed, loader_results, per_unit, rate, workers
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -29,7 +29,7 @@ BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's rates over workers, a panel per workload."""
-    found = loader_results.workloads(results[0])
+    found = loader_results(results[0])
     figure, panels = charts.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
         shown = [
@@ -56,7 +56,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
-    every = [(_feeds(one), *_steps(one), *_copies(one), *_settings(one)) for one in loader_results.workloads(result)]
+    every = [(_feeds(one), *_steps(one), *_copies(one), *_settings(one)) for one in loader_results(result)]
     found = [finding for own in every for finding in own]
     return found or [not_measured(result, "load_time", "Not loaded", "not loaded")]
 
@@ -142,20 +142,20 @@ def _named(record: Record, usual: Record) -> str:
         "persistent": "with workers that are started for every epoch",
         "memory": f"in {record.case['memory']} memory",
         "batch_size": f"in batches of {record.case['batch_size']}",
-    }[loader_results.changed(record, usual)]
+    }[changed(record, usual)]
 
 
 def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
-    if loader_results.changed(record, usual) == "persistent" and ratio.value > 1:
+    if changed(record, usual) == "persistent" and ratio.value > 1:
         more = formatting.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = loader_results.ONE[record.text("unit")]
+    one = record.text("unit")[:-1]
     return formatting.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """What the loader makes with the most workers, and a step on resident data."""
-    for one in loader_results.workloads(result):
+    for one in loader_results(result):
         most = one.loaders[-1]
         unit = f"{most.case['unit']}/s"
         yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=most.integer("units"), unit=unit)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders, rate, units_of
+from scalecard.analysis.experiment_results import Ladder, dtype_of, is_larger, ladders, rate
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import BASELINE, RUNGS, Record, Result, combination, parts_of, rungs_of
@@ -60,7 +60,7 @@ def _gains(result: Result, ladder: Ladder) -> list[Point]:
     kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case))]
     base = rate(ladder.base)
     return [
-        points.rated(result, record, units_of(record) / base, series=kind, x=parts_of(record.case)[-1])
+        points.rated(result, record, record.integer("units") / base, series=kind, x=parts_of(record.case)[-1])
         for kind, records in kinds.items()
         for record in records
     ]
