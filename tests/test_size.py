@@ -13,7 +13,6 @@ SHORT = {
     "__main__.py": "Python's name for it",
     "analysis/sample_diagnostics.py": "a comparison and the report's tables both ask it",
     "analysis/step_records.py": "breakdown, advice and three sections read steps with it",
-    "benchmarks/machine/storage.py": "one part of a machine a file",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and nobody else",
