@@ -38,7 +38,7 @@ SHORT = {
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/resnets.py": "what ResNet-18 and ResNet-50 share",
     "workloads/builtin/toy.py": "one workload a file",
-    "workloads/stage_cuts.py": "reference_cache.py and cut_model.py both take it",
+    "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
 }
 
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.strategy import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts

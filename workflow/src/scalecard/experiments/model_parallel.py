@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import CutWorkload
+from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
 from scalecard.benchmarks.training.cuts import (
     chosen_cuts,
     not_cut,
@@ -24,9 +24,8 @@ from scalecard.benchmarks.training.cuts import (
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
-from scalecard.benchmarks.training.stages import gradients
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant

@@ -7,8 +7,7 @@ from statistics import median
 from typing import Any
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import CutWorkload, given
-from scalecard.benchmarks.training.stages import gradients
+from scalecard.benchmarks.training.cut_model import CutWorkload, given, gradients
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.interleaved_timing import time_rounds

@@ -6,8 +6,7 @@ from functools import partial
 
 import torch
 
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import STEP, CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
@@ -39,11 +38,11 @@ class Trial:
     out_of_memory: bool = False
     first: float = field(default=0, compare=False)
 
-    def record(self, case: Case, metric: str = STEP) -> Record | None:
+    def record(self, case: Case, metric: str) -> Record:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
         if self.out_of_memory:
             return Record.failed(case, self.refused, reason=Reason.OUT_OF_MEMORY, metric=metric)
-        return Record.skipped(case, self.refused, metric=metric) if self.refused else None
+        return Record.skipped(case, self.refused, metric=metric)
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,8 @@ class Trials:
         """
         bench = Bench(self.devices, self.ctx)
         empty_cache()
-        allocated, reserved = (
-            self._each(torch.accelerator.memory_allocated),
-            self._each(torch.accelerator.memory_reserved),
-        )
+        allocated = self._each(torch.accelerator.memory_allocated)
+        reserved = self._each(torch.accelerator.memory_reserved)
         subject = build()
         first = Bench(self.devices).block(subject.work, 1).own  # without ranks: one that cannot take it lets none wait
         if not self.gpus:
@@ -161,9 +158,6 @@ class Fitting:
         return replace(record, note="; ".join(self.notes)) if record.status == "ok" else record
 
 
-Also = Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]]
-
-
 def tried(
     strategy: StrategyBuilder,
     at: Setting,
@@ -191,11 +185,12 @@ def tried(
     return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
 
 
-def _nothing(_together: Sequence[Fitting], _timings: Sequence[Timing]) -> Iterable[Record]:
-    return ()
-
-
-def timed(fitting: Sequence[Fitting], trials: Trials, rule: Rule, also: Also = _nothing) -> Iterator[Record]:
+def timed(
+    fitting: Sequence[Fitting],
+    trials: Trials,
+    rule: Rule,
+    also: Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]] = lambda _fitting, _timings: (),
+) -> Iterator[Record]:
     """The times of all, with what `also` finds in those of one group; on GPUs then what memory each strategy needs."""
     for together in side_by_side(fitting, trials.free()):
         variants = [one.variant for one in together]
@@ -223,11 +218,8 @@ def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fit
 
 def _needed(group: Sequence[Fitting]) -> float:
     """Everything that is resident, and the most that any of them takes beside it, timed or proven."""
-    return sum(one.trial.resident for one in group) + max(max(_beside(one), one.proof.peak) for one in group)
-
-
-def _beside(one: Fitting) -> float:
-    return one.trial.peak - one.trial.resident
+    beside = (max(one.trial.peak - one.trial.resident, one.proof.peak) for one in group)
+    return sum(one.trial.resident for one in group) + max(beside)
 
 
 def largest_batch(

@@ -1,6 +1,6 @@
 """The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, PyTorch's pipelines and products."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,10 +8,24 @@ from typing import Any
 from torch import Tensor, nn
 
 from scalecard.benchmarks.training import gradient_allreduce
-from scalecard.benchmarks.training.cut_model import CutWorkload, blocks_of, calls_each_once, cut, cuts_at, given
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.stages import plain_flops
-from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
+from scalecard.benchmarks.training.cut_model import (
+    CutWorkload,
+    balanced_cuts,
+    blocks_of,
+    calls_each_once,
+    cut,
+    given,
+    plain_flops,
+)
+from scalecard.benchmarks.training.strategy import (
+    EXCHANGE,
+    UNSYNCHRONISED,
+    CannotBe,
+    References,
+    Setting,
+    StrategyBuilder,
+    trained,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel import sharded
@@ -34,7 +48,7 @@ from scalecard.records.strategies import (
     Schedule,
     Strategy,
 )
-from scalecard.workloads.nested import rows
+from scalecard.workloads.nested import Tree, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
@@ -56,7 +70,7 @@ def pipeline(
     """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
     workload, depth = at.workload, ctx.world_size // replicas
     num_stages = depth * schedule.stages_each
-    cuts = cuts_at(at, num_stages)
+    cuts = at.cuts or balanced_cuts(at.workload, num_stages)
     model, stages = cut(workload, cuts)
     if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
@@ -73,7 +87,8 @@ def pipeline(
         replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )
     whole, num_trained = state_of(model), len(trainable(model))
-    places = _places(whole, made.modules)
+    owned = {id(tensor) for module in made.modules for tensor in state_of(module)}
+    places = [place for place, tensor in enumerate(whole) if id(tensor) in owned]
     mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
@@ -103,12 +118,6 @@ def _counts_per_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, f
     if not all(ctx.all_gather(counts)):
         counts = {}
     return counts | ({"sent bytes": micro.crossing(0)} if ctx.world_size == 2 else {})
-
-
-def _places(whole: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[int]:
-    """Where in the state of the whole model the tensors of these modules are."""
-    mine = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
-    return [place for place, tensor in enumerate(whole) if id(tensor) in mine]
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
@@ -141,26 +150,16 @@ def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBu
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
     model = at.workload.network(ctx.device)
     values = trainable(model)
-    return _data_parallel(
-        ctx,
-        references,
-        at,
-        model,
-        wrap(model, ctx),
-        {
-            "all-reduced bytes": sum(value.nbytes for value in values),
-        },
-        agreeing=lambda: values,
-    )
+    counts = {"all-reduced bytes": sum(value.nbytes for value in values)}
+    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
 
 
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
-    model, sizes = mine.network(ctx.device), (at.workload.batch_size // ctx.world_size,)
-    step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
-    counts = {"updates": 1, "forwards": 1, **references.counts(at.workload, sizes)}
-    return _subject(ctx, references, replace(at, workload=mine), sizes, model, model, step, counts)
+    model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
+    counts = references.counts(at.workload, at.shares()[:1])
+    return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
 
 def _exchange(ctx: RankContext, references: References, at: Setting) -> Subject:
@@ -195,13 +194,9 @@ def _data_parallel(
     **more: Any,
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
-    workload = at.workload
-    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
-    step = Step(wrapped, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
-    flops = {} if workload.exact else {**references.counts(workload, at.shares()[:1]), **counts}
-    return _subject(
-        ctx, references, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more
-    )
+    batch = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    counted = {} if at.workload.exact else {**references.counts(at.workload, at.shares()[:1]), **counts}
+    return _subject(ctx, references, at, at.shares(), model, wrapped, batch, counted, **more)
 
 
 def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
@@ -217,11 +212,9 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
     module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
         module = sharded.sharded(module, [], ranks["replica"], parameters=True)
-    mine = ctx.rank // (ctx.world_size // replicas)
-    inputs, targets = workload.shared(ctx.device, mine, replicas)
-    step = Step(module, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
+    batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
-    return _subject(ctx, references, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
+    return _subject(ctx, references, at, sizes, model, module, batch, {})
 
 
 def _subject(
@@ -231,20 +224,21 @@ def _subject(
     sizes: tuple[int, ...],
     model: nn.Module,
     wrapped: nn.Module,
-    step: Callable[[], None],
+    batch: tuple[Tree, Tree],
     counts: Mapping[str, float],
     **more: Any,
 ) -> Subject:
+    """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
     state = partial(state_of, model)
     return trained(
         at,
-        step,
+        Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, lr=at.workload.lr),
         state,
         references.at(at.workload, sizes),
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts=counts,
+        counts={"updates": 1, "forwards": 1, **counts},
         compared=lambda: sharded.whole(state()),
         **more,
     )

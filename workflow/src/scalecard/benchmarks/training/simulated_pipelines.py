@@ -16,10 +16,8 @@ from functools import partial
 from typing import Any
 
 from scalecard.benchmarks.machine import copies
-from scalecard.benchmarks.training import stages
-from scalecard.benchmarks.training.cut_model import CutWorkload, cuts_at
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder, in_train_mode
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, forwards, gradients, update
+from scalecard.benchmarks.training.strategy import STEP, References, Setting, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
 from scalecard.measuring.case_variant import Subject, Variant
@@ -43,8 +41,8 @@ def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, st
             Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage)
         )
     if part == UPDATE:
-        return stages.update(stage, devices[stage], staged)
-    work = stages.forwards if part == FORWARD else stages.gradients
+        return update(stage, devices[stage], staged)
+    work = forwards if part == FORWARD else gradients
     return work(stage, devices[stage], staged, num_micro=num_micro)
 
 
@@ -148,7 +146,8 @@ def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
 
 
 def _subject(part: str, stage: int, devices: Sequence[Device], references: References, at: Setting) -> Subject:
-    staged = CutWorkload(at.workload, cuts_at(at, at.devices), references.counting).of_size(at.split_size)
+    cuts = balanced_cuts(at.workload, at.devices)
+    staged = CutWorkload(at.workload, cuts, references.counting).of_size(at.split_size)
     made = subject(part, stage, devices, at.num_micro, staged)
     return in_train_mode(made, at.workload, [made.module] if made.module else [])
 
