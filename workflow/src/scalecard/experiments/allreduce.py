@@ -75,11 +75,9 @@ class Setting:
 
 
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """From scratch, between the devices of this process."""
-    counts = [n for n in device_counts(machine.num_devices) if n > 1]
+    counts = device_counts(machine.num_devices)[1:]
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        textbook: Case = {"textbook": True}
-        yield from _from_scratch(spec, devices, Setting(2, 8), textbook)
+        yield from _from_scratch(spec, devices, Setting(2, 8), {"textbook": True})
         wanted = [Setting(count, size) for count in counts for size in spec.bytes]
         for at in progress.cases(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
             case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}
@@ -134,12 +132,10 @@ def _sums(work: Work, devices: Sequence[Device], buckets: list[Tensor]) -> Itera
 
 
 def _prove(ctx: RankContext, spec: Spec) -> Proofs:
-    """What is proven on more ranks than are timed."""
     return proofs([replace(_library(ctx, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
-    """torch.distributed's all-reduce, every size."""
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)

@@ -107,10 +107,8 @@ class DdpReferences:
         return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
-        return [
-            reference.Part(count / len(ranks), *datasets.shard(self.train, at.batch_size, rank, at.dtype))
-            for rank in ranks
-        ]
+        shards = [datasets.shard(self.train, at.batch_size, rank, at.dtype) for rank in ranks]
+        return [reference.Part(count / len(ranks), *shard) for shard in shards]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -120,12 +118,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
-        cases: list[Case] = [{"workload": model, **layout.case} for model in spec.models]
         yield from launch_and_record(
             *(_rank, spec, machine, dataset, proven),
             layout=layout,
             machine=machine,
-            cases=cases,
+            cases=[{"workload": model, **layout.case} for model in spec.models],
             metric="step_time",
             then=[({"workload": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
         )
@@ -139,9 +136,9 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
     steps = [_variant(references, option, {}, CHECK_BATCH) for option in options]
     steps += [_variant(references, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
+    steps.append(_all_reduce_alone(ctx, spec, "lenet", {}))
     steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
-    alone = replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None])
-    return proofs([*steps, alone, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
+    return proofs([*steps, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
@@ -174,14 +171,14 @@ def _scaling(ctx: RankContext, spec: Spec, model: str, references: DdpReferences
 def _options(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
     """Every option beside the default, strong scaling, in the same rounds."""
     share = max(1, spec.batch_size // ctx.world_size)
-    case: Case = {"workload": model, **ctx.layout.case}
-    whole = {"batch_size": share * ctx.world_size}
-    variants = []
-    for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
-        own: Case = {**case, "option": option.name, **whole, "steps": option.count}
-        variants.append(_variant(references, option, own, share))
-    own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
-    variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
+
+    def case(option: str, steps: int) -> Case:
+        axes: Case = {"option": option, "batch_size": share * ctx.world_size, "steps": steps}
+        return {"workload": model, **ctx.layout.case, **axes}
+
+    options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
+    variants = [_variant(references, option, case(option.name, option.count), share) for option in options]
+    variants.insert(2, _all_reduce_alone(ctx, spec, model, case("all-reduce alone", 1)))
     progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
     for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
@@ -227,12 +224,8 @@ def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Optio
 
 
 def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> Variant:
-    return Variant(name="all-reduce alone", case=case, build=partial(_communication, ctx, spec, model))
-
-
-def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
-    module = built_in(model, seed=spec.seed).network(ctx.device)
-    return gradient_allreduce.alone(model, module, ctx)
+    workload, name = built_in(model, seed=spec.seed), "all-reduce alone"
+    return Variant(name=name, case=case, build=partial(gradient_allreduce.alone, ctx), timed_at=workload)
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:

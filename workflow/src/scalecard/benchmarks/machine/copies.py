@@ -19,7 +19,7 @@ HOST = torch.device("cpu")
 PASSES = {"read": 1, "write": 1, "copy": 2}  # how often every byte crosses the memory's interface
 
 
-def subject(device: Device, source: Tensor, target: Tensor, *, wait: bool) -> Subject:
+def subject(device: Device, source: Tensor, target: Tensor, wait: bool) -> Subject:
     """Copies source to target on `device`; with `wait`, the call that is timed waits for the copy itself."""
     copy = device.repeating(partial(target.copy_, source, non_blocking=not wait))
 

@@ -127,7 +127,7 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
     """
     yield StrategyBuilder(DDP, partial(_ddp, ctx))
     yield StrategyBuilder(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
-    yield StrategyBuilder(DDP, partial(_exchange, ctx), metric=EXCHANGE)
+    yield StrategyBuilder(DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
     for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
@@ -160,10 +160,6 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
     counts = references.counts(at.workload, at.shares()[:1])
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
-
-
-def _exchange(ctx: RankContext, references: References, at: Setting) -> Subject:
-    return gradient_allreduce.alone(at.workload.name, at.workload.network(HOST), ctx)
 
 
 def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:

@@ -130,7 +130,7 @@ class Group:
         return Setting(workload, at.devices, samples // strategy.replicas if strategy.pipelined else 1)
 
     def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
-        """What each rank took by itself, in the same rounds; if asked for, one more step of every strategy, as a trace."""
+        """What each rank took by itself, in the same rounds; with `trace`, one more step of each strategy, traced."""
         for one, timing in zip(fitting, timings, strict=True):
             case = timing.variant.case
             if one.strategy.metric == UNSYNCHRONISED:
