@@ -94,8 +94,8 @@ class Divided:
         """Each device alone, the prediction from that, and the shares around it."""
         progress.doing(f"{self.model}: {self.pair}, each alone")
         sizes = sorted({1, *self.spec.shares, self.spec.batch_size})
-        places = list(product(enumerate(self.pair.names), sizes))
-        alone = self._timed([self._alone(device, name, share) for (device, name), share in places])
+        places = list(product((0, 1), sizes))
+        alone = self._timed([self._alone(device, share) for device, share in places])
         yield from (timing.record("step_time") for timing in alone)
         missing = next((timing for timing in alone if not timing.completion), None)
         if missing:
@@ -103,7 +103,7 @@ class Divided:
             yield Record.skipped({**self.case, "part": "together"}, reason, metric="step_time")
             return
         curves: tuple[dict[int, float], dict[int, float]] = ({}, {})
-        for ((device, _), share), timing in zip(places, alone, strict=True):
+        for (device, share), timing in zip(places, alone, strict=True):
             curves[device][share] = median(timing.completion)
         yield from self._together(*curves)
 
@@ -125,8 +125,8 @@ class Divided:
     def _timed(self, variants: Sequence[Variant]) -> list[Timing]:
         return time_rounds(variants, devices=self.pair.devices, rule=self.spec.measure, energy=True)
 
-    def _alone(self, device: int, name: str, share: int) -> Variant:
-        shares = (share, 0) if device == 0 else (0, share)
+    def _alone(self, device: int, share: int) -> Variant:
+        shares, name = ((0, share) if device else (share, 0)), self.pair.names[device]
         return self._variant(f"{share} on {name}", shares, part="alone", place=name, share=share)
 
     def _variant(self, name: str, shares: tuple[int, ...], **axes: str | int) -> Variant:

@@ -66,7 +66,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
     references, variants = References(devices[0].torch, spec.check_steps), []
-    for strategy, (form, cuts) in _strategies(devices, (1,)).items():
+    ways: list[tuple[str, InProcess, Cuts]] = [(SINGLE.name, WHOLE, ()), (MODEL_PARALLEL.name, IN_STAGES, (1,))]
+    for strategy, form, cuts in ways[: len(devices)]:
         case: Case = {"workload": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
         exact, timed = (Setting(workload, len(cuts) + 1, cuts=cuts) for workload in (replace(toy, exact=True), toy))
         build = partial(subject, form, devices, references)
@@ -74,11 +75,6 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     progress.doing("the toy model")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure):
         yield timing.record("step_time")
-
-
-def _strategies(devices: list[Device], cuts: Cuts) -> dict[str, tuple[InProcess, Cuts]]:
-    both = {MODEL_PARALLEL.name: (IN_STAGES, cuts)} if len(devices) > 1 else {}
-    return {SINGLE.name: (WHOLE, ()), **both}
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:

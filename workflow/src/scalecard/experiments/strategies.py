@@ -61,27 +61,23 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         if machine.kind == "cpu":
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
             yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-        for layout in progress.cases(
-            layouts(machine.num_devices, spec.nodes), label=lambda at: f"{workload.name}, {at}"
-        ):
+        wanted = layouts(machine.num_devices, spec.nodes)
+        for layout in progress.cases(wanted, label=lambda layout: f"{workload.name}, {layout}"):
             if layout.nodes == 1:
                 yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
             if layout.ranks > 1:
                 yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
         if machine.num_devices == 1:
-            yield Record.skipped(
-                {"workload": workload.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
-            )
+            two: Case = {"workload": workload.name, "devices": 2}
+            yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
 
 
 def _examined(spec: Spec, machine: Machine) -> list[Workload]:
     """The workloads as they are trained; nodes but the first, which look at nothing, are told later."""
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
-    for loads in found:
-        if isinstance(loads, str):
-            raise ValueError(loads)
-        return list(loads)
-    return spec.loads
+    if found and isinstance(found[0], str):
+        raise ValueError(found[0])
+    return found[0] if found else spec.loads
 
 
 def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Workload] | str:
