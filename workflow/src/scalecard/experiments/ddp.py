@@ -83,7 +83,7 @@ class DdpReferences:
         # Of scoring an image, and of training on one.
         self.flops = [flops(work) for work in built_in(model, seed=spec.seed).without_data()]
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
-        self.builder = functools.cache(lambda option: partial(_step, ctx, spec, self, option))
+        self.builder = functools.cache(lambda option: partial(_step, self, option))
 
     def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
         """After steps over these ranks' batches, each of which counts `count` times: as timed, so does the one step."""
@@ -146,42 +146,45 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Datas
     for model in spec.models:
         case: Case = {"workload": model, **ctx.layout.case}
         references = DdpReferences(ctx, spec, model, dataset.train)
-        yield from guarded(_scaling(ctx, spec, model, references, proven), case, metric="step_time")
+        progress.doing(f"{model}: scaling on {ctx.layout}")
+        yield from guarded(_timed(ctx, spec, with_proofs(_scaling(references, case), proven)), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            yield from guarded(_options(ctx, spec, model, references, proven), case, metric="step_time")
+            variants = _options(references, case)
+            progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
+            yield from guarded(_timed(ctx, spec, with_proofs(variants, proven)), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"workload": model, **ctx.layout.case}
         yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
+def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
+        yield timing.record("step_time")
+
+
+def _scaling(references: DdpReferences, case: Case) -> list[Variant]:
     """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
+    ctx, spec, variants = references.ctx, references.spec, []
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
-    variants = []
     for name, size in sizes.items():
-        case: Case = {"workload": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
         option = Option("default") if name != "plain" else Option("plain", wrapped=False)
-        variants.append(_variant(references, option, case, size, name=name))
-    progress.doing(f"{model}: scaling on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
+        own: Case = {**case, "scaling": name, "batch_size": size * ctx.world_size}
+        variants.append(_variant(references, option, own, size, name=name))
+    return variants
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
+def _options(references: DdpReferences, case: Case) -> list[Variant]:
     """Every option beside the default, strong scaling, in the same rounds."""
+    ctx, spec, variants = references.ctx, references.spec, []
     share = max(1, spec.batch_size // ctx.world_size)
-
-    def case(option: str, steps: int) -> Case:
-        axes: Case = {"option": option, "batch_size": share * ctx.world_size, "steps": steps}
-        return {"workload": model, **ctx.layout.case, **axes}
-
-    options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
-    variants = [_variant(references, option, case(option.name, option.count), share) for option in options]
-    variants.insert(2, _all_reduce_alone(ctx, spec, model, case("all-reduce alone", 1)))
-    progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
+    whole = share * ctx.world_size
+    for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
+        own: Case = {**case, "option": option.name, "batch_size": whole, "steps": option.count}
+        variants.append(_variant(references, option, own, share))
+    own = {**case, "option": "all-reduce alone", "batch_size": whole, "steps": 1}
+    variants.insert(2, _all_reduce_alone(ctx, spec, references.model, own))
+    return variants
 
 
 def _variant(references: DdpReferences, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
@@ -190,11 +193,11 @@ def _variant(references: DdpReferences, option: Option, case: Case, batch_size: 
     return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
 
 
-def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Option, at: Setting) -> Subject:
+def _step(references: DdpReferences, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
-    model, train = references.model, references.train
+    ctx, spec, model = references.ctx, references.spec, references.model
     module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
-    stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
+    stepper = Stepper(module, ctx, option, datasets.shard(references.train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())

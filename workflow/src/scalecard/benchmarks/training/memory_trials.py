@@ -47,7 +47,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """The ranks and devices that try together; all ranks take part and agree."""
+    """The ranks and devices that try together; all ranks take part and agree. What is tried is not counted."""
 
     ctx: RankContext
     devices: Sequence[Synchronised]
@@ -56,14 +56,18 @@ class Trials:
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
         reason, refuse, needs = "", ACCEPTED, (0.0, 0.0, 0.0)
+        references = type(self.references)(self.references.device, self.references.steps, counting=False)
         try:
             strategy.refuse_uneven(at)
             strategy.suits(at)
-            needs = self._needs(lambda: strategy.build(self.references, at))
+            needs = self._needs(partial(strategy.build, references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
-            reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+            # Errors of ours explain themselves, and too little memory is the reason that the record has.
+            small = is_out_of_memory(error)
+            reason = first_line(error) if small or isinstance(error, CannotBe) else in_one_line(error)
+            refuse = OUT_OF_MEMORY if small else UNABLE
             self._clear()
         empty_cache()
         everywhere = self.ctx.all_gather((refuse, reason, *needs))
@@ -137,11 +141,6 @@ def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
     return float(max(now - then for now, then in zip(after, before, strict=True)))
 
 
-def _said(error: Exception) -> str:
-    """Errors of ours explain themselves, and too little memory is the reason that the record has."""
-    return first_line(error) if isinstance(error, CannotBe) or is_out_of_memory(error) else in_one_line(error)
-
-
 @dataclass(frozen=True)
 class Fitting:
     """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
@@ -159,14 +158,7 @@ class Fitting:
 
 
 def tried(
-    strategy: StrategyBuilder,
-    at: Setting,
-    small: Setting,
-    *,
-    trials: Trials,
-    references: References,
-    name: str,
-    case: Case,
+    strategy: StrategyBuilder, at: Setting, small: Setting, *, trials: Trials, name: str, case: Case
 ) -> Fitting | Trial:
     """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
     trial = trials.of(strategy, at)
@@ -177,7 +169,7 @@ def tried(
     variant = Variant(
         name=name,
         case=case,
-        build=partial(strategy.build, references),
+        build=partial(strategy.build, trials.references),
         proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
         timed_at=at,
         metered=not strategy.is_part,

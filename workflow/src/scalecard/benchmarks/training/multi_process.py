@@ -7,16 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training import gradient_allreduce
-from scalecard.benchmarks.training.cut_model import (
-    CutWorkload,
-    balanced_cuts,
-    blocks_of,
-    calls_each_once,
-    cut,
-    given,
-    plain_flops,
-)
+from scalecard.benchmarks.training import cut_model, gradient_allreduce
 from scalecard.benchmarks.training.strategy import (
     EXCHANGE,
     UNSYNCHRONISED,
@@ -33,45 +24,31 @@ from scalecard.parallel.ddp import wrap
 from scalecard.parallel.sharded import mesh
 from scalecard.parallel.step import Step, state_of
 from scalecard.parallel.torch_pipelining import LibraryPipeline, pipeline_group
-from scalecard.records.strategies import (
-    DATA_X_PIPELINE,
-    DATA_X_TENSOR,
-    DDP,
-    FSDP_GRADIENTS,
-    FSDP_PARAMETERS,
-    HSDP,
-    TENSOR_PARALLEL,
-    TORCH_1F1B,
-    TORCH_GPIPE,
-    TORCH_INTERLEAVED,
-    Collective,
-    Schedule,
-    Strategy,
-)
+from scalecard.records import strategies as kinds
 from scalecard.workloads.nested import Tree, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
 
-def suits(schedule: Schedule, replicas: int, at: Setting) -> None:
+def suits(schedule: kinds.Schedule, replicas: int, at: Setting) -> None:
     """CannotBe if the library's schedule cannot take these micro-batches."""
     each, depth = at.workload.batch_size // replicas, at.devices // replicas
     if each % at.num_micro:
         raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
-    if schedule is not Schedule.GPIPE and at.num_micro < depth:
+    if schedule is not kinds.Schedule.GPIPE and at.num_micro < depth:
         raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
-    if schedule is Schedule.INTERLEAVED and at.num_micro % depth:
+    if schedule is kinds.Schedule.INTERLEAVED and at.num_micro % depth:
         raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
 
 
 def pipeline(
-    schedule: Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
+    schedule: kinds.Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
 ) -> Subject:
     """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
     workload, depth = at.workload, ctx.world_size // replicas
     num_stages = depth * schedule.stages_each
-    cuts = at.cuts or balanced_cuts(at.workload, num_stages)
-    model, stages = cut(workload, cuts)
+    cuts = at.cuts or cut_model.balanced_cuts(at.workload, num_stages)
+    model, stages = cut_model.cut(workload, cuts)
     if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     made = LibraryPipeline(
@@ -93,7 +70,7 @@ def pipeline(
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
-        micro = CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
+        micro = cut_model.CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
         counts |= {name: at.num_micro * value for name, value in _counts_per_micro_batch(ctx, micro).items()}
     return trained(
         at,
@@ -107,14 +84,14 @@ def pipeline(
     )
 
 
-def _counts_per_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, float]:
+def _counts_per_micro_batch(ctx: RankContext, micro: cut_model.CutWorkload) -> dict[str, float]:
     """What this rank's stage must do; what one rank has no memory to count, no rank counts.
 
     Of two ranks, each sends as many bytes as it gets; one between two others does both twice.
     """
-    counts = plain_flops(ctx.rank, ctx.device, micro)
+    counts = cut_model.plain_flops(ctx.rank, ctx.device, micro)
     if counts:
-        counts["samples"] = rows(given(micro, ctx.device)[ctx.rank].inputs)
+        counts["samples"] = rows(cut_model.given(micro, ctx.device)[ctx.rank].inputs)
     if not all(ctx.all_gather(counts)):
         counts = {}
     return counts | ({"sent bytes": micro.crossing(0)} if ctx.world_size == 2 else {})
@@ -125,23 +102,23 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
-    yield StrategyBuilder(DDP, partial(_ddp, ctx))
-    yield StrategyBuilder(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
-    yield StrategyBuilder(DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
-    for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
+    yield StrategyBuilder(kinds.DDP, partial(_ddp, ctx))
+    yield StrategyBuilder(kinds.DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
+    yield StrategyBuilder(kinds.DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
+    for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
-        yield StrategyBuilder(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
-    yield StrategyBuilder(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
-    for kind in (TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED):
+        yield StrategyBuilder(kinds.HSDP, partial(_fsdp, kinds.HSDP, ctx, replicas=ctx.layout.nodes))
+    yield StrategyBuilder(kinds.TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
+    for kind in (kinds.TORCH_GPIPE, kinds.TORCH_1F1B, kinds.TORCH_INTERLEAVED):
         yield _pipeline(kind, ctx)
     if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
-        replicas = ctx.world_size // DATA_X_TENSOR.replica_devices
-        yield StrategyBuilder(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
-        yield _pipeline(DATA_X_PIPELINE, ctx, replicas)
+        replicas = ctx.world_size // kinds.DATA_X_TENSOR.replica_devices
+        yield StrategyBuilder(kinds.DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        yield _pipeline(kinds.DATA_X_PIPELINE, ctx, replicas)
 
 
-def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
+def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
     assert kind.schedule, "a pipeline's"
     build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
     return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
@@ -162,11 +139,12 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
 
-def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
+def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     model = at.workload.network(HOST)
     try:
-        blocks, once = blocks_of(at.workload, model), calls_each_once(replace(at.workload, batch_size=1))
+        blocks = cut_model.blocks_of(at.workload, model)
+        once = cut_model.calls_each_once(replace(at.workload, batch_size=1))
     except CannotBe:
         blocks, once = [], True
     own = set(model.modules())  # a block that was put together from several is called by nobody
@@ -174,7 +152,7 @@ def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting,
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     reduced = sharded.gathered_bytes(trainable(model), ranks)
-    times = kind.times(Collective.ALL_GATHER)
+    times = kind.times(kinds.Collective.ALL_GATHER)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, references, at, model, module, counts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import (
     CHECKED_EACH,
@@ -54,7 +54,7 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices, References(self.references.device, self.references.steps, counting=False))
+        return Trials(self.ctx, self.devices, self.references)
 
     def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
@@ -109,7 +109,6 @@ class Group:
             at,
             self._small(at, strategy),
             trials=self.trials,
-            references=self.references,
             name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
             case=case,
         )
@@ -152,31 +151,29 @@ class Group:
             if budget.over(self.ctx):
                 late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
                 yield late(case, budget.LEFT_OUT)
-                continue
-            alone = self._trial_of_each(strategy, self.workload.batch_size)
-            if not alone.refused:
-                yield self._largest(strategy, alone, case)
+            else:
+                yield from self._largest(strategy, case)
 
-    def _trial_of_each(self, strategy: StrategyBuilder, batch: int) -> Trial:
-        return self.trials.of(strategy, self._setting(batch, "weak", strategy))
-
-    def _largest(self, strategy: StrategyBuilder, alone: Trial, case: Case) -> Record:
+    def _largest(self, strategy: StrategyBuilder, case: Case) -> Iterator[Record]:
         def peak(batch: int) -> float | None:
-            trial = self._trial_of_each(strategy, batch)
+            trial = self.trials.of(strategy, self._setting(batch, "weak", strategy))
             return None if trial.refused else trial.peak
 
         start, most = self.workload.batch_size, MOST * self.workload.batch_size
+        known = peak(start)
+        if known is None:
+            return
         found = largest_batch(
             peak,
             start,
-            alone.peak,
-            slope=alone.peak / start,  # with the parameters and gradients, which do not grow: an excess
+            known,
+            slope=known / start,  # with the parameters and gradients, which do not grow: an excess
             memory=self.trials.free(),
             most=most,
             multiple=self.num_micro if strategy.pipelined else 1,
         )
         note = MORE if found + max(self.num_micro, found // 16) > most else ""
-        return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
+        yield Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
 
 
 def halves(batch: int) -> list[int]:

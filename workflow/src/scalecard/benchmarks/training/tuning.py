@@ -194,8 +194,7 @@ class Ladder:
     @property
     def trials(self) -> Trials:
         """Of the same ranks."""
-        references = RoundedReferences(self.references.device, self.references.steps, counting=False)
-        return Trials(self.ctx, [self.ctx], references)
+        return Trials(self.ctx, [self.ctx], self.references)
 
     @property
     def _kind(self) -> Strategy:
@@ -274,13 +273,11 @@ class Ladder:
         fitting[combination] = found
 
     def _fitting(self, combination: Combination, case: Case) -> Fitting | Trial:
-        """What can be timed, or why not."""
         found = tried(
             StrategyBuilder(self._kind, partial(subject, combination, self.ctx)),
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
-            references=self.references,
             name=str(combination),
             case=case,
         )

@@ -38,23 +38,6 @@ class NotAWorkload(ValueError):
         super().__init__(f"{where}: {problem}")
 
 
-def _unless_the_image_knows(check: Callable[[Workload], None]) -> Callable[[Workload], None]:
-    """A check on the host passes what needs a package that the image alone may have: the Spec is built there again.
-
-    The workflow says with SCALECARD_PACKAGES_IN_IMAGE=1 that the experiments are to run in such an image.
-    """
-
-    @functools.wraps(check)
-    def checked(workload: Workload) -> None:
-        try:
-            check(workload)
-        except NotAWorkload as error:
-            if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
-                raise
-
-    return checked
-
-
 def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
     """Whether a module was not found, and is none of those in the file's own folder."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
@@ -67,16 +50,21 @@ def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
 def check(workload: Workload) -> None:
     """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested.
 
-    Once for all experiments: its model may take long to make.
+    Once for all experiments: its model may take long to make. With SCALECARD_PACKAGES_IN_IMAGE=1 the workflow says that
+    they are to run in an image: what needs a package that the image alone may have passes, as the Spec is built there
+    again.
     """
-    check_functions(workload)
-    if workload.file:
-        check_values(workload)
-    else:
-        check_model(workload)
+    try:
+        check_functions(workload)
+        if workload.file:
+            check_values(workload)
+        else:
+            check_model(workload)
+    except NotAWorkload as error:
+        if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
+            raise
 
 
-@_unless_the_image_knows
 def check_functions(workload: Workload) -> None:
     """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
     try:
@@ -137,7 +125,6 @@ def _where_it_raised(workload: Workload, error: Exception) -> str:
     return f"{said}; {PACKAGES}" if _lacks_a_package(workload, error) else said
 
 
-@_unless_the_image_knows
 def check_values(workload: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     model = _called(workload, "model")
