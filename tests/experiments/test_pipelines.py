@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.cuts import small_resnet50
+from scalecard.benchmarks.training.cuts import resnet50
 from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
@@ -23,7 +23,7 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_resnet50(monkeypatch.setattr)
-    workload = small_resnet50(experiments.build("pipeline", smoke_block("pipeline")))
+    workload = resnet50(experiments.build("pipeline", smoke_block("pipeline")), exact=True)
     whole, staged = pipeline.WHOLE_BATCHES["single device"].model(devices, workload, ())
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]

@@ -19,9 +19,7 @@ from itertools import product
 from statistics import median
 from typing import Annotated, Literal
 
-import torch
 from annotated_types import Len
-from torch import Tensor
 
 from scalecard import progress
 from scalecard.hardware.devices import Device, host_device
@@ -38,7 +36,7 @@ from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.record import Case, Record
 from scalecard.workloads import reference
-from scalecard.workloads.workload import Workload, built_in
+from scalecard.workloads.workload import HOST, Workload, built_in
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 
@@ -137,23 +135,22 @@ class Divided:
     def _expected(self, at: Setting) -> Trained | Change:
         """By the plain loop on the first device with a share, in these shares: batch norm sees each by itself."""
         device = next(d for d, share in zip(self.devices, at.shares, strict=False) if share).torch
-        images, labels = self._batch(at, device)
+        workload = self._workload(at)
+        images, labels = workload.batch(sum(at.shares), device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
-        return expected(self.model, partial(self._workload(at).trained, steps, device), exact=at.exact)
+        return expected(self.model, partial(workload.trained, steps, device), exact=at.exact)
 
     def _workload(self, at: Setting) -> Workload:
         return built_in(self.model, seed=self.spec.seed, lr=self.spec.lr, exact=at.exact)
-
-    def _batch(self, at: Setting, device: torch.device) -> tuple[Tensor, Tensor]:
-        return self._workload(at).batch(sum(at.shares), device)
 
     def _steps(self, at: Setting) -> int:
         return self.spec.check_steps if at.exact else 1
 
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
-        workload, batch = self._workload(at), self._batch(at, torch.device("cpu"))
+        workload = self._workload(at)
+        batch = workload.batch(sum(at.shares), HOST)
         trained = UnevenDataParallel(workload.network, devices, at.shares, batch, lr=workload.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
         last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)

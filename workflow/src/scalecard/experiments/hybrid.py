@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
+from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50
 from scalecard.benchmarks.training.strategy import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -102,7 +102,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
-    both = (resnet50(spec), small_resnet50(spec))
+    both = (resnet50(spec), resnet50(spec, exact=True))
     workload, small = (replace(each, batch_size=each.batch_size * ctx.world_size) for each in both)  # of all ranks
     references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):

@@ -16,14 +16,7 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
-from scalecard.benchmarks.training.cuts import (
-    chosen_cuts,
-    not_cut,
-    resnet50,
-    small_resnet50,
-    time_blocks,
-    with_blocks,
-)
+from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.hardware.devices import Device, open_devices
@@ -107,7 +100,7 @@ def _variant(
     def build(at: Setting) -> Subject:
         return subject(form, used, references, at, repeats=1 if at.workload.exact else spec.batches)
 
-    small, timed = (Setting(workload, len(used), cuts=cuts) for workload in (small_resnet50(spec), resnet50(spec)))
+    timed, small = (Setting(resnet50(spec, exact=exact), len(used), cuts=cuts) for exact in (False, True))
     name = ", ".join(str(case[axis]) for axis in ("strategy", "devices", "cut") if axis in case)
     return Variant(name=name, case=case, build=build, proven_at=[small], timed_at=timed, devices=used)
 
@@ -120,6 +113,6 @@ def _cut(spec: Spec, used: list[Device], references: References, cuts: Cuts, cas
             name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
             case={**case, "strategy": "stage alone", "stage": stage},
             build=partial(gradients, stage, device, batches=spec.batches),
-            proven_at=[CutWorkload(small_resnet50(spec), cuts)],
+            proven_at=[CutWorkload(resnet50(spec, exact=True), cuts)],
             timed_at=CutWorkload(resnet50(spec), cuts),
         )

@@ -31,7 +31,6 @@ from scalecard.benchmarks.training.cuts import (
     chosen_cuts,
     not_cut,
     resnet50,
-    small_resnet50,
     time_blocks,
     with_blocks,
 )
@@ -151,7 +150,7 @@ def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: Referen
     else:
         for name, form in OURS.items():
             yield from of(name, form, cuts, spec.balanced_sizes, case)
-    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), small_resnet50(spec)))
+    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), resnet50(spec, exact=True)))
     yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
 
 
@@ -172,7 +171,7 @@ def _ways(
     Equality is proven with the model cut as it is timed or, if it is split at all, between layers into
     `proven_stages`.
     """
-    workload, small = resnet50(spec), small_resnet50(spec)
+    workload, small = resnet50(spec), resnet50(spec, exact=True)
     shared = functools.cache(partial(form.model, devices))
     build = partial(subject, form, devices, references, shared=shared)
     for size in split_sizes:
@@ -218,7 +217,7 @@ def _library(
         if note:
             yield Record.skipped(_library_case(spec, schedule, size), note, metric="step_time")
     runnable = [size for size, note in notes.items() if not note]
-    small = replace(small_resnet50(spec), batch_size=4)  # the library needs equal micro-batches
+    small = replace(resnet50(spec, exact=True), batch_size=4)  # the library needs equal micro-batches
     variants = [
         Variant(
             name=f"torch {schedule}, split size {size}",

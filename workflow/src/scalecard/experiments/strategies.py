@@ -96,13 +96,8 @@ def _launched(
     the largest batches are for the run's first process.
     """
     case: Case = {"workload": workload.name, **replace(layout, ranks=devices).case}
-    launched = partial(
-        launch_and_record,
-        layout=layout,
-        machine=machine,
-        cases=[case],
-        devices_each=1 if layout.ranks > 1 else devices,
-    )
+    each = 1 if layout.ranks > 1 else devices
+    launched = partial(launch_and_record, layout=layout, machine=machine, cases=[case], devices_each=each)
     first = shared_decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
     yield from launched(work, spec, machine, workload, case, first, Group.times, metric="step_time")
     if machine.kind != "cpu" and first:
@@ -113,7 +108,6 @@ def _launched(
 def _in_process(
     ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, first: bool, measure: Measure
 ) -> Iterator[Record]:
-    """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, workload, case)
         found = list[Record]()
