@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from scalecard import experiments
 from scalecard.benchmarks.training.cuts import resnet50
+from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE
 from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
@@ -24,10 +25,10 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
 ) -> None:
     replace_resnet50(monkeypatch.setattr)
     workload = resnet50(experiments.build("pipeline", smoke_block("pipeline")), exact=True)
-    whole, staged = pipeline.WHOLE_BATCHES["single device"].model(devices, workload, ())
+    whole, staged = WHOLE.model(devices, workload, ())
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]
-    for name, form in {**pipeline.WHOLE_BATCHES, **pipeline.PIPELINES}.items():
+    for name, form in {"model parallel": IN_STAGES, **pipeline.PIPELINES}.items():
         assert form.model(devices, workload, (4, 14))[1].devices == devices, name
 
 

@@ -23,7 +23,7 @@ class Rank:
     """One of two ranks on a GPU whose allocator is made up: what the `other` one found, and what waiting raises."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cuda", 0))
-    other: tuple[float, str, float, float, float] = (0.0, "", 0.0, 0.0, 0.0)
+    other: Trial = field(default_factory=Trial)
     left: Exception | None = None
 
     def synchronize(self) -> None:
@@ -87,13 +87,13 @@ def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allo
 
 
 def test_the_first_step_of_the_slowest_rank_is_timed(allocator: Allocator) -> None:
-    rank = Rank(other=(0.0, "", 0.0, 0.0, 90.0))
+    rank = Rank(other=Trial(first=90.0))
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT).first == 90
     assert 0 < trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT).first < 1
 
 
 def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
-    rank = Rank(other=(0.0, "", 1 * GIB, 9 * GIB, 0.0))
+    rank = Rank(other=Trial(1 * GIB, 9 * GIB))
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
 
 
@@ -141,7 +141,7 @@ def test_what_failed_work_has_left_does_not_hide_why_it_failed(allocator: Alloca
 
 
 def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
-    rank = Rank(other=(2.0, "CUDA out of memory.", 0.0, 0.0, 0.0))
+    rank = Rank(other=Trial(refused="CUDA out of memory.", out_of_memory=True))
     found = trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT)
     assert (found.refused, found.out_of_memory) == ("CUDA out of memory.", True)
 

@@ -59,7 +59,6 @@ from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
 BETWEEN_LAYERS: dict[int, Cuts] = {2: (8,), 3: (4, 14), 4: (4, 8, 14)}  # for so many stages, to prove equality on
-WHOLE_BATCHES = {SINGLE.name: WHOLE, MODEL_PARALLEL.name: IN_STAGES}  # what pipelines are compared with
 PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 

@@ -25,7 +25,7 @@ from scalecard.measuring.counting import count
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.record import Case, Check, Reason, Record
+from scalecard.records.record import Case, Check, Reason, Record, Scalar
 
 CHUNK = 2**20  # bytes of a file that are read at a time
 
@@ -50,7 +50,7 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         yield from _devices(of, machine, devices)
         yield from _pairs(of, devices)
-        yield from _load(of, machine, devices)
+        yield from _load(of, devices)
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
@@ -82,17 +82,16 @@ def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterat
 def _each(of: Amounts, devices: Sequence[Device], case: Case, make: Callable[[Device], Subject]) -> Iterator[Record]:
     """The same work on every device: in turns, then on all at once."""
     for at_once in (False, True)[: len(devices)]:
-        variants = [
-            Variant(
-                name=str(device),
-                case={**case, "device": device.index, "at_once": at_once},
-                build=make,
-                timed_at=device,
-                place=device,
-            )
-            for device in devices
-        ]
+        variants = _on_each(devices, make, case, at_once=at_once)
         yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), {**case, "at_once": at_once})
+
+
+def _on_each(devices: Sequence[Device], make: Callable[[Device], Subject], case: Case, **more: Scalar) -> list[Variant]:
+    cases: list[Case] = [{**case, "device": device.index, **more} for device in devices]
+    return [
+        Variant(name=str(device), case=own, build=make, timed_at=device, place=device)
+        for device, own in zip(devices, cases, strict=True)
+    ]
 
 
 def _timed(
@@ -143,7 +142,7 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
             yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), case)
 
 
-def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
+def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
     """All devices multiply matrices until heat would show; the samples are in the order in which they were taken.
 
     In the last of the dtypes that all of them support.
@@ -157,16 +156,7 @@ def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[
     each = max(1e-3, of.load_seconds / len(devices))
     rule = replace(of.measure, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
     at = Products(of.size, of.products, supported[-1])
-    variants = [
-        Variant(
-            name=str(device),
-            case={"part": "load", "device": device.index, **asdict(at)},
-            build=partial(_products, of, at),
-            timed_at=device,
-            place=device,
-        )
-        for device in devices
-    ]
+    variants = _on_each(devices, partial(_products, of, at), {"part": "load"}, **asdict(at))
     yield from guarded(_timed(rule, variants, devices, at_once=True), {"part": "load"})
 
 
@@ -176,9 +166,8 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
         case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
         with numa.on(cores), host_device(len(cores)) as host:
             build = partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes)
-            yield from _timed(
-                of.measure, [Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=host)], [host]
-            )
+            variant = Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=host)
+            yield from _timed(of.measure, [variant], [host])
 
 
 def _storage(of: Amounts) -> Iterator[Record]:

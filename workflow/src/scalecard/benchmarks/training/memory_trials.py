@@ -20,7 +20,6 @@ from scalecard.records.record import Case, Reason, Record
 
 GRAIN = 16  # the largest batch is right to one part in so many
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
-ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 
 
@@ -55,27 +54,26 @@ class Trials:
 
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
-        reason, refuse, needs = "", ACCEPTED, (0.0, 0.0, 0.0)
         references = type(self.references)(self.references.device, self.references.steps, counting=False)
         try:
             strategy.refuse_uneven(at)
             strategy.suits(at)
-            needs = self._needs(partial(strategy.build, references, at))
+            mine = self._needs(partial(strategy.build, references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
             # Errors of ours explain themselves, and too little memory is the reason that the record has.
-            small = is_out_of_memory(error)
-            reason = first_line(error) if small or isinstance(error, CannotBe) else in_one_line(error)
-            refuse = OUT_OF_MEMORY if small else UNABLE
+            too_large = is_out_of_memory(error)
+            said = first_line(error) if too_large or isinstance(error, CannotBe) else in_one_line(error)
+            mine = Trial(refused=said, out_of_memory=too_large)
             self._clear()
         empty_cache()
-        everywhere = self.ctx.all_gather((refuse, reason, *needs))
-        worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
-        if worst != ACCEPTED:
-            return Trial(refused=said, out_of_memory=worst == OUT_OF_MEMORY)
-        resident, peak, first = (max(one[index] for one in everywhere) for index in (2, 3, 4))
-        return Trial(resident, peak, first=first)
+        everywhere: list[Trial] = self.ctx.all_gather(mine)
+        worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))  # the first of those
+        if worst.refused:
+            return worst
+        resident, peak = max(one.resident for one in everywhere), max(one.peak for one in everywhere)
+        return Trial(resident, peak, first=max(one.first for one in everywhere))
 
     def _clear(self) -> None:
         """Wait for what else failed work has left, or the next would be blamed for it; raise what a GPU reports."""
@@ -85,7 +83,7 @@ class Trials:
             if reason_of(left) is Reason.DEVICE_FAULT:
                 raise
 
-    def _needs(self, build: Callable[[], Subject]) -> tuple[float, float, float]:
+    def _needs(self, build: Callable[[], Subject]) -> Trial:
         """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.
 
         What stays is what the allocator keeps once its cache is empty: with the pool that a recorded graph has to
@@ -98,14 +96,15 @@ class Trials:
         subject = build()
         first = Bench(self.devices).block(subject.work, 1).own  # without ranks: one that cannot take it lets none wait
         if not self.gpus:
-            return 0.0, 0.0, first
+            return Trial(first=first)
         empty_cache()
         resident = _most_over(self._each(torch.accelerator.memory_reserved), reserved)
         for index in self.gpus:
             torch.accelerator.reset_peak_memory_stats(index)
         subject.work()
         bench.synchronize()
-        return resident, max(resident, _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)), first
+        peak = _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)
+        return Trial(resident, max(resident, peak), first=first)
 
     def _each(self, look: Callable[[int], int]) -> list[int]:
         return [look(index) for index in self.gpus]

@@ -9,7 +9,6 @@ what is measured.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from scalecard.benchmarks.machine import copies
 from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, forwards, gradients, update
@@ -51,20 +50,19 @@ def alone(
     staged: CutWorkload, check: CutWorkload, devices: Sequence[Device], sizes: Sequence[int], case: Case
 ) -> Iterator[Variant]:
     """What is played, at each of these split sizes, which divide the batch; proven in float64 with `check`."""
-    used = devices[: staged.num_stages]
+    used, whole = devices[: staged.num_stages], staged.workload.batch_size
     for stage in range(staged.num_stages):
-        own: Case = {"stage": stage, "batch_size": staged.workload.batch_size, **case}
-        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], staged)
-        for size in sizes:
-            for part in of_batches(stage, used):
-                build = partial(subject, part, stage, used, staged.workload.batch_size // size)
-                proven_at = [check] if part != COPY else []
-                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, staged.of_size(size))
-
-
-def _variant(case: Case, build: Any, proven_at: Sequence[CutWorkload], timed_at: CutWorkload) -> Variant:
-    name = " ".join(f"{axis} {value}" for axis, value in case.items())
-    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
+        for part, size in [(UPDATE, whole), *((part, size) for size in sizes for part in of_batches(stage, used))]:
+            own: Case = {"stage": stage, "batch_size": whole, **case}
+            own |= {"part": part} if part == UPDATE else {"split_size": size, "part": part}
+            yield Variant(
+                name=" ".join(f"{axis} {value}" for axis, value in own.items()),
+                case=own,
+                build=partial(subject, part, stage, used, whole // size),
+                proven_at=[check] if part in (FORWARD, BOTH) else [],
+                timed_at=staged.of_size(size),
+                metered=False,
+            )
 
 
 def records(found: Sequence[Record], staged: CutWorkload, sizes: Sequence[int], case: Case) -> Iterator[Record]:
