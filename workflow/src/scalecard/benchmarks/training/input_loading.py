@@ -214,11 +214,7 @@ class Feeding:
             brought = copier.submit(place, batch) if copier else partial(place, batch)
             under_way.append(self.device.submit(_train, step, brought))
             if len(under_way) >= AHEAD:
-                first = under_way.popleft()
-                if first.queued:
-                    first.queued.event.synchronize()
-                else:
-                    first.result()
+                _wait(under_way.popleft())
         feed.begin()
 
 
@@ -236,3 +232,10 @@ def _kept(tensor: Tensor) -> Tensor:
     if tensor.device.type != "cpu":
         tensor.record_stream(torch.get_device_module(tensor.device).current_stream(tensor.device))
     return tensor
+
+
+def _wait(task: Task) -> None:
+    if task.queued:
+        task.queued.event.synchronize()
+    else:
+        task.result()
