@@ -126,12 +126,9 @@ def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
     if not wanted:
         yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
     for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
-        cases = [_case(layout, name, size, machine) for name, size in _sweep(spec)]
+        sweep = product(collectives.COLLECTIVES, spec.collective_bytes)
+        cases = [_case(layout, name, size, machine) for name, size in sweep]
         yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
-
-
-def _sweep(spec: Spec) -> list[tuple[str, int]]:
-    return list(product(collectives.COLLECTIVES, spec.collective_bytes))
 
 
 def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
@@ -140,7 +137,7 @@ def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
-    for name, size in _sweep(spec):
+    for name, size in product(collectives.COLLECTIVES, spec.collective_bytes):
         case = _case(ctx.layout, name, size, machine)
         yield from guarded(collectives.timed(ctx, spec.measure, name, size, case), case)
 

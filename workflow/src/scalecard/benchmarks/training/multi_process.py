@@ -27,6 +27,7 @@ from scalecard.parallel.torch_pipelining import LibraryPipeline, pipeline_group
 from scalecard.records import strategies as kinds
 from scalecard.workloads.nested import Tree, rows
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST
 
 
@@ -70,8 +71,7 @@ def pipeline(
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
-        micro = cut_model.CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
-        counts |= {name: at.num_micro * value for name, value in _counts_per_micro_batch(ctx, micro).items()}
+        counts |= _stage_counts(ctx, references, at, cuts)
     return trained(
         at,
         made.step,
@@ -84,17 +84,21 @@ def pipeline(
     )
 
 
-def _counts_per_micro_batch(ctx: RankContext, micro: cut_model.CutWorkload) -> dict[str, float]:
+def _stage_counts(ctx: RankContext, references: References, at: Setting, cuts: Cuts) -> dict[str, float]:
     """What this rank's stage must do; what one rank has no memory to count, no rank counts.
 
     Of two ranks, each sends as many bytes as it gets; one between two others does both twice.
     """
+    size = at.workload.batch_size // at.num_micro
+    micro = cut_model.CutWorkload(replace(at.workload, batch_size=size), cuts, references.counting)
     counts = cut_model.plain_flops(ctx.rank, ctx.device, micro)
     if counts:
         counts["samples"] = rows(cut_model.given(micro, ctx.device)[ctx.rank].inputs)
     if not all(ctx.all_gather(counts)):
         counts = {}
-    return counts | ({"sent bytes": micro.crossing(0)} if ctx.world_size == 2 else {})
+    if ctx.world_size == 2:
+        counts["sent bytes"] = micro.crossing(0)
+    return {name: at.num_micro * value for name, value in counts.items()}
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
