@@ -80,8 +80,8 @@ class DdpReferences:
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
-        # Of scoring an image, and of training on one.
-        self.flops = [flops(work) for work in built_in(model, seed=spec.seed).without_data()]
+        _, image = built_in(model, seed=spec.seed).without_data()
+        self.flops = flops(image)  # of training on one
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
         self.builder = functools.cache(lambda option: partial(_step, self, option))
 
@@ -201,7 +201,6 @@ def _step(references: DdpReferences, option: Option, at: Setting) -> Subject:
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())
-    _, flop = references.flops
     return training(
         f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
         stepper.step,
@@ -213,7 +212,7 @@ def _step(references: DdpReferences, option: Option, at: Setting) -> Subject:
         steps=times,
         devices=[ctx],
         counts={
-            "FLOPs": option.count * at.batch_size * flop,
+            "FLOPs": option.count * at.batch_size * references.flops,
             "updates": 1,
             "forwards": option.count,
             "samples": option.count * at.batch_size,

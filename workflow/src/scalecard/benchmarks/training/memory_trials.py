@@ -17,6 +17,7 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.measuring.timing import Timing
 from scalecard.records.record import Case, Reason, Record
+from scalecard.records.strategies import Family
 
 GRAIN = 16  # the largest batch is right to one part in so many
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
@@ -56,7 +57,10 @@ class Trials:
         """Two steps at a setting; without GPUs one."""
         references = type(self.references)(self.references.device, self.references.steps, counting=False)
         try:
-            strategy.refuse_uneven(at)
+            each_has_a_share = strategy.kind.family is Family.DATA
+            shares, of = (at.devices, "devices") if each_has_a_share else (strategy.replicas, "replicas")
+            if at.workload.batch_size % shares:
+                raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
             strategy.suits(at)
             mine = self._needs(partial(strategy.build, references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for

@@ -17,7 +17,7 @@ from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.timer import Synchronised
 from scalecard.measuring.training_subject import training
 from scalecard.records.record import Case, Check
-from scalecard.records.strategies import Family, Strategy
+from scalecard.records.strategies import Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts
@@ -126,13 +126,6 @@ class StrategyBuilder:
     def is_part(self) -> bool:
         """Whether it only explains the time of a strategy."""
         return self.metric != STEP
-
-    def refuse_uneven(self, at: Setting) -> None:
-        """CannotBe if the batch cannot be shared equally."""
-        each_has_a_share = self.kind.family is Family.DATA
-        shares, of = (at.devices, "devices") if each_has_a_share else (self.replicas, "replicas")
-        if at.workload.batch_size % shares:
-            raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
 
 
 def trained(
