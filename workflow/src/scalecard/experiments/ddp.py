@@ -231,7 +231,6 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
-    """Test accuracy after every epoch, and the seconds that each epoch took."""
     variants = with_proofs([_epochs(ctx, spec, model, dataset)], proven)
     (timing,) = time_epochs(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
     yield timing.record("epoch_time")

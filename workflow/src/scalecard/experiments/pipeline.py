@@ -123,7 +123,6 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
 def _on_devices(
     spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], references: References
 ) -> Iterator[Record]:
-    """Everything on so many devices, in the same rounds."""
     cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name in cuts}
     variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")

@@ -162,7 +162,6 @@ def _epochs(
 
 
 def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
-    """Test accuracy after every epoch, and the seconds that each epoch took."""
     for timing in time_epochs(variants, num_epochs=spec.epochs, devices=[ctx]):
         yield timing.record("epoch_time")
         yield timing.accuracy_record()

@@ -59,7 +59,6 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
 
 
 def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
-    """Products, memory and the way to the host."""
     progress.doing(f"{progress.counted(len(devices), 'device')}: products, memory, copies from and to the host")
     for dtype in of.dtypes:
         at = Products(of.size, of.products, dtype)

@@ -122,9 +122,8 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
         raise CannotBe(ON_CPU)
     model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
-    step = Step(
-        wrapped, trainable(model), *workload.batch(workload.batch_size, first.torch), loss=workload.loss, lr=workload.lr
-    )
+    batch = workload.batch(workload.batch_size, first.torch)
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, lr=workload.lr)
     return trained(
         at,
         partial(first.submit, step),
