@@ -127,7 +127,8 @@ def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
         for stage in range(len(devices)):
             for part in (UPDATE, *of_batches(stage, devices)):
                 if kind.schedule or part != FORWARD:
-                    build, axes = partial(_subject, part, stage, devices), {"stage": stage, "part": part}
+                    build = partial(_subject, part, stage, devices)
+                    axes: Case = {"stage": stage, "part": part}
                     yield StrategyBuilder(kind, build, metric=STAGE, axes=axes, of_batch=part != UPDATE)
 
 
