@@ -152,11 +152,7 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
         counts = plan_counts.of(at.model, at.partition)
         flops_each, replicated = counts.replicated_flops, counts.replicated
         exchanged = plan_counts.bytes_exchanged(
-            at.model,
-            at.partition,
-            num_devices=at.devices,
-            batch_size=at.batch_size,
-            itemsize=at.dtype.itemsize,
+            at.model, at.partition, num_devices=at.devices, batch_size=at.batch_size, itemsize=at.dtype.itemsize
         )
     return {
         "FLOPs": at.batch_size * (flops(whole) + (at.devices - 1) * flops_each),
