@@ -10,10 +10,6 @@ The answer would be wrong if micro-batching computed something else. With batch 
 by definition, since statistics are taken over a micro-batch. Equality with the whole batch is therefore proven in
 float64 in eval mode, on two devices and on up to four; training mode is timed, as in the textbook, and compared with a
 plain loop over the same micro-batches. Micro-batches, operations, updates and bytes handed over are counted.
-
-torch.distributed.pipelining has one stage per rank. Ours live in one process that submits to all devices: while they
-are timed beside it, the other rank waits, and its device is the first rank's. On GPUs two processes have memory there,
-but only one of them computes at a time.
 """
 
 import functools
@@ -191,7 +187,11 @@ def setting(workload: Workload, cuts: Cuts, split_size: int) -> Setting:
 
 
 def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
-    """torch.distributed.pipelining with one stage per rank, and ours in the same rounds."""
+    """torch.distributed.pipelining with one stage per rank, and ours in the same rounds.
+
+    Ours live in one process that submits to all devices. So while ours are timed, the other rank waits, and its device
+    is the first rank's: on GPUs two processes have memory there, but only one of them computes at a time.
+    """
     progress.doing("torch.distributed.pipelining on two ranks, and ours beside it")
     runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not _unsuited(spec.batch_size, size, s)]
     cases = [_library_case(spec, schedule, size) for schedule, size in runnable]
