@@ -11,7 +11,6 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 # Shorter files, and why they stand alone; an `__init__.py` needs no reason.
 SHORT = {
     "__main__.py": "Python's name for it",
-    "benchmarks/machine/storage.py": "one part of a machine a file",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and nobody else",
@@ -29,7 +28,7 @@ SHORT = {
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/toy.py": "one workload a file",
-    "workloads/stage_cuts.py": "reference_cache.py and cut_model.py both take it",
+    "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
 }
 
 

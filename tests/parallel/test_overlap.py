@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from scalecard.benchmarks.machine import copies
 from scalecard.experiments import copy_cost
 from scalecard.hardware.devices import GpuDevice, copy_engine
 from scalecard.parallel.data_parallel import ScratchDataParallel
@@ -161,13 +162,13 @@ def test_the_ring_enters_streams_only_where_something_is_copied(clock: Clock, co
 def test_a_copy_that_is_repeated_enters_no_stream(clock: Clock) -> None:
     (device,) = gpus(1)
     source, target = torch.zeros(4), torch.zeros(4, device=device.torch)
-    copying = copy_cost._copying(device, source, target, False, None)
+    copying = copies.subject(device, source, target, False)
     clock.entered = 0
     assert clock.taken(copying.work) == 1
     assert clock.entered == 0
     beside = copy_engine([device])
     assert beside
-    copy_cost._copying(beside, source, target, False, None).work()
+    copies.subject(beside, source, target, False).work()
     assert clock.entered == 1, "another stream has to be entered"
 
 

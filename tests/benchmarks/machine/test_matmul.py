@@ -8,7 +8,6 @@ import pytest
 import torch
 from scalecard.benchmarks.machine import matmul, node_benchmarks
 from scalecard.benchmarks.machine.matmul import Products
-from scalecard.hardware.machine import Machine
 from scalecard.measuring.stopping_rule import Rule
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -85,7 +84,7 @@ def test_a_proof_takes_a_fraction_of_a_products_operations() -> None:
     ("supported", "loaded"), [(("float32", "bfloat16"), "bfloat16"), (("float32",), "float32"), ((), "")]
 )
 def test_devices_are_loaded_in_a_dtype_that_all_of_them_have(
-    machine: Machine, rule: Rule, monkeypatch: pytest.MonkeyPatch, supported: tuple[str, ...], loaded: str
+    rule: Rule, monkeypatch: pytest.MonkeyPatch, supported: tuple[str, ...], loaded: str
 ) -> None:
     """Of a T4 beside an A100, what the T4 has."""
     t4, a100, tried = SimpleNamespace(index=0), SimpleNamespace(index=1), list[Any]()
@@ -96,8 +95,8 @@ def test_devices_are_loaded_in_a_dtype_that_all_of_them_have(
     monkeypatch.setattr(node_benchmarks.matmul, "unsupported", unsupported)
     monkeypatch.setattr(node_benchmarks, "time_rounds", lambda variants, **options: tried.extend(variants) or [])
     amounts = {"size": 8, "products": 1, "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096, "data_dir": ""}
-    of = node_benchmarks.Amounts(rule=rule, seed=0, dtypes=("float32", "bfloat16"), **amounts)  # type: ignore[arg-type]
+    of = node_benchmarks.Amounts(measure=rule, seed=0, dtypes=("float32", "bfloat16"), **amounts)  # type: ignore[arg-type]
     devices: list[Any] = [t4, a100]
-    records = list(node_benchmarks._load(of, machine, devices))
+    records = list(node_benchmarks._load(of, devices))
     assert {variant.case["dtype"] for variant in tried} == ({loaded} if loaded else set())
     assert [record.note for record in records] == ([] if loaded else ["bfloat16 needs another GPU"])

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from scalecard.benchmarks.machine import node_pairs
+from scalecard.benchmarks.machine import collectives
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 8, 32])
 def test_every_pair_meets_once_and_nobody_plays_twice_in_a_round(number: int) -> None:
-    rounds = node_pairs.rounds(number)
+    rounds = collectives.rounds(number)
     met = [tuple(sorted(pair)) for turn in rounds for pair in turn]
     assert sorted(met) == list(combinations(range(number), 2))
     for turn in rounds:
@@ -28,7 +28,7 @@ def pretend_nodes(ctx: RankContext, rule: Rule) -> list[Record]:
     """Four ranks as if each pair of them were a node."""
     ctx.layout = Layout(4, 2)
     before = len(distributed_c10d._world.pg_map)
-    found = node_pairs.records(ctx, rule, [4096])
+    found = list(collectives.of_nodes(ctx, rule, 4096))
     assert len(distributed_c10d._world.pg_map) == before, "every group is given back"
     return found
 

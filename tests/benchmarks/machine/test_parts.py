@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.machine import collectives, copies, matmul, node_benchmarks, storage
+from scalecard.benchmarks.machine import collectives, copies, matmul, node_benchmarks
 from scalecard.benchmarks.machine.matmul import Products
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -82,14 +82,14 @@ def test_each_device_sends_to_each_other_one_once(number: int) -> None:
 
 
 def test_storage_is_read_whole_and_the_file_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with storage.file_of(tmp_path, 3 * storage.CHUNK + 5) as (path, checksum):
-        assert path.stat().st_size == 3 * storage.CHUNK + 5
-        subject = storage.subject(path, checksum)
+    with node_benchmarks.file_of(tmp_path, 3 * node_benchmarks.CHUNK + 5) as (path, checksum):
+        assert path.stat().st_size == 3 * node_benchmarks.CHUNK + 5
+        subject = node_benchmarks.reading(path, checksum)
         subject.work()
         assert passes(subject)
-        assert [amount.counted for amount in counted(subject, lambda: None)] == [3 * storage.CHUNK + 5]
+        assert [amount.counted for amount in counted(subject, lambda: None)] == [3 * node_benchmarks.CHUNK + 5]
         with path.open("r+b") as file:
-            file.truncate(3 * storage.CHUNK)
+            file.truncate(3 * node_benchmarks.CHUNK)
         assert not passes(subject)
     assert list(tmp_path.iterdir()) == []
 
@@ -146,7 +146,7 @@ def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool, bool, int]]:
         patch.setattr(whole_numbers, "CHUNK", 100)
         for name in collectives.COLLECTIVES:
             subject: Any = collectives.subject(ctx, name, SIZE)
-            work, given, result, part = subject.prove.args[2:]
+            work, given, result, wanted = subject.prove.args[2:]
 
             def spoil(work: Any = work, result: Any = result) -> None:
                 work()
@@ -157,7 +157,7 @@ def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool, bool, int]]:
                 right = passes(subject) and right
             assert not any(tensor.any() for tensor in (given, result)), "zeros are timed"
             idle, spoilt = (
-                all(check.passed for check in collectives._checks(ctx, name, wrong, given, result, part))
+                all(check.passed for check in collectives._checks(ctx, name, wrong, given, result, wanted))
                 for wrong in (lambda: None, spoil)
             )
             found.append((right, idle, spoilt, largest.values))
@@ -188,7 +188,7 @@ def test_what_one_rank_does_not_add_or_two_exchange_is_seen() -> None:
 
 def storage_of(data_dir: Path, rule: Rule) -> list[Record]:
     amounts = {"size": 1, "products": 1, "dtypes": [], "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096}
-    of = node_benchmarks.Amounts(rule=rule, seed=0, data_dir=str(data_dir), **amounts)  # type: ignore[arg-type]
+    of = node_benchmarks.Amounts(measure=rule, seed=0, data_dir=str(data_dir), **amounts)  # type: ignore[arg-type]
     return list(node_benchmarks._storage(of))
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import simulated_pipelines
-from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import StrategyBuilder
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, given
+from scalecard.benchmarks.training.strategy import References, Setting, StrategyBuilder
 from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
@@ -147,7 +146,7 @@ def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
     """With many tokens in the vocabulary it takes as long as a layer."""
     workload = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
     stages = CutWorkload(workload, balanced_cuts(workload, 2))
-    first, last = stages.given(HOST)
+    first, last = given(stages, HOST)
     assert first.loss is None
     assert last.loss is workload.loss
     assert last.inputs.shape == (6, 4, 8)
@@ -176,7 +175,7 @@ def test_a_stage_that_computes_something_else_is_noticed(
 def test_what_is_handed_over_may_have_other_rows_than_samples(devices: list[Device], tmp_path: Path) -> None:
     workload = replace(written(tmp_path, FLAT), inexact=True)
     stages = CutWorkload(workload, balanced_cuts(workload, 2))
-    assert stages.given(HOST)[1].inputs.shape == (12, 40)
+    assert given(stages, HOST)[1].inputs.shape == (12, 40)
     assert stages.crossing(0) == 12 * 40 * 4
     assert all(one.proven() for one in built(workload, devices, num_micro=1))
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training.memory_trials import USABLE, Trial, Trials
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
 from scalecard.hardware.failures import DeviceFault
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy
@@ -24,7 +23,7 @@ class Rank:
     """One of two ranks on a GPU whose allocator is made up: what the `other` one found, and what waiting raises."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cuda", 0))
-    other: tuple[float, str, float, float, float] = (0.0, "", 0.0, 0.0, 0.0)
+    other: Trial = field(default_factory=Trial)
     left: Exception | None = None
 
     def synchronize(self) -> None:
@@ -88,13 +87,13 @@ def test_the_pool_of_a_graph_stays_though_nothing_in_it_counts_as_allocated(allo
 
 
 def test_the_first_step_of_the_slowest_rank_is_timed(allocator: Allocator) -> None:
-    rank = Rank(other=(0.0, "", 0.0, 0.0, 90.0))
+    rank = Rank(other=Trial(first=90.0))
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT).first == 90
     assert 0 < trials(Rank()).of(StrategyBuilder(SINGLE, allocator.build), AT).first < 1
 
 
 def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
-    rank = Rank(other=(0.0, "", 1 * GIB, 9 * GIB, 0.0))
+    rank = Rank(other=Trial(1 * GIB, 9 * GIB))
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
 
 
@@ -123,7 +122,7 @@ def test_a_strategy_that_cannot_be_used_says_why(
 ) -> None:
     found = trials(Rank()).of(StrategyBuilder(SINGLE, raising(error)), AT)
     assert (found.refused, found.out_of_memory) == (refused, too_large)
-    record = found.record({"strategy": "mine"})
+    record = found.record({"strategy": "mine"}, "step_time")
     assert record
     assert (record.status, record.note) == ("failed" if too_large else "skipped", refused)
 
@@ -142,7 +141,7 @@ def test_what_failed_work_has_left_does_not_hide_why_it_failed(allocator: Alloca
 
 
 def test_the_worst_reason_of_any_rank_is_everybodys(allocator: Allocator) -> None:
-    rank = Rank(other=(2.0, "CUDA out of memory.", 0.0, 0.0, 0.0))
+    rank = Rank(other=Trial(refused="CUDA out of memory.", out_of_memory=True))
     found = trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT)
     assert (found.refused, found.out_of_memory) == ("CUDA out of memory.", True)
 

@@ -62,8 +62,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
         backend = dist.get_default_backend_for_device(machine.kind)
         cases = [_case(layout, size, backend) for size in spec.bytes]
-        work = (_rank, spec, proven)
-        yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")
+        yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, cases=cases, metric="time")
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,9 @@ class Setting:
 
 
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """From scratch, between the devices of this process."""
-    counts = [n for n in device_counts(machine.num_devices) if n > 1]
+    counts = device_counts(machine.num_devices)[1:]
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        textbook: Case = {"textbook": True}
-        yield from _from_scratch(spec, devices, Setting(2, 8), textbook)
+        yield from _from_scratch(spec, devices, Setting(2, 8), {"textbook": True})
         wanted = [Setting(count, size) for count in counts for size in spec.bytes]
         for at in progress.cases(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
             case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}
@@ -90,16 +87,11 @@ def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case) -> Iterator[Record]:
     """Both algorithms; also proven on three and four devices, with a number of values that they do not divide."""
     uneven = [Setting(count, UNEVEN) for count in range(2, min(4, len(devices)) + 1)]
-    variants = [
-        Variant(
-            name=name,
-            case={"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more},
-            build=partial(_subject, name, devices),
-            proven_at=uneven,
-            timed_at=at,
-        )
-        for name in ALGORITHMS
-    ]
+    variants = []
+    for name in ALGORITHMS:
+        case: Case = {"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more}
+        build = partial(_subject, name, devices)
+        variants.append(Variant(name=name, case=case, build=build, proven_at=uneven, timed_at=at))
     for timing in time_rounds(variants, devices=devices[: at.devices], rule=spec.measure):
         yield timing.record()
 
@@ -110,11 +102,8 @@ def _subject(algorithm: str, devices: Sequence[Device], at: Setting) -> Subject:
     buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
     received, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
     work = partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])
-    return Subject(
-        work=work,
-        prove=partial(_sums, work, used, buckets),
-        expected={"received bytes": received, "received by the busiest device": busiest},
-    )
+    expected = {"received bytes": received, "received by the busiest device": busiest}
+    return Subject(work=work, prove=partial(_sums, work, used, buckets), expected=expected)
 
 
 def _sums(work: Work, devices: Sequence[Device], buckets: list[Tensor]) -> Iterator[Check]:
@@ -126,20 +115,17 @@ def _sums(work: Work, devices: Sequence[Device], buckets: list[Tensor]) -> Itera
         work()
         for device in devices:
             device.synchronize()
-        for bucket in buckets:
-            name = f"sum on each of {len(devices)} devices, element by element"
-            yield same_as(name, bucket, partial(total, ranks=ranks))
+        name = f"sum on each of {len(devices)} devices, element by element"
+        yield from (same_as(name, bucket, partial(total, ranks=ranks)) for bucket in buckets)
     for bucket in buckets:
         bucket.zero_()
 
 
 def _prove(ctx: RankContext, spec: Spec) -> Proofs:
-    """What is proven on more ranks than are timed."""
     return proofs([replace(_library(ctx, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
-    """torch.distributed's all-reduce, every size."""
     for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)
@@ -174,9 +160,5 @@ def _on_ranks(ctx: RankContext, size: int) -> Subject:
             yield same_as(name, bucket, partial(total, ranks=ranks))
         bucket.zero_()
 
-    return Subject(
-        work=work,
-        prove=prove,
-        expected={"all-reduces": 1, "all-reduced bytes": size},
-        agreeing=lambda: [bucket],
-    )
+    expected = {"all-reduces": 1, "all-reduced bytes": size}
+    return Subject(work=work, prove=prove, expected=expected, agreeing=lambda: [bucket])

@@ -64,15 +64,10 @@ def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
         yield Record.skipped(case, "needs 2 devices, this machine has 1")
     for count in progress.cases(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
         case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
-        at = Products(spec.size, spec.products, "float32")
+        used, at = devices[:count], Products(spec.size, spec.products, "float32")
         variants = [
-            Variant(
-                name=mode,
-                case={"mode": mode, **case},
-                build=partial(subject, spec.seed, mode, devices[:count]),
-                timed_at=at,
-            )
+            Variant(name=mode, case={"mode": mode, **case}, build=partial(subject, spec.seed, mode, used), timed_at=at)
             for mode in MODES
         ]
-        for timing in time_rounds(variants, devices=devices[:count], rule=spec.measure):
+        for timing in time_rounds(variants, devices=used, rule=spec.measure):
             yield timing.record()

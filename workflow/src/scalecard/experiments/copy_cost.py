@@ -68,8 +68,8 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     case: Case = {"part": "textbook", "bytes": results[0].nbytes * spec.products}
     works = _works(device, engine, x, results)
     variants = [
-        Variant(name=step, case={**case, "step": step}, build=partial(_step, devices, results, step, works[step]))
-        for step in works
+        Variant(name=step, case={**case, "step": step}, build=partial(_step, devices, results, step), timed_at=work)
+        for step, work in works.items()
         if step not in absent
     ]
     progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
@@ -101,9 +101,7 @@ def _works(device: Device, engine: Device, x: Tensor, results: list[Tensor]) -> 
     }
 
 
-def _step(
-    devices: list[Device], results: list[Tensor], step: str, work: Callable[[], list[Task]], _at: None
-) -> Subject:
+def _step(devices: list[Device], results: list[Tensor], step: str, work: Callable[[], list[Task]]) -> Subject:
     """One of the textbook's steps: what it brings must be the products that were computed before."""
 
     def prove() -> Iterator[Check]:
@@ -114,9 +112,10 @@ def _step(
         for ours, result in zip(brought, results, strict=True):
             yield same_values(f"each of {len(results)} results, element by element", ours, result)
 
-    expected = {} if step == "copy" else {"FLOPs": 2.0 * len(results) * len(results[0]) ** 3}
-    copied = 0 if step == "compute" else sum(tensor.nbytes for tensor in results)
-    return Subject(work=work, prove=prove, expected={**expected, "copied bytes": copied})
+    expected = {"copied bytes": 0 if step == "compute" else sum(tensor.nbytes for tensor in results)}
+    if step != "copy":
+        expected["FLOPs"] = 2 * len(results) * len(results[0]) ** 3
+    return Subject(work=work, prove=prove, expected=expected)
 
 
 def _compute(x: Tensor, products: int) -> list[Tensor]:
@@ -169,14 +168,16 @@ def _matrix_point(spec: Spec, case: Case, ends: Ends, first: Device) -> Iterator
     device, size = target or source or first, int(case["bytes"] or 0)
     host_side = source is None or target is None
     calls = spec.calls if host_side or device.torch.type == "cpu" else spec.calls[-1:]  # GPU copies never block
+    memories: Sequence[str] = spec.memory if host_side else ("device",)
     variants = list[Variant]()
     with _beside(*(end for end in (source, target) if end)):
-        for memory in _memories(spec, device, host_side):
-            ends_of_copy = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
+        for memory in ("pageable",) if device.torch.type == "cpu" else memories:
+            here, there = copies.filled(size, memory, source, spec.seed), copies.empty(size, memory, target)
+            build = partial(copies.subject, device, here, there)
             for call in calls:
                 own: Case = {**case, "memory": memory, "call": call}
-                build = partial(_copying, device, *ends_of_copy, call == "blocking")
-                variants.append(Variant(name=f"{memory} {call}", case=own, build=build))
+                wait = call == "blocking"
+                variants.append(Variant(name=f"{memory} {call}", case=own, build=build, timed_at=wait))
         timings = time_rounds(variants, devices=[device], rule=spec.measure)
     for timing in timings:
         yield timing.enqueue_record()
@@ -187,13 +188,3 @@ def _beside(*devices: Device) -> AbstractContextManager[None]:
     """On the NUMA nodes of these GPUs alone, where the host's memory of their copies then lies too."""
     indices = [device.index for device in devices if device.torch.type != "cpu"]
     return near(indices) if indices else nullcontext()
-
-
-def _copying(device: Device, source: Tensor, target: Tensor, wait: bool, _at: None) -> Subject:
-    return copies.subject(device, source, target, wait=wait)
-
-
-def _memories(spec: Spec, device: Device, host_side: bool) -> Sequence[str]:
-    if device.torch.type == "cpu":
-        return ("pageable",)
-    return spec.memory if host_side else ("device",)

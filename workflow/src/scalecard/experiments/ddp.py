@@ -79,10 +79,10 @@ class DdpReferences:
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
-        # Of scoring an image, and of training on one.
-        self.flops = [flops(work) for work in built_in(model, seed=spec.seed).without_data()]
+        _, image = built_in(model, seed=spec.seed).without_data()
+        self.flops = flops(image)  # of training on one
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
-        self.builder = functools.cache(lambda option: partial(_step, ctx, spec, self, option))
+        self.builder = functools.cache(lambda option: partial(_step, self, option))
 
     def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
         """After steps over these ranks' batches, each of which counts `count` times: as timed, so does the one step."""
@@ -106,10 +106,8 @@ class DdpReferences:
         return [reference.gradient(network, [part], reference.cross_entropy) for part in self._parts(at, ranks, 1)]
 
     def _parts(self, at: Setting, ranks: tuple[int, ...], count: int) -> list[reference.Part]:
-        return [
-            reference.Part(count / len(ranks), *datasets.shard(self.train, at.batch_size, rank, at.dtype))
-            for rank in ranks
-        ]
+        shards = [datasets.shard(self.train, at.batch_size, rank, at.dtype) for rank in ranks]
+        return [reference.Part(count / len(ranks), *shard) for shard in shards]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -119,12 +117,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
-        cases: list[Case] = [{"workload": model, **layout.case} for model in spec.models]
         yield from launch_and_record(
             *(_rank, spec, machine, dataset, proven),
             layout=layout,
             machine=machine,
-            cases=cases,
+            cases=[{"workload": model, **layout.case} for model in spec.models],
             metric="step_time",
             then=[({"workload": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
         )
@@ -138,9 +135,9 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
     steps = [_variant(references, option, {}, CHECK_BATCH) for option in options]
     steps += [_variant(references, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
+    steps.append(_all_reduce_alone(ctx, spec, "lenet", {}))
     steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
-    alone = replace(_all_reduce_alone(ctx, spec, "lenet", {}), proven_at=[None])
-    return proofs([*steps, alone, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
+    return proofs([*steps, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
@@ -148,42 +145,45 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Datas
     for model in spec.models:
         case: Case = {"workload": model, **ctx.layout.case}
         references = DdpReferences(ctx, spec, model, dataset.train)
-        yield from guarded(_scaling(ctx, spec, model, references, proven), case, metric="step_time")
+        progress.doing(f"{model}: scaling on {ctx.layout}")
+        yield from guarded(_timed(ctx, spec, with_proofs(_scaling(references, case), proven)), case, metric="step_time")
         if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            yield from guarded(_options(ctx, spec, model, references, proven), case, metric="step_time")
+            variants = _options(references, case)
+            progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
+            yield from guarded(_timed(ctx, spec, with_proofs(variants, proven)), case, metric="step_time")
     for model in spec.accuracy_models:
         case = {"workload": model, **ctx.layout.case}
         yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
 
 
-def _scaling(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
+def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
+        yield timing.record("step_time")
+
+
+def _scaling(references: DdpReferences, case: Case) -> list[Variant]:
     """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
+    ctx, spec, variants = references.ctx, references.spec, []
     sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
     sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
-    variants = []
     for name, size in sizes.items():
-        case: Case = {"workload": model, **ctx.layout.case, "scaling": name, "batch_size": size * ctx.world_size}
         option = Option("default") if name != "plain" else Option("plain", wrapped=False)
-        variants.append(_variant(references, option, case, size, name=name))
-    progress.doing(f"{model}: scaling on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
+        own: Case = {**case, "scaling": name, "batch_size": size * ctx.world_size}
+        variants.append(_variant(references, option, own, size, name=name))
+    return variants
 
 
-def _options(ctx: RankContext, spec: Spec, model: str, references: DdpReferences, proven: Proofs) -> Iterator[Record]:
+def _options(references: DdpReferences, case: Case) -> list[Variant]:
     """Every option beside the default, strong scaling, in the same rounds."""
+    ctx, spec, variants = references.ctx, references.spec, []
     share = max(1, spec.batch_size // ctx.world_size)
-    case: Case = {"workload": model, **ctx.layout.case}
-    whole = {"batch_size": share * ctx.world_size}
-    variants = []
+    whole = share * ctx.world_size
     for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
-        own: Case = {**case, "option": option.name, **whole, "steps": option.count}
+        own: Case = {**case, "option": option.name, "batch_size": whole, "steps": option.count}
         variants.append(_variant(references, option, own, share))
-    own = {**case, "option": "all-reduce alone", **whole, "steps": 1}
-    variants.insert(2, _all_reduce_alone(ctx, spec, model, own))
-    progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
-    for timing in time_rounds(with_proofs(variants, proven), devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
+    own = {**case, "option": "all-reduce alone", "batch_size": whole, "steps": 1}
+    variants.insert(2, _all_reduce_alone(ctx, spec, references.model, own))
+    return variants
 
 
 def _variant(references: DdpReferences, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
@@ -192,15 +192,14 @@ def _variant(references: DdpReferences, option: Option, case: Case, batch_size: 
     return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
 
 
-def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Option, at: Setting) -> Subject:
+def _step(references: DdpReferences, option: Option, at: Setting) -> Subject:
     """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
-    model, train = references.model, references.train
+    ctx, spec, model = references.ctx, references.spec, references.model
     module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
-    stepper = Stepper(module, ctx, option, datasets.shard(train, at.batch_size, ctx.rank, at.dtype))
+    stepper = Stepper(module, ctx, option, datasets.shard(references.train, at.batch_size, ctx.rank, at.dtype))
     times = spec.check_steps if at.exact else 1
     ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
     values = sum(p.numel() for p in module.parameters())
-    _, flop = references.flops
     return training(
         f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
         stepper.step,
@@ -212,7 +211,7 @@ def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Optio
         steps=times,
         devices=[ctx],
         counts={
-            "FLOPs": option.count * at.batch_size * flop,
+            "FLOPs": option.count * at.batch_size * references.flops,
             "updates": 1,
             "forwards": option.count,
             "samples": option.count * at.batch_size,
@@ -226,16 +225,11 @@ def _step(ctx: RankContext, spec: Spec, references: DdpReferences, option: Optio
 
 
 def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> Variant:
-    return Variant(name="all-reduce alone", case=case, build=partial(_communication, ctx, spec, model))
-
-
-def _communication(ctx: RankContext, spec: Spec, model: str, _at: None) -> Subject:
-    module = built_in(model, seed=spec.seed).network(ctx.device)
-    return gradient_allreduce.alone(model, module, ctx)
+    workload, name = built_in(model, seed=spec.seed), "all-reduce alone"
+    return Variant(name=name, case=case, build=partial(gradient_allreduce.alone, ctx), timed_at=workload)
 
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
-    """Test accuracy after every epoch, and the seconds that each epoch took."""
     variants = with_proofs([_epochs(ctx, spec, model, dataset)], proven)
     (timing,) = time_epochs(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
     yield timing.record("epoch_time")

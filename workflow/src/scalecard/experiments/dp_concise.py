@@ -27,7 +27,7 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Precision, Trained, expected, training
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.parallel.trainer import Trainer
-from scalecard.records.record import Record
+from scalecard.records.record import Case, Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload, built_in
 
@@ -64,38 +64,28 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         build = partial(_epoch, spec, devices[0], dataset)
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
-            records = _grid_point(spec, devices, usable, build, dataset.name, batch_size, lr)
-            yield from guarded(records, {"batch_size": batch_size, "lr": lr}, metric="epoch_time")
+            case: Case = {"batch_size": batch_size, "lr": lr}
+            variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
+            yield from guarded(_timed(spec, devices, variants), case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"devices": count}, note, metric="epoch_time")
 
 
-def _grid_point(
-    spec: Spec,
-    devices: list[Device],
-    counts: list[int],
-    build: Callable[[Setting], Subject],
-    data: str,
-    batch_size: int,
-    lr: float,
-) -> Iterator[Record]:
-    """One batch size and learning rate on every number of devices, in turns."""
-    variants = []
-    for count in counts:
-        odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
-        variants.append(
-            Variant(
-                name=progress.counted(count, "device"),
-                case={"devices": count, "batch_size": batch_size, "lr": lr, "data": data},
-                build=build,
-                proven_at=[
-                    Setting(count, odd, spec.lrs[0], odd * spec.check_steps - 1, exact=True),
-                    Setting(count, even, spec.lrs[0], even),
-                ],
-                timed_at=Setting(count, batch_size, lr),
-            )
-        )
+def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data: str) -> Variant:
+    count, lr = at.devices, spec.lrs[0]
+    odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
+    return Variant(
+        name=progress.counted(count, "device"),
+        case={"devices": count, "batch_size": at.batch_size, "lr": at.lr, "data": data},
+        build=build,
+        proven_at=[Setting(count, odd, lr, odd * spec.check_steps - 1, exact=True), Setting(count, even, lr, even)],
+        timed_at=at,
+    )
+
+
+def _timed(spec: Spec, devices: list[Device], variants: list[Variant]) -> Iterator[Record]:
+    """In turns, epoch by epoch."""
     for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices):
         yield timing.record("epoch_time")
         yield timing.accuracy_record()

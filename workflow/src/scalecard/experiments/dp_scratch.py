@@ -96,9 +96,8 @@ def _expected(
 ) -> Trained | Change:
     """An epoch of the plain loop on one device, each batch in so many shares: cuDNN chooses algorithms by size."""
     first = dataset.train.first(num_images).to(device.torch)
-    dtype = torch.float64 if exact else torch.float32
     batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
-    steps = batches(dtype=dtype, shares=shares, uneven=True)
+    steps = batches(dtype=Precision(exact=exact).dtype, shares=shares, uneven=True)
     workload = built_in("lenet", seed=spec.seed, lr=spec.lr, exact=exact)
     return expected("lenet", partial(workload.trained, steps, device.torch), exact=exact)
 
@@ -134,7 +133,7 @@ def _subject(
 ) -> Subject:
     used = devices[: at.devices]
     run = _Run(spec, used, dataset, at)
-    num_images, num_tests = len(run.dataset.train), len(run.dataset.test)
+    num_images = len(run.dataset.train)
     steps = len(reference.batches(num_images, at.batch_size))
     values = sum(parameter.numel() for parameter in run.model.replicas[0])
     reduced, _ = bytes_received(at.algorithm, at.devices, values)
@@ -152,7 +151,7 @@ def _subject(
             "FLOPs": num_images * whole,
             "updates": steps,
             "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
-            "test FLOPs": num_tests * forward,
+            "test FLOPs": len(run.dataset.test) * forward,
         },
         compared=lambda: run.model.replicas[-1],
         order=run.order,

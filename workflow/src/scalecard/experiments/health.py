@@ -14,8 +14,7 @@ import os
 import pickle
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Annotated, Literal
 
@@ -24,16 +23,14 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.machine import collectives, node_benchmarks, node_pairs
+from scalecard.benchmarks.machine import collectives, node_benchmarks
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
 from scalecard.records.record import Case, Reason, Record
 
@@ -61,17 +58,8 @@ class Spec(Common):
     @property
     def amounts(self) -> node_benchmarks.Amounts:
         """What is measured within a node."""
-        return node_benchmarks.Amounts(
-            rule=self.measure,
-            seed=self.seed,
-            size=self.size,
-            products=self.products,
-            dtypes=self.dtypes,
-            memory_bytes=self.memory_bytes,
-            link_bytes=self.link_bytes,
-            load_seconds=self.load_seconds,
-            data_dir=self.data_dir,
-        )
+        names = [field.name for field in fields(node_benchmarks.Amounts)]
+        return node_benchmarks.Amounts(**{name: getattr(self, name) for name in names})
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -83,7 +71,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         with node_benchmarks.watched() as counters:
             yield from _of_this_node(node_benchmarks.records(spec.amounts, machine), mine)
             yield from _collectives(spec, machine)
-            yield from _between_nodes(spec, machine)
+            if spec.nodes > 1:
+                yield from _between_nodes(spec, machine)
             yield from _of_this_node(counters(), mine)
     except Exception as error:
         mine.append(Record.failed({"part": "node"}, in_one_line(error), reason=reason_of(error)))
@@ -120,8 +109,10 @@ def _publish(mine: list[Record]) -> None:
 def _of_other_nodes() -> Iterator[Record]:
     """On the first of several nodes the records of the others, and one of each that sends none."""
     job = nodes.here()
-    found = job.collect("health", within=nodes.JOIN) if job.leads and job.count > 1 else {}
-    for node in range(1, job.count) if job.leads else ():
+    if not job.leads or job.count == 1:
+        return
+    found = job.collect("health", within=nodes.JOIN)
+    for node in range(1, job.count):
         theirs = pickle.loads(base64.b64decode(found[node])) if node in found else [LOST]
         yield from (_of_node(node, record) for record in theirs)
 
@@ -135,12 +126,9 @@ def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
     if not wanted:
         yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
     for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
-        cases = [_case(layout, name, size, machine) for name, size in _sweep(spec)]
+        sweep = product(collectives.COLLECTIVES, spec.collective_bytes)
+        cases = [_case(layout, name, size, machine) for name, size in sweep]
         yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
-
-
-def _sweep(spec: Spec) -> list[tuple[str, int]]:
-    return list(product(collectives.COLLECTIVES, spec.collective_bytes))
 
 
 def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
@@ -149,28 +137,16 @@ def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
-    for name, size in _sweep(spec):
+    for name, size in product(collectives.COLLECTIVES, spec.collective_bytes):
         case = _case(ctx.layout, name, size, machine)
-        variant = Variant(name=name, case=case, build=partial(_collective, ctx, name, size))
-        yield from guarded(_timed(ctx, spec, variant), case)
-
-
-def _collective(ctx: RankContext, name: str, size: int, _at: None) -> Subject:
-    return collectives.subject(ctx, name, size)
-
-
-def _timed(ctx: RankContext, spec: Spec, variant: Variant) -> Iterator[Record]:
-    for timing in time_rounds([variant], devices=[ctx], rule=spec.measure, ranks=ctx):
-        yield timing.record()
+        yield from guarded(collectives.timed(ctx, spec.measure, name, size, case), case)
 
 
 def _between_nodes(spec: Spec, machine: Machine) -> Iterator[Record]:
     """All-reduces within every node and between every two, on all devices."""
-    if spec.nodes == 1:
-        return
     size = max(spec.collective_bytes)
     progress.doing(f"every node, then every pair of {spec.nodes} nodes")
     layout = Layout(machine.num_devices * spec.nodes, spec.nodes)
     cases: list[Case] = [{"part": "node", "bytes": size}]
-    work = (node_pairs.records, spec.measure, [size])
+    work = (collectives.of_nodes, spec.measure, size)
     yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")

@@ -20,9 +20,7 @@ from itertools import product
 from statistics import median
 from typing import Annotated, Literal
 
-import torch
 from annotated_types import Len
-from torch import Tensor
 
 from scalecard import progress
 from scalecard.hardware.devices import CpuDevice, Device
@@ -37,7 +35,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.record import Case, Record
 from scalecard.workloads import reference
-from scalecard.workloads.workload import Workload, built_in
+from scalecard.workloads.workload import HOST, Workload, built_in
 
 CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  # none, one, odd; two and four devices
 
@@ -93,8 +91,8 @@ class Divided:
         """Each device alone, the prediction from that, and the shares around it."""
         progress.doing(f"{self.model}: {self.pair}, each alone")
         sizes = sorted({1, *self.spec.shares, self.spec.batch_size})
-        places = list(product(enumerate(self.pair.names), sizes))
-        alone = self._timed([self._alone(device, name, share) for (device, name), share in places])
+        places = list(product((0, 1), sizes))
+        alone = self._timed([self._alone(device, share) for device, share in places])
         yield from (timing.record("step_time") for timing in alone)
         missing = next((timing for timing in alone if not timing.completion), None)
         if missing:
@@ -102,7 +100,7 @@ class Divided:
             yield Record.skipped({**self.case, "part": "together"}, reason, metric="step_time")
             return
         curves: tuple[dict[int, float], dict[int, float]] = ({}, {})
-        for ((device, _), share), timing in zip(places, alone, strict=True):
+        for (device, share), timing in zip(places, alone, strict=True):
             curves[device][share] = median(timing.completion)
         yield from self._together(*curves)
 
@@ -124,8 +122,8 @@ class Divided:
     def _timed(self, variants: Sequence[Variant]) -> list[Timing]:
         return time_rounds(variants, devices=self.pair.devices, rule=self.spec.measure, energy=True)
 
-    def _alone(self, device: int, name: str, share: int) -> Variant:
-        shares = (share, 0) if device == 0 else (0, share)
+    def _alone(self, device: int, share: int) -> Variant:
+        shares, name = ((0, share) if device else (share, 0)), self.pair.names[device]
         return self._variant(f"{share} on {name}", shares, part="alone", place=name, share=share)
 
     def _variant(self, name: str, shares: tuple[int, ...], **axes: str | int) -> Variant:
@@ -136,23 +134,22 @@ class Divided:
     def _expected(self, at: Setting) -> Trained | Change:
         """By the plain loop on the first device with a share, in these shares: batch norm sees each by itself."""
         device = next(d for d, share in zip(self.devices, at.shares, strict=False) if share).torch
-        images, labels = self._batch(at, device)
+        workload = self._workload(at)
+        images, labels = workload.batch(sum(at.shares), device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
-        return expected(self.model, partial(self._workload(at).trained, steps, device), exact=at.exact)
+        return expected(self.model, partial(workload.trained, steps, device), exact=at.exact)
 
     def _workload(self, at: Setting) -> Workload:
         return built_in(self.model, seed=self.spec.seed, lr=self.spec.lr, exact=at.exact)
-
-    def _batch(self, at: Setting, device: torch.device) -> tuple[Tensor, Tensor]:
-        return self._workload(at).batch(sum(at.shares), device)
 
     def _steps(self, at: Setting) -> int:
         return self.spec.check_steps if at.exact else 1
 
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
-        workload, batch = self._workload(at), self._batch(at, torch.device("cpu"))
+        workload = self._workload(at)
+        batch = workload.batch(sum(at.shares), HOST)
         trained = UnevenDataParallel(workload.network, devices, at.shares, batch, lr=workload.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
         last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50, small_resnet50
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50
+from scalecard.benchmarks.training.strategy import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
@@ -77,7 +77,6 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 
 def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
-    """What is proven on more ranks than are timed."""
     with open_devices(machine, DEVICES_EACH) as devices:
         return proofs(_variants(ctx, spec, devices, {}), Bench(devices, ctx))
 
@@ -103,7 +102,8 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
     """A step with averaging and the same without."""
     groups = [ctx.new_group(device.torch) for device in devices]
-    workload, small = (_with_all_batches(ctx, each) for each in (resnet50(spec), small_resnet50(spec)))
+    both = (resnet50(spec), resnet50(spec, exact=True))
+    workload, small = (replace(each, batch_size=each.batch_size * ctx.world_size) for each in both)  # of all ranks
     references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
         averaged = groups if name == HYBRID.name else []
@@ -119,11 +119,6 @@ def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: l
         yield timing.record("step_time")
 
 
-def _with_all_batches(ctx: RankContext, each: Workload) -> Workload:
-    """With a batch for each rank."""
-    return replace(each, batch_size=each.batch_size * ctx.world_size)
-
-
 def _subject(
     ctx: RankContext,
     devices: list[Device],
@@ -134,11 +129,8 @@ def _subject(
     """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
     mine = everyone.of_rank(ctx.rank, ctx.world_size)
     model, stages = cut(mine, AFTER_LAYER2)
-    staged = (
-        HybridParallel(stages, devices, lr=mine.lr, loss=mine.loss, groups=groups)
-        if groups
-        else ModelParallel(stages, devices, lr=mine.lr, loss=mine.loss)
-    )
+    executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
+    staged = executor(stages, devices, lr=mine.lr, loss=mine.loss)
     inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
     received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, AFTER_LAYER2, (mine.batch_size,))
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training.input_loading import COPIES, Feeding, FromDataset, Pass, samples_of
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References
+from scalecard.benchmarks.training.strategy import CHECKED_EACH, References
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.hardware import host
 from scalecard.hardware.devices import copy_engine, open_devices
@@ -31,22 +31,18 @@ from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
-from scalecard.records.record import Case, Reason, Record, Scalar
+from scalecard.records.record import Case, Reason, Record
 from scalecard.workloads.loading import Loading
 from scalecard.workloads.workload import Workload
 
-NO_DATASET = "the workload has no dataset()"
-NO_PINNING = "pinned memory and copies to a device need a GPU"
 LOST = "DataLoader worker"  # in PyTorch's words for one that was killed, of too little shared memory for example
 LONGER = 4  # times as many batches as are loaded ahead has a pass that is fed
-
-Workers = Annotated[int, Field(ge=0, le=1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfWorkloads, Common):
     workloads: Workloads
-    workers: Annotated[tuple[Workers, ...], Several, EachOnce] | None
+    workers: Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Several, EachOnce] | None
     prefetch: Annotated[tuple[Annotated[int, Field(ge=1, le=100)], ...], Several, EachOnce]
     batch_sizes: Sweep
     batches: Annotated[int, Field(ge=2, le=1000)]
@@ -58,9 +54,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload that has a data set, on one device; one that fails, fails alone."""
     for workload in progress.cases(spec.loads, label=lambda workload: workload.name):
         case: Case = {"workload": workload.name, "devices": 1}
-        records = guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")
         try:
-            yield from records
+            yield from guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")
         except Exception as error:  # of a file of the user's, or of a worker that was killed
             reason = Reason.LOST if LOST in str(error) else reason_of(error)
             yield Record.failed(case, in_one_line(error), reason=reason, metric="load_time")
@@ -69,7 +64,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _of_workload(spec: Spec, machine: Machine, workload: Workload, case: Case) -> Iterator[Record]:
     dataset = samples_of(workload.name, workload.file, workload.values, workload.seed)
     if dataset is None:
-        yield Record.skipped(case, NO_DATASET, metric="load_time")
+        yield Record.skipped(case, "the workload has no dataset()", metric="load_time")
         return
     places = min(len(dataset), max(spec.samples, workload.batch_size, *spec.batch_sizes))
     if places < workload.batch_size:
@@ -89,23 +84,16 @@ def _of_workload(spec: Spec, machine: Machine, workload: Workload, case: Case) -
                 copier.close()
 
 
-@dataclass(frozen=True)
-class _Timed:
-    """A variant, its metric, and the batches of a pass: a record has the time of each."""
-
-    variant: Variant
-    metric: str
-    num_batches: int
-
-    def record(self, timing: Timing) -> Record:
-        """Per batch; a loop that waits for a loader says nothing of launching."""
-        made, many = timing.record(self.metric), self.num_batches
-        return replace(
-            made,
-            samples=[[seconds / many for seconds in samples] for samples in made.samples],
-            work=[replace(c, counted=c.counted / many, expected=c.expected / many) for c in made.work],
-            telemetry=[replace(entry, iterations=entry.iterations * many, enqueue=None) for entry in made.telemetry],
-        )
+def _per_batch(timing: Timing) -> Record:
+    """A record has the time of one batch; a loop that waits for a loader says nothing of launching."""
+    many = timing.variant.timed_at.num_batches
+    made = timing.record("step_time" if "data" in timing.variant.case else "load_time")
+    return replace(
+        made,
+        samples=[[seconds / many for seconds in samples] for samples in made.samples],
+        work=[replace(c, counted=c.counted / many, expected=c.expected / many) for c in made.work],
+        telemetry=[replace(entry, iterations=entry.iterations * many, enqueue=None) for entry in made.telemetry],
+    )
 
 
 @dataclass(frozen=True)
@@ -121,44 +109,37 @@ class _Workload:
         """Over workers; then, with as many as it takes to feed a device, over all else."""
         counts = self.spec.workers or (0, *device_counts(host.usable_cores()))
         first = [self._resident("workers"), *(self._alone("workers", self._usual(n)) for n in sorted(counts))]
-        resident, *loaders = yield from self._times(first)
+        resident, *loaders = yield from self._timed(first)
         alone = {r.integer("workers"): r.median for r in loaders if r.samples}
         if not (resident.samples and alone):
             return
         needed = shared_decisions.decided(f"input-{self.workload.name}", partial(workers_for, alone, resident.median))
         progress.doing(f"{self.workload.name}: settings, with {progress.counted(needed, 'worker')}")
-        yield from self._times([self._resident("settings"), *self._fed(needed), *self._settings(needed)])
+        yield from self._timed([self._resident("settings"), *self._fed(needed), *self._settings(needed)])
         if not self._on_gpu:
-            for axes in ({"memory": "pinned"}, {"copy": "overlapped"}):
-                metric = "load_time" if "memory" in axes else "step_time"
-                yield Record.skipped({**self.case, "part": "settings", **axes}, NO_PINNING, metric=metric)
+            for axes, metric in (({"memory": "pinned"}, "load_time"), ({"copy": "overlapped"}, "step_time")):
+                case: Case = {**self.case, "part": "settings", **axes}
+                yield Record.skipped(case, "pinned memory and copies to a device need a GPU", metric=metric)
 
-    def _times(self, timed: Sequence[_Timed]) -> Generator[Record, None, list[Record]]:
+    def _timed(self, variants: Sequence[Variant]) -> Generator[Record, None, list[Record]]:
         """Their records, in the same rounds; meanwhile their workers live."""
-        timings = time_rounds([one.variant for one in timed], devices=[self.feeding.device], rule=self.spec.measure)
+        timings = time_rounds(variants, devices=[self.feeding.device], rule=self.spec.measure)
         self.feeding.close()
-        records = [one.record(timing) for one, timing in zip(timed, timings, strict=True)]
+        records = [_per_batch(timing) for timing in timings]
         yield from records
         return records
 
-    def _fed(self, workers: int) -> Iterator[_Timed]:
+    def _fed(self, workers: int) -> Iterator[Variant]:
         """By the training's own process, as PyTorch does unless told otherwise, and by the workers."""
         for count in dict.fromkeys((0, workers)):
-            usual = self._usual(count)
             for copy in (COPIES if count == workers else COPIES[1:2]) if self._on_gpu else ("",):
-                loading = replace(usual, pinned=copy in COPIES[1:])
+                loading = replace(self._usual(count), pinned=copy in COPIES[1:])
                 ahead = LONGER * loading.workers * loading.prefetch
-                yield self._step(
-                    "settings",
-                    f"fed by {count} {copy}",
-                    partial(self.feeding.fed, loading, copy),
-                    ahead,
-                    data="fed",
-                    workers=count,
-                    **({"copy": copy} if copy else {}),
-                )
+                axes: Case = {"data": "fed", "workers": count, **({"copy": copy} if copy else {})}
+                build = partial(self.feeding.fed, loading, copy)
+                yield self._step("settings", f"fed by {count} {copy}", build, ahead, axes)
 
-    def _settings(self, needed: int) -> Iterator[_Timed]:
+    def _settings(self, needed: int) -> Iterator[Variant]:
         """One setting after another in place of the usual one, where there are workers."""
         if not needed:
             return
@@ -177,43 +158,29 @@ class _Workload:
     def _usual(self, workers: int) -> Loading:
         return Loading(workers=workers, prefetch=self.spec.prefetch[0], pinned=self._on_gpu)
 
-    def _alone(self, part: str, loading: Loading, batch_size: int = 0) -> _Timed:
-        workload = replace(self.workload, batch_size=batch_size or self.workload.batch_size)
-        num_batches = self.spec.batches * max(1, loading.workers)
+    def _alone(self, part: str, loading: Loading, batch_size: int = 0) -> Variant:
+        at = Pass(
+            replace(self.workload, batch_size=batch_size or self.workload.batch_size),
+            self.spec.batches * max(1, loading.workers),
+        )
         axes: Case = {"workers": loading.workers, "memory": "pinned" if loading.pinned else "pageable"}
         if loading.workers:
             axes |= {"prefetch": loading.prefetch, "persistent": loading.persistent}
-        variant = Variant(
-            name=f"{loading}, batches of {workload.batch_size}",
-            case=self._case(part, workload, num_batches, axes),
-            build=partial(self.feeding.alone, loading),
-            timed_at=Pass(workload, num_batches),
-        )
-        return _Timed(variant, "load_time", num_batches)
+        name, build = f"{loading}, batches of {at.workload.batch_size}", partial(self.feeding.alone, loading)
+        return Variant(name=name, case=self._case(part, at, axes), build=build, timed_at=at)
 
-    def _resident(self, part: str) -> _Timed:
-        return self._step(part, "resident data", self.feeding.resident, 0, data="resident")
+    def _resident(self, part: str) -> Variant:
+        return self._step(part, "resident data", self.feeding.resident, 0, {"data": "resident"})
 
-    def _step(self, part: str, name: str, build: Callable[[Pass], Subject], ahead: int, **axes: str | int) -> _Timed:
-        num_batches = max(self.spec.batches, ahead)
-        small = replace(self.workload, batch_size=CHECKED_EACH, exact=True)
-        variant = Variant(
-            name=name,
-            case=self._case(part, self.workload, num_batches, axes),
-            build=build,
-            proven_at=[] if self.workload.inexact else [Pass(small, self.spec.check_steps)],
-            timed_at=Pass(replace(self.workload, each=self.workload.batch_size), num_batches),
-        )
-        return _Timed(variant, "step_time", num_batches)
+    def _step(self, part: str, name: str, build: Callable[[Pass], Subject], ahead: int, axes: Case) -> Variant:
+        at = Pass(replace(self.workload, each=self.workload.batch_size), max(self.spec.batches, ahead))
+        small = Pass(replace(self.workload, batch_size=CHECKED_EACH, exact=True), self.spec.check_steps)
+        exact = [] if self.workload.inexact else [small]
+        return Variant(name=name, case=self._case(part, at, axes), build=build, proven_at=exact, timed_at=at)
 
-    def _case(self, part: str, workload: Workload, num_batches: int, axes: Mapping[str, Scalar]) -> Case:
-        size = workload.batch_size
-        amount: Case = {
-            "batch_size": size,
-            "unit": workload.unit,
-            "units": workload.units(size),
-            "batches": num_batches,
-        }
+    def _case(self, part: str, at: Pass, axes: Case) -> Case:
+        size, unit, units = at.workload.batch_size, at.workload.unit, at.workload.units(at.workload.batch_size)
+        amount: Case = {"batch_size": size, "unit": unit, "units": units, "batches": at.num_batches}
         return {**self.case, "part": part, **axes, **amount}
 
 

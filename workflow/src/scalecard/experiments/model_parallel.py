@@ -15,18 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import CutWorkload
-from scalecard.benchmarks.training.cuts import (
-    chosen_cuts,
-    not_cut,
-    resnet50,
-    small_resnet50,
-    time_blocks,
-    with_blocks,
-)
-from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
+from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
-from scalecard.benchmarks.training.stages import gradients
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
@@ -67,7 +59,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
     references, variants = References(devices[0].torch, spec.check_steps), []
-    for strategy, (form, cuts) in _strategies(devices, (1,)).items():
+    ways: list[tuple[str, InProcess, Cuts]] = [(SINGLE.name, WHOLE, ()), (MODEL_PARALLEL.name, IN_STAGES, (1,))]
+    for strategy, form, cuts in ways[: len(devices)]:
         case: Case = {"workload": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
         exact, timed = (Setting(workload, len(cuts) + 1, cuts=cuts) for workload in (replace(toy, exact=True), toy))
         build = partial(subject, form, devices, references)
@@ -75,11 +68,6 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     progress.doing("the toy model")
     for timing in time_rounds(variants, devices=devices, rule=spec.measure):
         yield timing.record("step_time")
-
-
-def _strategies(devices: list[Device], cuts: Cuts) -> dict[str, tuple[InProcess, Cuts]]:
-    both = {MODEL_PARALLEL.name: (IN_STAGES, cuts)} if len(devices) > 1 else {}
-    return {SINGLE.name: (WHOLE, ()), **both}
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -112,7 +100,7 @@ def _variant(
     def build(at: Setting) -> Subject:
         return subject(form, used, references, at, repeats=1 if at.workload.exact else spec.batches)
 
-    small, timed = (Setting(workload, len(used), cuts=cuts) for workload in (small_resnet50(spec), resnet50(spec)))
+    timed, small = (Setting(resnet50(spec, exact=exact), len(used), cuts=cuts) for exact in (False, True))
     name = ", ".join(str(case[axis]) for axis in ("strategy", "devices", "cut") if axis in case)
     return Variant(name=name, case=case, build=build, proven_at=[small], timed_at=timed, devices=used)
 
@@ -125,6 +113,6 @@ def _cut(spec: Spec, used: list[Device], references: References, cuts: Cuts, cas
             name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
             case={**case, "strategy": "stage alone", "stage": stage},
             build=partial(gradients, stage, device, batches=spec.batches),
-            proven_at=[CutWorkload(small_resnet50(spec), cuts)],
+            proven_at=[CutWorkload(resnet50(spec, exact=True), cuts)],
             timed_at=CutWorkload(resnet50(spec), cuts),
         )

@@ -12,26 +12,28 @@ float64 in eval mode, on two devices and on up to four; training mode is timed, 
 plain loop over the same micro-batches. Micro-batches, operations, updates and bytes handed over are counted.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training import pipelines, simulated_pipelines
+from scalecard.benchmarks.training import simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload
 from scalecard.benchmarks.training.cuts import (
+    AFTER_LAYER2,
     TEXTBOOK,
     chosen_cuts,
     not_cut,
     resnet50,
-    small_resnet50,
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.pipelines import library_case, unsuited
-from scalecard.benchmarks.training.reference_cache import References
-from scalecard.benchmarks.training.simulated_pipelines import STAGE
-from scalecard.benchmarks.training.single_process import OURS, WHOLE
+from scalecard.benchmarks.training.multi_process import pipeline
+from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
+from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
@@ -41,11 +43,18 @@ from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.record import Case, Record
+from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
+from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts
+from scalecard.workloads.workload import Workload
+
+BETWEEN_LAYERS: dict[int, Cuts] = {2: (8,), 3: (4, 14), 4: (4, 8, 14)}  # for so many stages, to prove equality on
+PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,24 +71,21 @@ class Spec(Common):
 
     def __post_init__(self) -> None:
         if self.image_size < 64:
-            raise ValueError(
-                f"image_size = {self.image_size}: must be at least 64, or batch norm sees one value per channel"
-            )
+            too_small = "must be at least 64, or batch norm sees one value per channel"
+            raise ValueError(f"image_size = {self.image_size}: {too_small}")
         for size in self.split_sizes:
             if size > self.batch_size:
                 raise ValueError(f"split_sizes = {size}: must be at most batch_size = {self.batch_size}")
         for size in self.balanced_sizes:
             if size not in self.split_sizes or self.batch_size % size:
-                raise ValueError(
-                    f"balanced_sizes = {size}: must be one of split_sizes, and divide batch_size = {self.batch_size}"
-                )
+                accepted = f"must be one of split_sizes, and divide batch_size = {self.batch_size}"
+                raise ValueError(f"balanced_sizes = {size}: {accepted}")
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Everything in one process first, then the library's schedules on two ranks, and ours beside them."""
     if machine.num_devices < 2:
-        ours = ["textbook", *SCHEDULES]
-        for name in (*ours, *(f"torch {schedule}" for schedule in SCHEDULES)):
+        for name in (*PIPELINES, *(f"torch {schedule}" for schedule in SCHEDULES)):
             case: Case = {"strategy": name, "split_size": spec.split_sizes[0]}
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
@@ -112,12 +118,12 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
 def _on_devices(
     spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], references: References
 ) -> Iterator[Record]:
-    """Everything on so many devices, in the same rounds."""
     cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name in cuts}
     variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
-    records = [timing.record(STAGE if "part" in timing.variant.case else "step_time") for timing in timings]
+    stage = simulated_pipelines.STAGE
+    records = [timing.record(stage if "part" in timing.variant.case else "step_time") for timing in timings]
     for name, cut in cuts.items():
         staged = CutWorkload(resnet50(spec), cut)
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
@@ -128,29 +134,66 @@ def _on_devices(
 
 def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: References, case: Case) -> Iterator[Variant]:
     """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
-    proven = min(4, len(devices))
+    of = partial(_ways, spec, devices, references)
     if case["cut"] == TEXTBOOK:
-        for name, form in pipelines.WHOLE_BATCHES.items():
-            one_device: Case = {"image_size": spec.image_size}
-            own, places = (one_device, ()) if form is WHOLE else (case, cuts)
-            yield from pipelines.variants(spec, devices, name, form, places, [spec.batch_size], references, own)
-        for name, form in pipelines.PIPELINES.items():
-            sizes = spec.split_sizes
-            yield from pipelines.variants(
-                spec, devices, name, form, cuts, sizes, references, case, proven_stages=proven
-            )
+        yield from of(SINGLE.name, WHOLE, (), [spec.batch_size], {"image_size": spec.image_size})
+        yield from of(MODEL_PARALLEL.name, IN_STAGES, cuts, [spec.batch_size], case)
+        for name, form in PIPELINES.items():
+            yield from of(name, form, cuts, spec.split_sizes, case, proven_stages=min(4, len(devices)))
     else:
         for name, form in OURS.items():
-            yield from pipelines.variants(spec, devices, name, form, cuts, spec.balanced_sizes, references, case)
-    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), small_resnet50(spec)))
+            yield from of(name, form, cuts, spec.balanced_sizes, case)
+    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), resnet50(spec, exact=True)))
     yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
 
 
+def _ways(
+    spec: Spec,
+    devices: Sequence[Device],
+    references: References,
+    name: str,
+    form: InProcess,
+    cuts: Cuts,
+    split_sizes: Sequence[int],
+    case: Case,
+    *,
+    proven_stages: int = 0,
+) -> Iterator[Variant]:
+    """One way to train at each of its split sizes; as timed they share one model, whose state is put back.
+
+    Equality is proven with the model cut as it is timed or, if it is split at all, between layers into
+    `proven_stages`.
+    """
+    workload, small = resnet50(spec), resnet50(spec, exact=True)
+    shared = functools.cache(partial(form.model, devices))
+    build = partial(subject, form, devices, references, shared=shared)
+    for size in split_sizes:
+        alike = max(1, round(size * small.batch_size / workload.batch_size))
+        proven_cuts = BETWEEN_LAYERS[proven_stages] if proven_stages and size < workload.batch_size else cuts
+        yield Variant(
+            name=", ".join([name, f"split size {size}", *map(str, case.values())]),
+            case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},
+            build=build,
+            proven_at=[setting(small, proven_cuts, alike)],
+            timed_at=setting(workload, cuts, size),
+            devices=devices[: len(cuts) + 1],
+        )
+
+
+def setting(workload: Workload, cuts: Cuts, split_size: int) -> Setting:
+    """A batch in micro-batches of so many samples; the last one may have fewer."""
+    return Setting(workload, len(cuts) + 1, len(sizes(workload.batch_size, split_size)), cuts, split_size)
+
+
 def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
-    """torch.distributed.pipelining with one stage per rank, and ours in the same rounds."""
+    """torch.distributed.pipelining with one stage per rank, and ours in the same rounds.
+
+    Ours live in one process that submits to all devices. So while ours are timed, the other rank waits, and its device
+    is the first rank's: on GPUs two processes have memory there, but only one of them computes at a time.
+    """
     progress.doing("torch.distributed.pipelining on two ranks, and ours beside it")
-    runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not unsuited(spec.batch_size, size, s)]
-    cases = [library_case(spec, schedule, size) for schedule, size in runnable]
+    runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not _unsuited(spec.batch_size, size, s)]
+    cases = [_library_case(spec, schedule, size) for schedule, size in runnable]
     layout = Layout(2)
     return launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="step_time")
 
@@ -166,16 +209,40 @@ def _library(
     ctx: RankContext, spec: Spec, schedule: str, devices: list[Device], references: References
 ) -> Iterator[Record]:
     """One of the library's schedules at every split size that it can run, and ours at some of them."""
-    notes = {size: unsuited(spec.batch_size, size, schedule) for size in spec.split_sizes}
+    notes = {size: _unsuited(spec.batch_size, size, schedule) for size in spec.split_sizes}
     for size, note in notes.items():
         if note:
-            yield Record.skipped(library_case(spec, schedule, size), note, metric="step_time")
-    sizes = [size for size, note in notes.items() if not note]
-    both = [size for size in sizes if size in spec.balanced_sizes]
+            yield Record.skipped(_library_case(spec, schedule, size), note, metric="step_time")
+    runnable = [size for size, note in notes.items() if not note]
+    small = replace(resnet50(spec, exact=True), batch_size=4)  # the library needs equal micro-batches
     variants = [
-        *pipelines.library(ctx, spec, schedule, sizes, references),
-        *pipelines.ours(ctx, spec, schedule, both, devices, references),
+        Variant(
+            name=f"torch {schedule}, split size {size}",
+            case=_library_case(spec, schedule, size),
+            build=partial(pipeline, Schedule(schedule), ctx, references),
+            proven_at=[setting(small, AFTER_LAYER2, 1)],
+            timed_at=setting(resnet50(spec), AFTER_LAYER2, size),
+        )
+        for size in runnable
     ]
-    progress.doing(f"torch {schedule}: {len(sizes)} split sizes, and ours")
+    both = [size for size in runnable if size in spec.balanced_sizes]
+    case: Case = {"image_size": spec.image_size, "beside": f"torch {schedule}"}
+    for one in _ways(spec, devices, references, schedule, OURS[schedule], AFTER_LAYER2, both, case):
+        variants.append(replace(one, build=driven_by_the_first(ctx, one.build), devices=()))
+    progress.doing(f"torch {schedule}: {len(runnable)} split sizes, and ours")
     for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):
         yield timing.record("step_time")
+
+
+def _library_case(spec: Spec, schedule: str, split_size: int) -> Case:
+    case: Case = {"strategy": f"torch {schedule}", "library": True, "split_size": split_size}
+    return {**case, "batch_size": spec.batch_size, "image_size": spec.image_size}
+
+
+def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:
+    """Why the library cannot run this split size, or ''."""
+    if batch_size % split_size:
+        return f"the library needs equal micro-batches: {split_size} does not divide {batch_size}"
+    if schedule == "1f1b" and batch_size // split_size < 2:
+        return "the library's 1F1B needs at least as many micro-batches as stages"
+    return ""

@@ -21,10 +21,9 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training import multi_process, single_process
-from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.strategy import StrategyBuilder
+from scalecard.benchmarks.training.strategy import References, StrategyBuilder
 from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
@@ -62,27 +61,23 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         if machine.kind == "cpu":
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
             yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-        for layout in progress.cases(
-            layouts(machine.num_devices, spec.nodes), label=lambda at: f"{workload.name}, {at}"
-        ):
+        wanted = layouts(machine.num_devices, spec.nodes)
+        for layout in progress.cases(wanted, label=lambda layout: f"{workload.name}, {layout}"):
             if layout.nodes == 1:
                 yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
             if layout.ranks > 1:
                 yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
         if machine.num_devices == 1:
-            yield Record.skipped(
-                {"workload": workload.name, "devices": 2}, "needs 2 devices, this machine has 1", metric="step_time"
-            )
+            two: Case = {"workload": workload.name, "devices": 2}
+            yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
 
 
 def _examined(spec: Spec, machine: Machine) -> list[Workload]:
     """The workloads as they are trained; nodes but the first, which look at nothing, are told later."""
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
-    for loads in found:
-        if isinstance(loads, str):
-            raise ValueError(loads)
-        return list(loads)
-    return spec.loads
+    if found and isinstance(found[0], str):
+        raise ValueError(found[0])
+    return found[0] if found else spec.loads
 
 
 def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Workload] | str:
@@ -101,13 +96,8 @@ def _launched(
     the largest batches are for the run's first process.
     """
     case: Case = {"workload": workload.name, **replace(layout, ranks=devices).case}
-    launched = partial(
-        launch_and_record,
-        layout=layout,
-        machine=machine,
-        cases=[case],
-        devices_each=1 if layout.ranks > 1 else devices,
-    )
+    each = 1 if layout.ranks > 1 else devices
+    launched = partial(launch_and_record, layout=layout, machine=machine, cases=[case], devices_each=each)
     first = shared_decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
     yield from launched(work, spec, machine, workload, case, first, Group.times, metric="step_time")
     if machine.kind != "cpu" and first:
@@ -118,7 +108,6 @@ def _launched(
 def _in_process(
     ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, first: bool, measure: Measure
 ) -> Iterator[Record]:
-    """What one process does that drives all devices."""
     with open_devices(machine, int(str(case["devices"]))) as devices:
         group = _group(ctx, devices, devices[0].torch, spec, workload, case)
         found = list[Record]()

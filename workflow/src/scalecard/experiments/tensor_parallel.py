@@ -33,7 +33,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.record import Case, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import reference
 from scalecard.workloads.workload import HOST, built_in
@@ -125,8 +125,10 @@ def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting)
     module = built_in(at.model, seed=spec.seed).network(HOST).to(at.dtype)
     batches = [_batch(spec, at.batch_size, device, at.dtype) for device in used]
     made: OneDevice | TensorParallel = OneDevice(used[0], module, lr=spec.lr)
+    replicas: Sequence[Sequence[Tensor]] = []
     if at.partition != SINGLE.name:
         made = TensorParallel(used, module, plan(at.model, at.partition), lr=spec.lr)
+        replicas = made.replicated
     return training(
         str(at),
         partial(made.step, batches),
@@ -137,30 +139,19 @@ def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting)
         devices=used,
         counts=_counts(at, sum(parameter.numel() for parameter in module.parameters())),
         compared=made.whole,
-        after=partial(_same_replicas, made),
+        after=lambda: [same_replicas(replicas)] if any(replicas) else [],
     )
-
-
-def _same_replicas(made: OneDevice | TensorParallel) -> list[Check]:
-    """Of what is replicated, if anything is."""
-    replicas = made.replicated if isinstance(made, TensorParallel) else []
-    return [same_replicas(replicas)] if any(replicas) else []
 
 
 def _counts(at: Setting, num_values: int) -> dict[str, float]:
     """What one step must do: divided layers add up to the whole ones, replicated ones are there as often as devices."""
     _, whole = built_in(at.model, seed=0).without_data()
-    if at.partition == SINGLE.name:
-        flops_each, replicated, exchanged = 0, 0, 0
-    else:
+    flops_each, replicated, exchanged = 0.0, 0, 0
+    if at.partition != SINGLE.name:
         counts = plan_counts.of(at.model, at.partition)
         flops_each, replicated = counts.replicated_flops, counts.replicated
         exchanged = plan_counts.bytes_exchanged(
-            at.model,
-            at.partition,
-            num_devices=at.devices,
-            batch_size=at.batch_size,
-            itemsize=at.dtype.itemsize,
+            at.model, at.partition, num_devices=at.devices, batch_size=at.batch_size, itemsize=at.dtype.itemsize
         )
     return {
         "FLOPs": at.batch_size * (flops(whole) + (at.devices - 1) * flops_each),

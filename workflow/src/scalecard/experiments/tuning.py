@@ -65,8 +65,9 @@ class Spec(OfWorkloads, Common):
     def of_epochs(self) -> list[Workload]:
         """The model whose epochs are timed as well, unless its steps are timed anyway."""
         named = self.epochs_of
-        timed_anyway = named in self.workloads
-        return [Workload(named, "", "{}", self.epoch_batch_size, self.seed)] if named and not timed_anyway else []
+        if not named or named in self.workloads:
+            return []
+        return [Workload(named, "", "{}", self.epoch_batch_size, self.seed)]
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,14 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         progress.doing(f"tuning on {progress.counted(count, 'device')}")
         for workload in [*spec.loads, *(spec.of_epochs if count == 1 else [])]:
             case: Case = {"workload": workload.name, "devices": count}
+            images = dataset if count == 1 and workload.name == spec.epochs_of else None
             yield from launch_and_record(
-                _rank,
-                spec,
-                workload,
-                dataset if count == 1 and workload.name == spec.epochs_of else None,
+                *(_rank, spec, workload, images),
                 layout=Layout(count),
                 machine=machine,
                 cases=[case],
                 metric="step_time",
-                then=[(case, "epoch_time")] if count == 1 and workload.name == spec.epochs_of else [],
+                then=[(case, "epoch_time")] if images else [],
             )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
@@ -162,7 +161,6 @@ def _epochs(
 
 
 def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
-    """Test accuracy after every epoch, and the seconds that each epoch took."""
     for timing in time_epochs(variants, num_epochs=spec.epochs, devices=[ctx]):
         yield timing.record("epoch_time")
         yield timing.accuracy_record()
@@ -172,14 +170,8 @@ def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinatio
     case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": SINGLE.name, **combination.case}
     case |= {"data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
     small = Epoch(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True)
-    build = partial(_epoch, ctx, spec, dataset, combination)
-    return Variant(
-        name=str(combination),
-        case=case,
-        build=build,
-        proven_at=[small],
-        timed_at=Epoch(spec.epoch_batch_size),
-    )
+    build, whole = partial(_epoch, ctx, spec, dataset, combination), Epoch(spec.epoch_batch_size)
+    return Variant(name=str(combination), case=case, build=build, proven_at=[small], timed_at=whole)
 
 
 def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
@@ -187,8 +179,8 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination:
     images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
     workload = built_in(name, seed=spec.seed, lr=spec.lr, exact=at.exact)
     module = workload.network(ctx.device)
-    make = partial(TunedTrainer, frozen=at.exact, rungs=combination.rungs)
-    trainer = make(module, images, at.batch_size, spec.lr, spec.seed)
+    rungs = combination.rungs
+    trainer = TunedTrainer(module, images, at.batch_size, spec.lr, spec.seed, frozen=at.exact, rungs=rungs)
     steps = len(reference.batches(len(images.train), at.batch_size))
 
     def wanted() -> Trained:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from scalecard.analysis import formatting, platforms, published_figures
+from scalecard.analysis import formatting, platforms, provenance, published_figures
 from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
 from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
-from scalecard.analysis.provenance import commits
 from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
@@ -222,7 +221,7 @@ def _environment(own: Sequence[Result]) -> dict[str, Any]:
             "memory": formatting.count_bytes(environment["ram_bytes"]),
             "locked software": machine["software"],
             **({"further packages": added} if (added := environment.get("packages")) else {}),
-            "commit": ", ".join(commits(own)),
+            "commit": ", ".join(provenance.commits(own)),
             **{formatting.spaced(key): environment.get(key) for key in PROVENANCE},
             "measured": f"{first} to {last} UTC",
             **{

@@ -1,10 +1,6 @@
 """Copies between host and device, over a link between two devices, and within one device's memory: `bytes` each.
 
-Reading, writing and copying a device's own memory: one pass over `bytes`.
-
-read    the largest of all values is found
-write   every value is set
-copy    every value is read, and written elsewhere
+A device's own memory is read (the largest of all values is found), written (every value is set) or copied in one pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,9 +19,15 @@ HOST = torch.device("cpu")
 PASSES = {"read": 1, "write": 1, "copy": 2}  # how often every byte crosses the memory's interface
 
 
-def subject(device: Device, source: Tensor, target: Tensor, *, wait: bool) -> Subject:
+def subject(device: Device, source: Tensor, target: Tensor, wait: bool) -> Subject:
     """Copies source to target on `device`; with `wait`, the call that is timed waits for the copy itself."""
-    work = partial(_run, device.repeating(_copy, target, source, not wait), wait)
+    copy = device.repeating(partial(target.copy_, source, non_blocking=not wait))
+
+    def work() -> None:
+        """On a GPU a blocking copy waits itself."""
+        task = copy()
+        if wait and isinstance(task, Task):
+            task.result()
 
     def prove() -> Iterator[Check]:
         target.zero_()
@@ -34,17 +36,6 @@ def subject(device: Device, source: Tensor, target: Tensor, *, wait: bool) -> Su
         yield same_values("contents after waiting, byte by byte", target, source)
 
     return Subject(work=work, prove=prove, expected={"copied bytes": source.nbytes})
-
-
-def _run(copy: Callable[[], object], wait: bool) -> None:
-    """On a GPU a blocking copy waits itself."""
-    task = copy()
-    if wait and isinstance(task, Task):
-        task.result()
-
-
-def _copy(target: Tensor, source: Tensor, non_blocking: bool) -> None:
-    target.copy_(source, non_blocking=non_blocking)
 
 
 def filled(size: int, memory: str, device: Device | None, seed: int) -> Tensor:
@@ -113,19 +104,14 @@ def subject_in_memory(seed: int, access: str, size: int, device: Device) -> Subj
     work = works[access]
 
     def prove() -> Iterator[Check]:
-        largest = _planted(source, size)
-        target.zero_() if access == "copy" else None
+        source[-1] = 2.0  # the largest value, where a reduction that stops early does not look
+        if access == "copy":
+            target.zero_()
         work()
         device.synchronize()
-        wanted = {"read": largest, "write": torch.ones_like(source), "copy": source}[access]
+        wanted = {"read": source[-1].clone(), "write": torch.ones_like(source), "copy": source}[access]
         ours = {"read": found, "write": source, "copy": target}[access]
         yield same_values(f"{access}: every value, one by one", ours, wanted)
 
     counted = {"read": "read bytes", "write": "written bytes", "copy": "copied bytes"}[access]
     return Subject(work=work, prove=prove, expected={counted: source.nbytes})
-
-
-def _planted(source: Tensor, size: int) -> Tensor:
-    """The largest value, put where a reduction that stops early does not look: at the end."""
-    source[-1] = 2.0
-    return torch.tensor(2.0, device=source.device)

@@ -28,11 +28,6 @@ class Products:
     products: int
     dtype: str
 
-    @property
-    def flops(self) -> float:
-        """2 n^3 per product."""
-        return 2.0 * self.size**3 * self.products
-
 
 def unsupported(dtype: str, device: Device) -> str:
     """Why this device does not support the dtype, or ''."""
@@ -51,7 +46,7 @@ def subject(seed: int, mode: str, devices: Sequence[Device], at: Products) -> Su
         for x, task in zip(inputs, tasks, strict=True):
             yield from _checks(x, task.result(), at)
 
-    return Subject(work=work, prove=prove, expected={"FLOPs": at.flops * len(devices)})
+    return Subject(work=work, prove=prove, expected={"FLOPs": 2.0 * at.size**3 * at.products * len(devices)})
 
 
 def _serial(devices: Sequence[Device], inputs: Sequence[Tensor], at: Products) -> list[Task]:
@@ -88,7 +83,8 @@ def _checks(x: Tensor, results: list[Tensor], at: Products) -> Iterator[Check]:
     """
     signs = torch.randint(2, (at.size,), generator=torch.Generator().manual_seed(SEED_OF_SIGNS))
     signs = (2.0 * signs - 1).double().to(x.device)
-    exact = [_product(x, sums) for sums in _sums(x, signs)]
+    # Some rows at a time: a whole matrix of float64 may not fit beside what is measured.
+    exact = [torch.cat([rows.double() @ sums for rows in x.split(ROWS)]) for sums in _sums(x, signs)]
     plain, _ = exact
     sizes = torch.tensor([len(part) for part in signs.split(COLUMNS)], device=x.device)
     worst = [0.0 if len(results) == at.products else math.inf] * 2
@@ -113,8 +109,3 @@ def _sums(matrix: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
         plain.append(values.sum(dim=1))
         signed.append(values @ sign)
     return torch.stack(plain, dim=1), torch.stack(signed, dim=1)
-
-
-def _product(x: Tensor, sums: Tensor) -> Tensor:
-    """x times these in float64, some rows at a time: a whole matrix of float64 may not fit beside what is measured."""
-    return torch.cat([rows.double() @ sums for rows in x.split(ROWS)])

@@ -3,6 +3,8 @@ them, the host's memory and its storage."""
 
 import os
 import shutil
+import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from scalecard import progress
-from scalecard.benchmarks.machine import copies, matmul, storage
+from scalecard.benchmarks.machine import copies, matmul
 from scalecard.benchmarks.machine.matmul import Products
 from scalecard.hardware import error_counters, numa, vendors
 from scalecard.hardware.devices import CpuDevice, Device, near, open_devices
@@ -19,17 +21,20 @@ from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
+from scalecard.measuring.counting import count
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.record import Case, Check, Reason, Record, Scalar
+
+CHUNK = 2**20  # bytes of a file that are read at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
     """How much of everything: products of size x size matrices, bytes, seconds of load, and the rule to measure by."""
 
-    rule: Rule
+    measure: Rule
     seed: int
     size: int
     products: int
@@ -39,17 +44,13 @@ class Amounts:
     load_seconds: float
     data_dir: str
 
-    def in_dtype(self, dtype: str) -> Products:
-        """The products in this dtype."""
-        return Products(self.size, self.products, dtype)
-
 
 def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     """All of it, on the node that this process is on."""
     with open_devices(machine) as devices:
         yield from _devices(of, machine, devices)
         yield from _pairs(of, devices)
-        yield from _load(of, machine, devices)
+        yield from _load(of, devices)
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
@@ -58,15 +59,14 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
 
 
 def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
-    """Products, memory and the way to the host."""
     progress.doing(f"{progress.counted(len(devices), 'device')}: products, memory, copies from and to the host")
     for dtype in of.dtypes:
-        at = of.in_dtype(dtype)
+        at = Products(of.size, of.products, dtype)
         case: Case = {"part": "compute", **asdict(at)}
         if note := matmul.unsupported(dtype, devices[0]):
             yield Record.skipped(case, note)
         else:
-            yield from _each(of, devices, case, partial(_multiplying, of, at))
+            yield from _each(of, devices, case, partial(_products, of, at))
     for access in copies.PASSES:
         case = {"part": "memory", "access": access, "bytes": of.memory_bytes}
         yield from _each(of, devices, case, partial(copies.subject_in_memory, of.seed, access, of.memory_bytes))
@@ -81,12 +81,16 @@ def _devices(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterat
 def _each(of: Amounts, devices: Sequence[Device], case: Case, make: Callable[[Device], Subject]) -> Iterator[Record]:
     """The same work on every device: in turns, then on all at once."""
     for at_once in (False, True)[: len(devices)]:
-        cases: list[Case] = [{**case, "device": device.index, "at_once": at_once} for device in devices]
-        variants = [
-            Variant(name=str(device), case=own, build=partial(_made, make, device), place=device)
-            for device, own in zip(devices, cases, strict=True)
-        ]
-        yield from guarded(_timed(of.rule, variants, devices, at_once=at_once), {**case, "at_once": at_once})
+        variants = _on_each(devices, make, case, at_once=at_once)
+        yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), {**case, "at_once": at_once})
+
+
+def _on_each(devices: Sequence[Device], make: Callable[[Device], Subject], case: Case, **more: Scalar) -> list[Variant]:
+    cases: list[Case] = [{**case, "device": device.index, **more} for device in devices]
+    return [
+        Variant(name=str(device), case=own, build=make, timed_at=device, place=device)
+        for device, own in zip(devices, cases, strict=True)
+    ]
 
 
 def _timed(
@@ -96,11 +100,7 @@ def _timed(
         yield timing.record()
 
 
-def _made(make: Callable[[Device], Subject], device: Device, _at: None) -> Subject:
-    return make(device)
-
-
-def _multiplying(of: Amounts, at: Products, device: Device) -> Subject:
+def _products(of: Amounts, at: Products, device: Device) -> Subject:
     return matmul.subject(of.seed, "concurrent", [device], at)
 
 
@@ -131,20 +131,17 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
             Variant(
                 name=str(link),
                 case={**case, "source": link.source.index, "target": link.target.index, "peer": link.peer},
-                build=partial(_copying, of, link, size),
+                build=partial(copies.subject_on_link, link, of.seed),
+                timed_at=size,
                 place=link,
             )
             for link in turn
         ]
         if variants:
-            yield from guarded(_timed(of.rule, variants, devices, at_once=at_once), case)
+            yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), case)
 
 
-def _copying(of: Amounts, link: Link, size: int, _at: None) -> Subject:
-    return copies.subject_on_link(link, of.seed, size)
-
-
-def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[Record]:
+def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
     """All devices multiply matrices until heat would show; the samples are in the order in which they were taken.
 
     In the last of the dtypes that all of them support.
@@ -156,17 +153,9 @@ def _load(of: Amounts, machine: Machine, devices: Sequence[Device]) -> Iterator[
         return
     progress.doing(f"a load of {of.load_seconds:g} s on all devices")
     each = max(1e-3, of.load_seconds / len(devices))
-    rule = replace(of.rule, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
-    at = of.in_dtype(supported[-1])
-    variants = [
-        Variant(
-            name=str(device),
-            case={"part": "load", "device": device.index, **asdict(at)},
-            build=partial(_made, partial(_multiplying, of, at), device),
-            place=device,
-        )
-        for device in devices
-    ]
+    rule = replace(of.measure, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
+    at = Products(of.size, of.products, supported[-1])
+    variants = _on_each(devices, partial(_products, of, at), {"part": "load"}, **asdict(at))
     yield from guarded(_timed(rule, variants, devices, at_once=True), {"part": "load"})
 
 
@@ -175,8 +164,9 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
     for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
         case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
         with numa.on(cores), closing(CpuDevice(0, len(cores))) as host:
-            build = partial(_made, partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes), host)
-            yield from _timed(of.rule, [Variant(name=f"NUMA node {node}", case=case, build=build)], [host])
+            build = partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes)
+            variant = Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=host)
+            yield from _timed(of.measure, [variant], [host])
 
 
 def _storage(of: Amounts) -> Iterator[Record]:
@@ -187,15 +177,48 @@ def _storage(of: Amounts) -> Iterator[Record]:
         folder.mkdir(parents=True, exist_ok=True)
         free = float(shutil.disk_usage(folder).free)
         yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
-        with storage.file_of(folder, of.memory_bytes) as (path, checksum):
-            build = partial(_reading, path, checksum)
-            yield from _timed(of.rule, [Variant(name="storage", case=case, build=build)], [])
+        with file_of(folder, of.memory_bytes) as (path, checksum):
+            build = partial(reading, path)
+            yield from _timed(of.measure, [Variant(name="storage", case=case, build=build, timed_at=checksum)], [])
     except OSError as error:
         yield Record.skipped(case, f"no file of this size can be written to data_dir: {error.strerror}")
 
 
-def _reading(path: Path, checksum: int, _at: None) -> Subject:
-    return storage.subject(path, checksum)
+@contextmanager
+def file_of(folder: Path, size: int) -> Iterator[tuple[Path, int]]:
+    """A file of random bytes on the storage of this folder, and their CRC-32; OSError if there is no room for it."""
+    checksum = 0
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".scalecard-") as file:
+        for written in range(0, size, CHUNK):
+            part = os.urandom(min(CHUNK, size - written))
+            checksum = zlib.crc32(part, checksum)
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+        yield Path(file.name), checksum
+
+
+def reading(path: Path, checksum: int) -> Subject:
+    """Reads the file once, past the page cache where the file system allows that, in pieces of a megabyte."""
+    buffer = bytearray(CHUNK)
+
+    def pieces() -> Iterator[int]:
+        with path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while length := file.readinto(buffer):
+                yield length
+
+    def work() -> None:
+        for length in pieces():
+            count("read bytes", length)
+
+    def prove() -> Iterator[Check]:
+        found = 0
+        for length in pieces():
+            found = zlib.crc32(memoryview(buffer)[:length], found)
+        yield Check(name="CRC-32 of what was read", dtype="uint8", difference=float(found != checksum), tolerance=0.0)
+
+    return Subject(work=work, prove=prove, expected={"read bytes": path.stat().st_size})
 
 
 @contextmanager
@@ -208,17 +231,11 @@ def watched() -> Iterator[Callable[[], list[Record]]]:
             after = error_counters.read()
             known = {key: [float(before[key]), float(after[key])] for key in before if key in after}
             known |= {(("device", index), "XID"): [0.0, float(count)] for index, count in xids().items()}
-            return [_record(*key, samples) for key, samples in known.items()] or [_none()]
+            found = []
+            for ((kind, which), counter), samples in known.items():
+                case: Case = {"part": "counters", kind: which, "counter": counter}
+                found.append(Record(case=case, metric="errors", unit="count", samples=[samples]))
+            note = "no GPU and no InfiniBand here that counts errors"
+            return found or [Record.skipped({"part": "counters"}, note, metric="errors", unit="count")]
 
         yield records
-
-
-def _record(place: error_counters.Place, counter: str, samples: list[float]) -> Record:
-    kind, which = place
-    case: Case = {"part": "counters", kind: which, "counter": counter}
-    return Record(case=case, metric="errors", unit="count", samples=[samples])
-
-
-def _none() -> Record:
-    note = "no GPU and no InfiniBand here that counts errors"
-    return Record.skipped({"part": "counters"}, note, metric="errors", unit="count")

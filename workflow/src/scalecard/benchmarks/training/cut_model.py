@@ -1,20 +1,28 @@
-"""A workload cut into stages: its blocks, where to cut them so that the stages do equally much, and each by itself."""
+"""A workload cut into stages: its blocks, where to cut them so that the stages do equally much, and each by itself.
+
+A stage, or a block, alone on a device is what keeps the device busy in a step, without any waiting.
+"""
 
 import copy
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training.reference_cache import Setting
 from scalecard.benchmarks.training.strategy import CannotBe
+from scalecard.hardware.devices import Device
+from scalecard.hardware.failures import or_on_host
+from scalecard.hardware.host import is_out_of_memory
+from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import flops
-from scalecard.parallel.model_parallel import Given
-from scalecard.workloads.nested import Tree, mapped
+from scalecard.measuring.proof import same_gradients
+from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
+from scalecard.records.record import Check
+from scalecard.workloads.nested import doubled, flipped, mapped, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import HOST, Workload
@@ -57,11 +65,6 @@ def calls_each_once(workload: Workload) -> bool:
     return all(called[number] == 1 for number in range(len(blocks)))
 
 
-def cuts_at(at: Setting, num_stages: int) -> Cuts:
-    """Where a model is cut at a setting: as it says or, if it says nothing, into so many balanced stages."""
-    return at.cuts or balanced_cuts(at.workload, num_stages)
-
-
 def balanced_cuts(workload: Workload, num_stages: int) -> Cuts:
     """Cuts into so many stages whose largest has as few operations as possible; CannotBe if there are fewer blocks."""
     operations = _operations(replace(workload, batch_size=1))
@@ -77,39 +80,25 @@ def _operations(workload: Workload) -> list[float]:
     Every block counts at least a little, so that blocks without products are divided as well.
     """
     model = workload.network(HOST).eval()
-    inputs, _ = workload.batch(1, HOST)
-    blocks, value, counted = blocks_of(workload, model), inputs, []
-    try:
-        for block in blocks:  # with gradients, or PyTorch fuses what it then does not count
-            passed = _Kept(block, value)
-            counted.append(flops(passed))
-            value = passed.output
-        whole = model(inputs)
+    blocks, (inputs, _) = blocks_of(workload, model), workload.batch(1, HOST)
+    value = inputs
+
+    def run(block: nn.Module) -> None:
+        nonlocal value
+        value = block(value)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"a block returns a {type(value).__name__}, not one tensor")
+
+    named = "blocks(model)" if hasattr(workload.module, "blocks") else "its children (it has no blocks(model))"
+    unlike = f"{named}, one after another, do not compute what the model does"
+    try:  # with gradients, or PyTorch fuses what it then does not count
+        counted, whole = [flops(partial(run, block)) for block in blocks], model(inputs)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise CannotBe(_unlike(workload, f": {type(error).__name__}: {str(error).splitlines()[0]}")) from error
-    if not (isinstance(value, Tensor) and isinstance(whole, Tensor) and value.shape == whole.shape):
-        raise CannotBe(_unlike(workload, ""))
-    if not torch.allclose(value, whole):
-        raise CannotBe(_unlike(workload, ""))
+        raise CannotBe(f"{unlike}: {type(error).__name__}: {str(error).splitlines()[0]}") from error
+    tensors = isinstance(value, Tensor) and isinstance(whole, Tensor)
+    if not (tensors and value.shape == whole.shape and torch.allclose(value, whole)):
+        raise CannotBe(unlike)
     return [max(one, 1e-3 * sum(counted) / len(counted)) for one in counted]
-
-
-def _unlike(workload: Workload, why: str) -> str:
-    blocks = "blocks(model)" if hasattr(workload.module, "blocks") else "its children (it has no blocks(model))"
-    return f"{blocks}, one after another, do not compute what the model does{why}"
-
-
-class _Kept:
-    """A forward that keeps its output; between blocks, a single tensor is handed over."""
-
-    def __init__(self, block: nn.Module, value: Tree) -> None:
-        self.block, self.value, self.output = block, value, value
-
-    def __call__(self) -> object:
-        self.output = self.block(self.value)
-        if not isinstance(self.output, Tensor):
-            raise TypeError(f"a block returns a {type(self.output).__name__}, not one tensor")
-        return self.output
 
 
 def crossing(workload: Workload, cuts: Cuts, sizes: tuple[int, ...]) -> int:
@@ -153,35 +142,26 @@ class CutWorkload:
         """A copy of one of the stages, in the host's memory."""
         return copy.deepcopy(_stages(replace(self.workload, batch_size=1), self.cuts)[index])
 
-    def given(self, device: torch.device) -> list[Given]:
-        """What each stage gets, computed on a device and kept on the host: the device's memory is for what is timed."""
-        value, targets = self.workload.batch(self.workload.batch_size, device)
-        found = [_on_host(value)]
-        for stage in range(self.num_stages - 1):
-            with torch.no_grad():
-                value = self.stage(stage).to(device)(value)
-            found.append(_on_host(value))
-        *first, last = found
-        return [*map(Given, first), Given(last, _on_host(targets), self.workload.loss)]
-
-    def plain_step(self, stage: int, device: torch.device) -> Callable[[], object] | None:
-        """A forward and backward of one stage as it is timed; None if its operations are not counted."""
-        if not self.counting:
-            return None
-        module, values = self.stage(stage).to(device).train(), given(self, device)[stage].to(device)
-        if stage:
-            values.inputs.requires_grad_()
-        return lambda: values.through(module).sum().backward()
-
     def crossing(self, stage: int) -> int:
         """Bytes that a stage hands to the next one in a forward of the batch."""
         return self.workload.batch_size * _handed_over(replace(self.workload, batch_size=1), self.cuts)[stage]
 
 
 @functools.lru_cache(maxsize=2)
-def given(workload: CutWorkload, device: torch.device) -> Sequence[Given]:
-    """What each stage gets, computed once for stages that are built one after another."""
-    return workload.given(device)
+def given(staged: CutWorkload, device: torch.device) -> Sequence[Given]:
+    """What each stage gets, computed on a device, once for stages that are built one after another.
+
+    It is kept on the host: the device's memory is for what is timed.
+    """
+    on_host = partial(mapped, partial(torch.Tensor.to, device=HOST))
+    value, targets = staged.workload.batch(staged.workload.batch_size, device)
+    found = [on_host(value)]
+    for stage in range(staged.num_stages - 1):
+        with torch.no_grad():
+            value = staged.stage(stage).to(device)(value)
+        found.append(on_host(value))
+    *first, last = found
+    return [*map(Given, first), Given(last, on_host(targets), staged.workload.loss)]
 
 
 @functools.lru_cache(maxsize=2)
@@ -190,5 +170,108 @@ def _stages(workload: Workload, cuts: Cuts) -> list[nn.Module]:
     return cut(workload, cuts)[1]
 
 
-def _on_host(tree: Tree) -> Tree:
-    return mapped(partial(torch.Tensor.to, device=HOST), tree)
+def gradients(stage: int, device: Device, staged: CutWorkload, *, batches: int = 1, num_micro: int = 1) -> Subject:
+    """Forward and backward of so many batches, each of micro-batches like this batch; gradients are dropped."""
+    alone = _alone(stage, device, staged)
+
+    def prove() -> Iterator[Check]:
+        alone.run(1)
+        device.synchronize()
+        plain, exact = _both(_Plain(stage, staged, alone).slopes, device)
+        yield same_gradients("gradients of the stage", alone.gradients(), plain, exact)
+
+    each = {} if staged.workload.exact else {"forwards": 1.0, **plain_flops(stage, device.torch, staged)}
+    counts = {name: batches * num_micro * value for name, value in each.items()}
+    work = partial(alone.run, batches, num_micro=num_micro)
+    return Subject(work=work, prove=prove, expected=counts, module=alone.stage)
+
+
+def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int) -> Subject:
+    """The forwards of one batch of micro-batches like this batch, with all that their backwards would need."""
+    alone = _alone(stage, device, staged)
+
+    def prove() -> Iterator[Check]:
+        ours = alone.forward(1).result()
+        device.synchronize()
+        plain, exact = _both(_Plain(stage, staged, alone).output, device)
+        yield same_gradients("output of the stage", [ours], plain, exact)
+
+    each = {"forwards": 1}
+    if isinstance(alone.given.inputs, Tensor):  # the rows of a dict are not seen
+        each["samples"] = rows(alone.given.inputs)
+    counts = {} if staged.workload.exact else {name: num_micro * value for name, value in each.items()}
+    return Subject(work=partial(alone.forward, num_micro), prove=prove, expected=counts, module=alone.stage)
+
+
+def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
+    """The update of the stage's parameters."""
+    alone = UpdateAlone(staged.stage(stage), device, lr=staged.workload.lr)
+
+    def prove() -> Iterator[Check]:
+        before = [p.detach().clone() for p in alone.parameters]
+        alone.run()
+        device.synchronize()
+        plain, exact = [p - staged.workload.lr for p in before], [p.double() - staged.workload.lr for p in before]
+        yield same_gradients("parameters after an update", alone.parameters, plain, exact)
+
+    return Subject(work=alone.run, prove=prove, expected={"updates": 1}, state=lambda: alone.parameters)
+
+
+def _alone(stage: int, device: Device, staged: CutWorkload) -> StageAlone:
+    return StageAlone(staged.stage(stage), given(staged, device.torch)[stage], device, needs_gradient=stage > 0)
+
+
+def plain_flops(stage: int, device: torch.device, staged: CutWorkload) -> dict[str, float]:
+    """The operations of a stage's forward and backward; nothing if they are not counted, or the device is too small."""
+    if not staged.counting:
+        return {}
+    try:
+        module, values = staged.stage(stage).to(device).train(), given(staged, device)[stage].to(device)
+        if stage:
+            values.inputs.requires_grad_()
+        return {"FLOPs": flops(lambda: values.through(module).sum().backward())}
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return {}
+
+
+class _Plain:
+    """A plain stage with what a stage alone is given, as it is or `exactly`: in float64.
+
+    A model that cannot be in float64 gets its samples in the opposite order, if what it makes has a row for each.
+    """
+
+    def __init__(self, stage: int, staged: CutWorkload, alone: StageAlone) -> None:
+        self.stage, self.staged, self.given, self.gradient = stage, staged, alone.given, alone.gradient
+        made = self.given.targets if self.given.loss else self.gradient
+        self.by_row = rows(self.given.inputs) == rows(made)
+
+    def slopes(self, exactly: bool, place: torch.device) -> list[Tensor]:
+        """The gradients of its parameters."""
+        module, values, gradient = self._on(place, exactly)
+        return list(torch.autograd.grad(values.through(module), trainable(module), gradient))
+
+    @torch.no_grad()
+    def output(self, exactly: bool, place: torch.device) -> list[Tensor]:
+        """The output, in the order in which the samples were given."""
+        module, values, _ = self._on(place, exactly)
+        found = values.through(module)
+        return [self._turned(found) if exactly and self.staged.workload.inexact else found]
+
+    def _on(self, place: torch.device, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
+        module, values, gradient = self.staged.stage(self.stage), self.given, self.gradient
+        if exactly and self.staged.workload.inexact:
+            values, gradient = values.mapped(flipped) if self.by_row else values, self._turned(gradient)
+        elif exactly:
+            module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)
+        return module.to(place), values.to(place), gradient.to(place)
+
+    def _turned(self, output: Tensor) -> Tensor:
+        """An output, or its gradient, in the opposite order; a loss has none."""
+        return flipped(output) if self.by_row and not self.given.loss else output
+
+
+def _both(plain: Callable[[bool, torch.device], list[Tensor]], device: Device) -> list[list[Tensor]]:
+    """As it is timed, and exactly; the host computes what the device cannot hold."""
+    return [or_on_host(partial(plain, exactly), device.torch) for exactly in (False, True)]

@@ -7,8 +7,7 @@ from statistics import median
 from typing import Any
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import CutWorkload, given
-from scalecard.benchmarks.training.stages import gradients
+from scalecard.benchmarks.training.cut_model import CutWorkload, given, gradients
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
@@ -24,19 +23,13 @@ NUM_BLOCKS = 18  # its stem, 16 bottlenecks, and its head
 AFTER_LAYER2: Cuts = (8,)  # layer1 begins with block 1, layer2 with 4, layer3 with 8, layer4 with 14, the head is 17
 
 
-def resnet50(spec: Any) -> Workload:
-    """As it is timed: random images and one-hot vectors, whose mean squared error is the loss."""
-    return _resnet50(spec, spec.batch_size, spec.image_size)
-
-
-def small_resnet50(spec: Any) -> Workload:
-    """In float64, on few and small images: what equality is proven on."""
-    return replace(_resnet50(spec, spec.check_batch_size, spec.check_image_size), exact=True)
-
-
-def _resnet50(spec: Any, batch_size: int, image_size: int) -> Workload:
+def resnet50(spec: Any, *, exact: bool = False) -> Workload:
+    """Random images and one-hot vectors, whose mean squared error is the loss; `exact`: few and small, in float64."""
+    size, image_size = spec.batch_size, spec.image_size
+    if exact:
+        size, image_size = spec.check_batch_size, spec.check_image_size
     values = {"image_size": image_size, "num_classes": spec.num_classes, "one_hot": True}
-    return built_in("resnet50", seed=spec.seed, lr=spec.lr, batch_size=batch_size, **values)
+    return built_in("resnet50", seed=spec.seed, lr=spec.lr, exact=exact, batch_size=size, **values)
 
 
 def time_blocks(workload: Workload, device: Device, rule: Rule, case: Case, *, num_micro: int = 1) -> list[Timing]:

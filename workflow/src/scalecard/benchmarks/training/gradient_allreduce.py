@@ -2,28 +2,28 @@
 
 from collections.abc import Iterator
 
-from torch import nn
-
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.ddp import AllReduceAlone
 from scalecard.records.record import Check
+from scalecard.workloads.reference import trainable
+from scalecard.workloads.workload import HOST, Workload
 
 
-def alone(name: str, model: nn.Module, ctx: RankContext) -> Subject:
+def alone(ctx: RankContext, workload: Workload) -> Subject:
     """As many bytes as the gradients have, in DDP's buckets; zeros stay finite however often they are added."""
+    model = workload.network(HOST)
     exchange = AllReduceAlone(model, ctx.device)
 
     def prove() -> Iterator[Check]:
         fill(exchange.flat, lambda places: number(places, ctx.rank))
         exchange.reduce()
         ctx.synchronize()
-        ranks = range(ctx.world_size)
-        name_of_sum = f"{name}, all-reduce alone: sum, element by element"
-        yield same_as(name_of_sum, exchange.flat, lambda places: total(places, ranks))
+        name = f"{workload.name}, all-reduce alone: sum, element by element"
+        yield same_as(name, exchange.flat, lambda places: total(places, range(ctx.world_size)))
         exchange.flat.zero_()
 
-    size = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    size = sum(parameter.nbytes for parameter in trainable(model))
     counts = {"all-reduces": len(exchange.buckets), "all-reduced bytes": size}
     return Subject(work=exchange.reduce, prove=prove, expected=counts, agreeing=lambda: [exchange.flat])

@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.strategy import References, Setting, trained
 from scalecard.hardware.devices import Device, Task
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import count
-from scalecard.measuring.proof import training
 from scalecard.parallel.step import Step, state_of
 from scalecard.records.record import Check
 from scalecard.workloads import reference
@@ -45,7 +44,7 @@ class FromDataset(Workload):
 
     def _drawn(self, size: int) -> tuple[Tree, Tree]:
         """The first samples of the walk, read from the data set itself."""
-        order = next(iter(Walk(self.places, self.places, seed=self.seed, num_batches=1)))
+        (order,) = Walk(self.places, self.places, seed=self.seed, num_batches=1)
         inputs, targets = read(self.samples, order[:size])
         return inputs, targets
 
@@ -96,13 +95,10 @@ class Compared:
         self.looked += 1
         self.wrong += abs(len(places) - rows(batch))
         for row, place in enumerate(places[: rows(batch)]):
-            own = self._known(place)
+            if place not in self.known:
+                self.known[place] = list(leaves(read(self.at.workload.samples, [place])))
+            own = self.known[place]
             self.wrong += not all(torch.equal(leaf[row], one[0]) for leaf, one in zip(found, own, strict=True))
-
-    def _known(self, place: int) -> list[Tensor]:
-        if place not in self.known:
-            self.known[place] = list(leaves(read(self.at.workload.samples, [place])))
-        return self.known[place]
 
     def check(self) -> Check:
         """How many samples are wrong, missing or repeated."""
@@ -169,7 +165,7 @@ class Feeding:
         """The same steps on batches that are on the device: on all of them to be proven, on the first to be timed."""
         places = at.workload.walk(at.num_batches if at.workload.exact else 1)
         batches = [self._place(at.workload, read(at.workload.samples, each)) for each in places]
-        return self._trained(at, Resident(batches, at.num_batches), _as_it_is, None, {})
+        return self._trained(at, Resident(batches, at.num_batches), lambda batch: batch, None, {})
 
     def _place(self, workload: Workload, batch: Tree, *, non_blocking: bool = False) -> Tree:
         return mapped(partial(workload.placed, self.device.torch, non_blocking=non_blocking), batch)
@@ -187,16 +183,16 @@ class Feeding:
         step = Step(model, trainable(model), *first, loss=workload.loss, lr=workload.lr)
         num_steps, sizes = self.references.times(workload), (workload.batch_size,)
         each = dict.fromkeys(("updates", "forwards"), at.num_batches)
-        subject = training(
-            f"{workload.name}, 1 device",
+        subject = trained(
+            Setting(workload, 1),
             partial(self._pass, step, feed, place, copier),
             partial(state_of, model),
             self.references.at(workload, sizes),
-            times=1,
-            steps=num_steps,
+            references=self.references,
+            modules=[model],
             devices=[self.device],
             counts={**each, **self.references.counts(workload, sizes * at.num_batches), **counts},
-            module=model,
+            repeats=num_steps,
         )
 
         def prove() -> Iterator[Check]:
@@ -207,7 +203,6 @@ class Feeding:
                 feed.close()
             else:
                 feed.resize(at.num_batches)
-                model.train()
 
         return replace(subject, prove=prove)
 
@@ -221,10 +216,6 @@ class Feeding:
             if len(under_way) >= AHEAD:
                 _wait(under_way.popleft())
         feed.begin()
-
-
-def _as_it_is(batch: Tree) -> Tree:
-    return batch
 
 
 def _train(step: Step, brought: Tree | Callable[[], Tree]) -> None:

@@ -6,8 +6,7 @@ from functools import partial
 
 import torch
 
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import STEP, CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
@@ -17,10 +16,10 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.records.record import Case, Reason, Record
+from scalecard.records.strategies import Family
 
 GRAIN = 16  # the largest batch is right to one part in so many
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
-ACCEPTED, UNABLE, OUT_OF_MEMORY = 0.0, 1.0, 2.0
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 
 
@@ -38,16 +37,16 @@ class Trial:
     out_of_memory: bool = False
     first: float = field(default=0, compare=False)
 
-    def record(self, case: Case, metric: str = STEP) -> Record | None:
+    def record(self, case: Case, metric: str) -> Record:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
         if self.out_of_memory:
             return Record.failed(case, self.refused, reason=Reason.OUT_OF_MEMORY, metric=metric)
-        return Record.skipped(case, self.refused, metric=metric) if self.refused else None
+        return Record.skipped(case, self.refused, metric=metric)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The ranks and devices that try together; all ranks take part and agree."""
+    """The ranks and devices that try together; all ranks take part and agree. What is tried is not counted."""
 
     ctx: RankContext
     devices: Sequence[Synchronised]
@@ -55,23 +54,29 @@ class Trials:
 
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
-        reason, refuse, needs = "", ACCEPTED, (0.0, 0.0, 0.0)
+        references = type(self.references)(self.references.device, self.references.steps, counting=False)
         try:
-            strategy.refuse_uneven(at)
+            each_has_a_share = strategy.kind.family is Family.DATA
+            shares, of = (at.devices, "devices") if each_has_a_share else (strategy.replicas, "replicas")
+            if at.workload.batch_size % shares:
+                raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
             strategy.suits(at)
-            needs = self._needs(lambda: strategy.build(self.references, at))
+            mine = self._needs(partial(strategy.build, references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
-            reason, refuse = _said(error), OUT_OF_MEMORY if is_out_of_memory(error) else UNABLE
+            # Errors of ours explain themselves, and too little memory is the reason that the record has.
+            too_large = is_out_of_memory(error)
+            said = first_line(error) if too_large or isinstance(error, CannotBe) else in_one_line(error)
+            mine = Trial(refused=said, out_of_memory=too_large)
             self._clear()
         empty_cache()
-        everywhere = self.ctx.all_gather((refuse, reason, *needs))
-        worst, said, *_ = max(everywhere, key=lambda one: one[0])  # the first of those
-        if worst != ACCEPTED:
-            return Trial(refused=said, out_of_memory=worst == OUT_OF_MEMORY)
-        resident, peak, first = (max(one[index] for one in everywhere) for index in (2, 3, 4))
-        return Trial(resident, peak, first=first)
+        everywhere: list[Trial] = self.ctx.all_gather(mine)
+        worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))  # the first of those
+        if worst.refused:
+            return worst
+        resident, peak = max(one.resident for one in everywhere), max(one.peak for one in everywhere)
+        return Trial(resident, peak, first=max(one.first for one in everywhere))
 
     def _clear(self) -> None:
         """Wait for what else failed work has left, or the next would be blamed for it; raise what a GPU reports."""
@@ -81,7 +86,7 @@ class Trials:
             if reason_of(left) is Reason.DEVICE_FAULT:
                 raise
 
-    def _needs(self, build: Callable[[], Subject]) -> tuple[float, float, float]:
+    def _needs(self, build: Callable[[], Subject]) -> Trial:
         """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.
 
         What stays is what the allocator keeps once its cache is empty: with the pool that a recorded graph has to
@@ -89,21 +94,20 @@ class Trials:
         """
         bench = Bench(self.devices, self.ctx)
         empty_cache()
-        allocated, reserved = (
-            self._each(torch.accelerator.memory_allocated),
-            self._each(torch.accelerator.memory_reserved),
-        )
+        allocated = self._each(torch.accelerator.memory_allocated)
+        reserved = self._each(torch.accelerator.memory_reserved)
         subject = build()
         first = Bench(self.devices).block(subject.work, 1).own  # without ranks: one that cannot take it lets none wait
         if not self.gpus:
-            return 0.0, 0.0, first
+            return Trial(first=first)
         empty_cache()
         resident = _most_over(self._each(torch.accelerator.memory_reserved), reserved)
         for index in self.gpus:
             torch.accelerator.reset_peak_memory_stats(index)
         subject.work()
         bench.synchronize()
-        return resident, max(resident, _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)), first
+        peak = _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)
+        return Trial(resident, max(resident, peak), first=first)
 
     def _each(self, look: Callable[[int], int]) -> list[int]:
         return [look(index) for index in self.gpus]
@@ -139,11 +143,6 @@ def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
     return float(max(now - then for now, then in zip(after, before, strict=True)))
 
 
-def _said(error: Exception) -> str:
-    """Errors of ours explain themselves, and too little memory is the reason that the record has."""
-    return first_line(error) if isinstance(error, CannotBe) or is_out_of_memory(error) else in_one_line(error)
-
-
 @dataclass(frozen=True)
 class Fitting:
     """A variant that can be timed, and what it was seen to need: as timed, and for its proof."""
@@ -160,18 +159,8 @@ class Fitting:
         return replace(record, note="; ".join(self.notes)) if record.status == "ok" else record
 
 
-Also = Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]]
-
-
 def tried(
-    strategy: StrategyBuilder,
-    at: Setting,
-    small: Setting,
-    *,
-    trials: Trials,
-    references: References,
-    name: str,
-    case: Case,
+    strategy: StrategyBuilder, at: Setting, small: Setting, *, trials: Trials, name: str, case: Case
 ) -> Fitting | Trial:
     """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
     trial = trials.of(strategy, at)
@@ -182,7 +171,7 @@ def tried(
     variant = Variant(
         name=name,
         case=case,
-        build=partial(strategy.build, references),
+        build=partial(strategy.build, trials.references),
         proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
         timed_at=at,
         metered=not strategy.is_part,
@@ -190,11 +179,12 @@ def tried(
     return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
 
 
-def _nothing(_together: Sequence[Fitting], _timings: Sequence[Timing]) -> Iterable[Record]:
-    return ()
-
-
-def timed(fitting: Sequence[Fitting], trials: Trials, rule: Rule, also: Also = _nothing) -> Iterator[Record]:
+def timed(
+    fitting: Sequence[Fitting],
+    trials: Trials,
+    rule: Rule,
+    also: Callable[[Sequence[Fitting], Sequence[Timing]], Iterable[Record]] = lambda _fitting, _timings: (),
+) -> Iterator[Record]:
     """The times of all, with what `also` finds in those of one group; on GPUs then what memory each strategy needs."""
     for together in side_by_side(fitting, trials.free()):
         variants = [one.variant for one in together]
@@ -222,11 +212,8 @@ def side_by_side(fitting: Sequence[Fitting], memory: float) -> Iterator[list[Fit
 
 def _needed(group: Sequence[Fitting]) -> float:
     """Everything that is resident, and the most that any of them takes beside it, timed or proven."""
-    return sum(one.trial.resident for one in group) + max(max(_beside(one), one.proof.peak) for one in group)
-
-
-def _beside(one: Fitting) -> float:
-    return one.trial.peak - one.trial.resident
+    beside = (max(one.trial.peak - one.trial.resident, one.proof.peak) for one in group)
+    return sum(one.trial.resident for one in group) + max(beside)
 
 
 def largest_batch(

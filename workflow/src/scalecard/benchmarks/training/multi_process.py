@@ -1,62 +1,54 @@
 """The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, PyTorch's pipelines and products."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training import gradient_allreduce
-from scalecard.benchmarks.training.cut_model import CutWorkload, blocks_of, calls_each_once, cut, cuts_at, given
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.stages import plain_flops
-from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
+from scalecard.benchmarks.training import cut_model, gradient_allreduce
+from scalecard.benchmarks.training.strategy import (
+    EXCHANGE,
+    UNSYNCHRONISED,
+    CannotBe,
+    References,
+    Setting,
+    StrategyBuilder,
+    trained,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel import torch_parallel
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import Step, state_of
 from scalecard.parallel.torch_parallel import LibraryPipeline, mesh, pipeline_group
-from scalecard.records.strategies import (
-    DATA_X_PIPELINE,
-    DATA_X_TENSOR,
-    DDP,
-    FSDP_GRADIENTS,
-    FSDP_PARAMETERS,
-    HSDP,
-    TENSOR_PARALLEL,
-    TORCH_1F1B,
-    TORCH_GPIPE,
-    TORCH_INTERLEAVED,
-    Collective,
-    Schedule,
-    Strategy,
-)
-from scalecard.workloads.nested import rows
+from scalecard.records import strategies as kinds
+from scalecard.workloads.nested import Tree, rows
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST
 
 
-def suits(schedule: Schedule, replicas: int, at: Setting) -> None:
+def suits(schedule: kinds.Schedule, replicas: int, at: Setting) -> None:
     """CannotBe if the library's schedule cannot take these micro-batches."""
     each, depth = at.workload.batch_size // replicas, at.devices // replicas
     if each % at.num_micro:
         raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
-    if schedule is not Schedule.GPIPE and at.num_micro < depth:
+    if schedule is not kinds.Schedule.GPIPE and at.num_micro < depth:
         raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
-    if schedule is Schedule.INTERLEAVED and at.num_micro % depth:
+    if schedule is kinds.Schedule.INTERLEAVED and at.num_micro % depth:
         raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
 
 
 def pipeline(
-    schedule: Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
+    schedule: kinds.Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
 ) -> Subject:
     """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
     workload, depth = at.workload, ctx.world_size // replicas
     num_stages = depth * schedule.stages_each
-    cuts = cuts_at(at, num_stages)
-    model, stages = cut(workload, cuts)
+    cuts = at.cuts or cut_model.balanced_cuts(at.workload, num_stages)
+    model, stages = cut_model.cut(workload, cuts)
     if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     made = LibraryPipeline(
@@ -72,13 +64,13 @@ def pipeline(
         replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )
     whole, num_trained = state_of(model), len(trainable(model))
-    places = _places(whole, made.modules)
+    owned = {id(tensor) for module in made.modules for tensor in state_of(module)}
+    places = [place for place, tensor in enumerate(whole) if id(tensor) in owned]
     mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
     counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
-        micro = CutWorkload(replace(workload, batch_size=sizes[0]), cuts, references.counting)
-        counts |= {name: at.num_micro * value for name, value in _counts_per_micro_batch(ctx, micro).items()}
+        counts |= _stage_counts(ctx, references, at, cuts)
     return trained(
         at,
         made.step,
@@ -91,23 +83,21 @@ def pipeline(
     )
 
 
-def _counts_per_micro_batch(ctx: RankContext, micro: CutWorkload) -> dict[str, float]:
+def _stage_counts(ctx: RankContext, references: References, at: Setting, cuts: Cuts) -> dict[str, float]:
     """What this rank's stage must do; what one rank has no memory to count, no rank counts.
 
     Of two ranks, each sends as many bytes as it gets; one between two others does both twice.
     """
-    counts = plain_flops(ctx.rank, ctx.device, micro)
+    size = at.workload.batch_size // at.num_micro
+    micro = cut_model.CutWorkload(replace(at.workload, batch_size=size), cuts, references.counting)
+    counts = cut_model.plain_flops(ctx.rank, ctx.device, micro)
     if counts:
-        counts["samples"] = rows(given(micro, ctx.device)[ctx.rank].inputs)
+        counts["samples"] = rows(cut_model.given(micro, ctx.device)[ctx.rank].inputs)
     if not all(ctx.all_gather(counts)):
         counts = {}
-    return counts | ({"sent bytes": micro.crossing(0)} if ctx.world_size == 2 else {})
-
-
-def _places(whole: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[int]:
-    """Where in the state of the whole model the tensors of these modules are."""
-    mine = {id(tensor) for module in modules for tensor in (*module.parameters(), *module.buffers())}
-    return [place for place, tensor in enumerate(whole) if id(tensor) in mine]
+    if ctx.world_size == 2:
+        counts["sent bytes"] = micro.crossing(0)
+    return {name: at.num_micro * value for name, value in counts.items()}
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
@@ -115,23 +105,23 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
-    yield StrategyBuilder(DDP, partial(_ddp, ctx))
-    yield StrategyBuilder(DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
-    yield StrategyBuilder(DDP, partial(_exchange, ctx), metric=EXCHANGE)
-    for kind in (FSDP_GRADIENTS, FSDP_PARAMETERS):
+    yield StrategyBuilder(kinds.DDP, partial(_ddp, ctx))
+    yield StrategyBuilder(kinds.DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
+    yield StrategyBuilder(kinds.DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
+    for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
-        yield StrategyBuilder(HSDP, partial(_fsdp, HSDP, ctx, replicas=ctx.layout.nodes))
-    yield StrategyBuilder(TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
-    for kind in (TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED):
+        yield StrategyBuilder(kinds.HSDP, partial(_fsdp, kinds.HSDP, ctx, replicas=ctx.layout.nodes))
+    yield StrategyBuilder(kinds.TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
+    for kind in (kinds.TORCH_GPIPE, kinds.TORCH_1F1B, kinds.TORCH_INTERLEAVED):
         yield _pipeline(kind, ctx)
     if ctx.world_size >= 4 and ctx.world_size % 2 == 0:
-        replicas = ctx.world_size // DATA_X_TENSOR.replica_devices
-        yield StrategyBuilder(DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
-        yield _pipeline(DATA_X_PIPELINE, ctx, replicas)
+        replicas = ctx.world_size // kinds.DATA_X_TENSOR.replica_devices
+        yield StrategyBuilder(kinds.DATA_X_TENSOR, partial(_tensor_parallel, ctx, replicas=replicas), replicas=replicas)
+        yield _pipeline(kinds.DATA_X_PIPELINE, ctx, replicas)
 
 
-def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
+def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
     assert kind.schedule, "a pipeline's"
     build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
     return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
@@ -140,37 +130,24 @@ def _pipeline(kind: Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBu
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
     model = at.workload.network(ctx.device)
     values = trainable(model)
-    return _data_parallel(
-        ctx,
-        references,
-        at,
-        model,
-        wrap(model, ctx),
-        {
-            "all-reduced bytes": sum(value.nbytes for value in values),
-        },
-        agreeing=lambda: values,
-    )
+    counts = {"all-reduced bytes": sum(value.nbytes for value in values)}
+    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
 
 
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
-    model, sizes = mine.network(ctx.device), (at.workload.batch_size // ctx.world_size,)
-    step = Step(model, model.parameters(), *mine.batch(mine.batch_size, ctx.device), loss=mine.loss, lr=mine.lr)
-    counts = {"updates": 1, "forwards": 1, **references.counts(at.workload, sizes)}
-    return _subject(ctx, references, replace(at, workload=mine), sizes, model, model, step, counts)
+    model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
+    counts = references.counts(at.workload, at.shares()[:1])
+    return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
 
-def _exchange(ctx: RankContext, references: References, at: Setting) -> Subject:
-    return gradient_allreduce.alone(at.workload.name, at.workload.network(HOST), ctx)
-
-
-def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
+def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     model = at.workload.network(HOST)
     try:
-        blocks, once = blocks_of(at.workload, model), calls_each_once(replace(at.workload, batch_size=1))
+        blocks = cut_model.blocks_of(at.workload, model)
+        once = cut_model.calls_each_once(replace(at.workload, batch_size=1))
     except CannotBe:
         blocks, once = [], True
     own = set(model.modules())  # a block that was put together from several is called by nobody
@@ -178,7 +155,7 @@ def _fsdp(kind: Strategy, ctx: RankContext, references: References, at: Setting,
     ranks = ctx.world_size // replicas
     gathered = torch_parallel.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     reduced = torch_parallel.gathered_bytes(trainable(model), ranks)
-    times = kind.times(Collective.ALL_GATHER)
+    times = kind.times(kinds.Collective.ALL_GATHER)
     module = torch_parallel.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, references, at, model, module, counts)
@@ -194,13 +171,9 @@ def _data_parallel(
     **more: Any,
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
-    workload = at.workload
-    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
-    step = Step(wrapped, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
-    flops = {} if workload.exact else {**references.counts(workload, at.shares()[:1]), **counts}
-    return _subject(
-        ctx, references, at, at.shares(), model, wrapped, step, {"updates": 1, "forwards": 1, **flops}, **more
-    )
+    batch = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    counted = {} if at.workload.exact else {**references.counts(at.workload, at.shares()[:1]), **counts}
+    return _subject(ctx, references, at, at.shares(), model, wrapped, batch, counted, **more)
 
 
 def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
@@ -216,11 +189,9 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
     module = torch_parallel.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
         module = torch_parallel.sharded(module, [], ranks["replica"], parameters=True)
-    mine = ctx.rank // (ctx.world_size // replicas)
-    inputs, targets = workload.shared(ctx.device, mine, replicas)
-    step = Step(module, model.parameters(), inputs, targets, loss=workload.loss, lr=workload.lr)
+    batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
-    return _subject(ctx, references, at, sizes, model, module, step, {"updates": 1, "forwards": 1})
+    return _subject(ctx, references, at, sizes, model, module, batch, {})
 
 
 def _subject(
@@ -230,20 +201,21 @@ def _subject(
     sizes: tuple[int, ...],
     model: nn.Module,
     wrapped: nn.Module,
-    step: Callable[[], None],
+    batch: tuple[Tree, Tree],
     counts: Mapping[str, float],
     **more: Any,
 ) -> Subject:
+    """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
     state = partial(state_of, model)
     return trained(
         at,
-        step,
+        Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, lr=at.workload.lr),
         state,
         references.at(at.workload, sizes),
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts=counts,
+        counts={"updates": 1, "forwards": 1, **counts},
         compared=lambda: torch_parallel.whole(state()),
         **more,
     )

@@ -5,10 +5,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, largest_batch, timed, tried
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
+from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
-from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
+from scalecard.benchmarks.training.strategy import (
+    CHECKED_EACH,
+    LOCAL,
+    UNSYNCHRONISED,
+    References,
+    Setting,
+    StrategyBuilder,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import per_call
 from scalecard.measuring.case_variant import Timing
@@ -48,7 +54,7 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices, References(self.references.device, self.references.steps, counting=False))
+        return Trials(self.ctx, self.devices, self.references)
 
     def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
@@ -103,54 +109,38 @@ class Group:
             at,
             self._small(at, strategy),
             trials=self.trials,
-            references=self.references,
             name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
             case=case,
         )
-        if isinstance(found, Fitting):
-            return found
-        refused = found.record(case, strategy.metric)
-        assert refused, "or it fits"
-        return refused
+        return found if isinstance(found, Fitting) else found.record(case, strategy.metric)
 
     def _setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
         whole = batch * (self.num_devices if scaling == "weak" else 1)
         shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
-        return Setting(
-            replace(self.workload, batch_size=whole), self.num_devices, num_micro if strategy.pipelined else 1
-        )
+        workload = replace(self.workload, batch_size=whole)
+        return Setting(workload, self.num_devices, num_micro if strategy.pipelined else 1)
 
     def _small(self, at: Setting, strategy: StrategyBuilder) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
-        workload = replace(at.workload, batch_size=CHECKED_EACH * at.devices, exact=True)
-        return Setting(
-            workload, at.devices, CHECKED_EACH * at.devices // strategy.replicas if strategy.pipelined else 1
-        )
+        samples = CHECKED_EACH * at.devices
+        workload = replace(at.workload, batch_size=samples, exact=True)
+        return Setting(workload, at.devices, samples // strategy.replicas if strategy.pipelined else 1)
 
     def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
-        """What each rank took by itself, and files beside the records."""
+        """What each rank took by itself, in the same rounds; with `trace`, one more step of each strategy, traced."""
         for one, timing in zip(fitting, timings, strict=True):
+            case = timing.variant.case
             if one.strategy.metric == UNSYNCHRONISED:
-                yield from self._of_each_rank(timing)
-        self._trace(fitting, timings)
-
-    def _trace(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> None:
-        """One more step of every strategy that was timed, if asked for."""
-        for one, timing in zip(fitting, timings, strict=True) if self.trace else ():
-            if timing.prepared and not timing.failure and not one.strategy.is_part:
-                case = timing.variant.case
+                everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
+                for rank, samples in enumerate(everywhere if all(everywhere) else ()):
+                    of_rank = partial(Record, case={**case, "rank": rank}, telemetry=[timing.telemetry])
+                    yield of_rank(metric="rank_time", unit="s", samples=[samples])
+            if self.trace and timing.prepared and not timing.failure and not one.strategy.is_part:
                 name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
                 name += f" {case['nodes']} nodes" if "nodes" in case else ""
                 per_call.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
-
-    def _of_each_rank(self, timing: Timing) -> Iterator[Record]:
-        """How long each rank took by itself, in the same rounds."""
-        everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
-        for rank, samples in enumerate(everywhere if all(everywhere) else ()):
-            case: Case = {**timing.variant.case, "rank": rank}
-            yield Record(case=case, metric="rank_time", unit="s", samples=[samples], telemetry=[timing.telemetry])
 
     def largest_batches(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""
@@ -161,32 +151,29 @@ class Group:
             if budget_over(self.ctx):
                 late = partial(Record.skipped, reason=Reason.NO_TIME, metric="largest_batch", unit="samples")
                 yield late(case, LEFT_OUT)
-                continue
-            alone = self._trial_of_each(strategy, self.workload.batch_size)
-            if not alone.refused:
-                yield self._largest(strategy, alone, case)
+            else:
+                yield from self._largest(strategy, case)
 
-    def _trial_of_each(self, strategy: StrategyBuilder, batch: int) -> Trial:
-        return self.trials.of(strategy, self._setting(batch, "weak", strategy))
-
-    def _largest(self, strategy: StrategyBuilder, alone: Trial, case: Case) -> Record:
+    def _largest(self, strategy: StrategyBuilder, case: Case) -> Iterator[Record]:
         def peak(batch: int) -> float | None:
-            trial = self._trial_of_each(strategy, batch)
+            trial = self.trials.of(strategy, self._setting(batch, "weak", strategy))
             return None if trial.refused else trial.peak
 
-        start = self.workload.batch_size
-        most = MOST * start
+        start, most = self.workload.batch_size, MOST * self.workload.batch_size
+        known = peak(start)
+        if known is None:
+            return
         found = largest_batch(
             peak,
             start,
-            alone.peak,
-            slope=alone.peak / start,  # with the parameters and gradients, which do not grow: an excess
+            known,
+            slope=known / start,  # with the parameters and gradients, which do not grow: an excess
             memory=self.trials.free(),
             most=most,
             multiple=self.num_micro if strategy.pipelined else 1,
         )
         note = MORE if found + max(self.num_micro, found // 16) > most else ""
-        return Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
+        yield Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
 
 
 def halves(batch: int) -> list[int]:

@@ -1,25 +1,18 @@
 """What a pipeline would take if launching and waiting cost nothing: its schedule, played with its stages' own times.
 
 Of each stage the forwards of a batch are timed alone, then its forwards and backwards, and its update; where there is
-something to copy, also the activations' way to the next stage. All in the pipelines' own rounds: each round is played
-by itself, so that drift of the machine does not come between what is played and what is measured.
-
-The stages of a workload alone: what model parallelism and our pipelines would take, if only their stages took time.
-
-They are timed in the same rounds as these strategies, at the size of their micro-batches. The schedules are then played
-with these times (benchmarks/training/simulated_pipelines.py).
+something to copy, also the activations' way to the next stage. All in the pipelines' own rounds, at the size of their
+micro-batches: each round is played by itself, so that drift of the machine does not come between what is played and
+what is measured.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from scalecard.benchmarks.machine import copies
-from scalecard.benchmarks.training import stages
-from scalecard.benchmarks.training.cut_model import CutWorkload, cuts_at
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder, in_train_mode
+from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, forwards, gradients, update
+from scalecard.benchmarks.training.strategy import STEP, References, Setting, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
 from scalecard.measuring.case_variant import Subject, Variant
@@ -39,12 +32,11 @@ PLAYED = {MODEL_PARALLEL: gpipe, **PIPELINES}  # of one micro-batch, every sched
 def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, staged: CutWorkload) -> Subject:
     """One part of a stage, of so many micro-batches like the workload's batch; of a copy, of one."""
     if part == COPY:
-        return copies.subject_on_link(
-            Link(devices[stage], devices[stage + 1]), staged.workload.seed, staged.crossing(stage)
-        )
+        link = Link(devices[stage], devices[stage + 1])
+        return copies.subject_on_link(link, staged.workload.seed, staged.crossing(stage))
     if part == UPDATE:
-        return stages.update(stage, devices[stage], staged)
-    work = stages.forwards if part == FORWARD else stages.gradients
+        return update(stage, devices[stage], staged)
+    work = forwards if part == FORWARD else gradients
     return work(stage, devices[stage], staged, num_micro=num_micro)
 
 
@@ -58,20 +50,19 @@ def alone(
     staged: CutWorkload, check: CutWorkload, devices: Sequence[Device], sizes: Sequence[int], case: Case
 ) -> Iterator[Variant]:
     """What is played, at each of these split sizes, which divide the batch; proven in float64 with `check`."""
-    used = devices[: staged.num_stages]
+    used, whole = devices[: staged.num_stages], staged.workload.batch_size
     for stage in range(staged.num_stages):
-        own: Case = {"stage": stage, "batch_size": staged.workload.batch_size, **case}
-        yield _variant({**own, "part": UPDATE}, partial(subject, UPDATE, stage, used, 1), [], staged)
-        for size in sizes:
-            for part in of_batches(stage, used):
-                build = partial(subject, part, stage, used, staged.workload.batch_size // size)
-                proven_at = [check] if part != COPY else []
-                yield _variant({**own, "split_size": size, "part": part}, build, proven_at, staged.of_size(size))
-
-
-def _variant(case: Case, build: Any, proven_at: Sequence[CutWorkload], timed_at: CutWorkload) -> Variant:
-    name = " ".join(f"{axis} {value}" for axis, value in case.items())
-    return Variant(name=name, case=case, build=build, proven_at=proven_at, timed_at=timed_at, metered=False)
+        for part, size in [(UPDATE, whole), *((part, size) for size in sizes for part in of_batches(stage, used))]:
+            own: Case = {"stage": stage, "batch_size": whole, **case}
+            own |= {"part": part} if part == UPDATE else {"split_size": size, "part": part}
+            yield Variant(
+                name=" ".join(f"{axis} {value}" for axis, value in own.items()),
+                case=own,
+                build=partial(subject, part, stage, used, whole // size),
+                proven_at=[check] if part in (FORWARD, BOTH) else [],
+                timed_at=staged.of_size(size),
+                metered=False,
+            )
 
 
 def records(found: Sequence[Record], staged: CutWorkload, sizes: Sequence[int], case: Case) -> Iterator[Record]:
@@ -85,13 +76,11 @@ def records(found: Sequence[Record], staged: CutWorkload, sizes: Sequence[int], 
 
 def of_stages(found: Iterable[Record], num_stages: int, case: Case) -> Parts:
     """The parts of each stage among these records; an update does not depend on the split size, and has fewer axes."""
-
-    def parts(stage: int) -> Mapping[str, Record]:
-        alone = (record for record in found if record.metric == STAGE and record.matches(stage=stage))
-        own = {*case.items(), ("stage", stage)}
-        return {str(one.case["part"]): one for one in alone if {axis for axis, _ in one.case.items() - own} == {"part"}}
-
-    return [parts(stage) for stage in range(num_stages)]
+    parts: list[dict[str, Record]] = [{} for _ in range(num_stages)]
+    for one in found:
+        if one.metric == STAGE and {axis for axis, _ in one.case.items() - case.items()} == {"stage", "part"}:
+            parts[one.integer("stage")][one.text("part")] = one
+    return parts
 
 
 def play(schedule: Schedule, parts: Parts, num_micro: int, case: Case) -> Iterator[Record]:
@@ -138,17 +127,14 @@ def parts(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:
         for stage in range(len(devices)):
             for part in (UPDATE, *of_batches(stage, devices)):
                 if kind.schedule or part != FORWARD:
-                    yield StrategyBuilder(
-                        kind,
-                        partial(_subject, part, stage, devices),
-                        metric=STAGE,
-                        axes={"stage": stage, "part": part},
-                        of_batch=part != UPDATE,
-                    )
+                    build = partial(_subject, part, stage, devices)
+                    axes: Case = {"stage": stage, "part": part}
+                    yield StrategyBuilder(kind, build, metric=STAGE, axes=axes, of_batch=part != UPDATE)
 
 
 def _subject(part: str, stage: int, devices: Sequence[Device], references: References, at: Setting) -> Subject:
-    staged = CutWorkload(at.workload, cuts_at(at, at.devices), references.counting).of_size(at.split_size)
+    cuts = balanced_cuts(at.workload, at.devices)
+    staged = CutWorkload(at.workload, cuts, references.counting).of_size(at.split_size)
     made = subject(part, stage, devices, at.num_micro, staged)
     return in_train_mode(made, at.workload, [made.module] if made.module else [])
 
@@ -164,11 +150,13 @@ def schedules_played(found: Sequence[Record]) -> Iterator[Record]:
     for step in (step for step in steps if step.status == "ok"):
         case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
         kind = of(step.case["strategy"])
-        size = _split_size(found, case) if kind in PIPELINES else step.integer("batch_size")
+        # Of the pipelines' micro-batches, whose forwards were timed; 0 if they were not.
+        forwards = (r for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))
+        micro = next((one.integer("split_size") for one in forwards), 0)
+        size = micro if kind in PIPELINES else step.integer("batch_size")
         alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
         if all(BOTH in stage for stage in alone):
-            num_micro = step.integer("batch_size") // size
-            yield from play(PLAYED[kind], alone, num_micro, step.case)
+            yield from play(PLAYED[kind], alone, step.integer("batch_size") // size, step.case)
         else:
             note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
             yield Record.skipped(step.case, note, metric="played_time")
@@ -179,9 +167,3 @@ def _why_not(steps: Sequence[Record], case: Case) -> str:
     kind = FIRST if of(case["strategy"]) in PIPELINES else MODEL_PARALLEL
     tried = {"strategy": kind.name, "scaling": case["scaling"]}
     return next((step.why for step in steps if step.status != "ok" and step.matches(**tried)), "the time was over")
-
-
-def _split_size(found: Sequence[Record], case: Case) -> int:
-    """Of the pipelines' micro-batches, whose forwards were timed; 0 if they were not."""
-    sizes = (r.integer("split_size") for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))
-    return next(sizes, 0)

@@ -6,10 +6,9 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training.cut_model import crossing, cut, cuts_at
-from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut
 from scalecard.benchmarks.training.simulated_pipelines import parts
-from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
+from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, References, Setting, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel
@@ -41,8 +40,7 @@ class InProcess:
         if cuts:
             whole, stages = cut(workload, cuts)
         else:
-            whole = workload.network(devices[0].torch)
-            stages = [whole]
+            stages = [whole := workload.network(devices[0].torch)]
         return whole, self.executor(stages, devices[: len(stages)], lr=workload.lr, loss=workload.loss)
 
 
@@ -75,7 +73,7 @@ def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[St
 
 
 def _balanced(form: InProcess, devices: Sequence[Device], references: References, at: Setting) -> Subject:
-    return subject(form, devices, references, replace(at, cuts=cuts_at(at, at.devices)))
+    return subject(form, devices, references, replace(at, cuts=balanced_cuts(at.workload, at.devices)))
 
 
 def subject(
@@ -99,9 +97,14 @@ def subject(
         counts |= references.counts(workload, at.micro_sizes())
         counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
     step = partial(form.step(at), staged, inputs, targets)
+
+    def work() -> None:
+        for _ in range(repeats):
+            step()
+
     return trained(
         at,
-        partial(_repeated, step, repeats) if repeats > 1 else step,
+        work,
         partial(state_of, model),
         references.at(workload, at.micro_sizes()),
         references=references,
@@ -112,11 +115,6 @@ def subject(
     )
 
 
-def _repeated(step: Callable[[], None], times: int) -> None:
-    for _ in range(times):
-        step()
-
-
 def _data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:
     """DataParallel's threads are not seen, so their operations are not counted."""
     workload, first = at.workload, devices[0]
@@ -124,9 +122,8 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
         raise CannotBe(ON_CPU)
     model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
-    step = Step(
-        wrapped, trainable(model), *workload.batch(workload.batch_size, first.torch), loss=workload.loss, lr=workload.lr
-    )
+    batch = workload.batch(workload.batch_size, first.torch)
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, lr=workload.lr)
     return trained(
         at,
         partial(first.submit, step),

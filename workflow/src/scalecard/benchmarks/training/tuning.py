@@ -7,12 +7,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, timed, tried
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
-from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
+from scalecard.benchmarks.training.strategy import (
+    CHECKED_EACH,
+    References,
+    Setting,
+    StrategyBuilder,
+    in_train_mode,
+    trained,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject
@@ -75,12 +81,17 @@ class RoundedReferences(References):
 
     def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
         super().__init__(device, steps, counting=counting)
-        self.losses = functools.cache(self._losses)
+        self.loop = functools.cache(self._loop)
 
-    def _losses(self, workload: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
+    def _loop(self, workload: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
         """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
         with Roundings(rung, seed) if rung else nullcontext():
             return workload.plain(self.device, sizes, self.steps, exactly=False).losses
+
+    def losses(self, workload: Workload, sizes: tuple[int, ...], rung: str) -> tuple[tuple[float, float], list[float]]:
+        """In float32 before and after the steps; after them, with random errors like a rung's roundings."""
+        strayed = [self.loop(workload, sizes, rung, seed)[1] for seed in range(DRAWS)]
+        return self.loop(workload, sizes), strayed
 
 
 def subject(
@@ -90,15 +101,21 @@ def subject(
 
     If it is not `compared`, nothing but float64 is: the memory is too small for the plain loop as it is timed.
     """
-    workload, rungs = at.workload, combination.rungs
-    model = in_layout(workload.network(ctx.device), rungs)
-    module = wrap(model, ctx) if ctx.world_size > 1 else model
+    workload = at.workload
+    model = in_layout(workload.network(ctx.device), combination.rungs)
+    shared = trainable(model) if ctx.world_size > 1 else []
+    module = wrap(model, ctx) if shared else model
     inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     each = rows(inputs) // combination.count
     parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
-    step = TunedStep(model, module, parts, rungs, loss=workload.loss, lr=workload.lr)
+    step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, lr=workload.lr)
     sizes = (each,) * combination.count
     whole = sizes * ctx.world_size
+    counts: dict[str, float] = {combination.update: 1}
+    if combination.seen:
+        counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
+    if shared and not workload.exact:
+        counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in shared)
     made = trained(
         at,
         step,
@@ -107,95 +124,55 @@ def subject(
         references=references,
         modules=[module],
         devices=[ctx],
-        counts=_counts(combination, ctx, references, workload, sizes, trainable(model)),
-        agreeing=lambda: trainable(model) if ctx.world_size > 1 else (),
+        counts=counts,
+        agreeing=lambda: shared,
     )
     if not workload.exact and (combination.rounding or not compared):
-        still = partial(_still_trains, combination, ctx, references, workload, step, model, whole)
-        prove = still if compared else partial(_only_run, ctx, step)
+        prove = partial(_proven_by_loss, combination, ctx, references, at, step, model, whole, compared)
         made = in_train_mode(replace(made, prove=prove), workload, [module])
     return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
 
 
 def plain_loops(combination: Combination, references: RoundedReferences, at: Setting) -> Subject:
     """All that such a step is compared with as it is timed, to see whether it fits; `references` keeps the results."""
-    each = at.workload.batch_size // (at.devices * combination.count)
-    sizes = (each,) * combination.count * at.devices
-
-    def work() -> None:
-        if combination.rounding:
-            _losses(combination, references, at.workload, sizes)
-        else:
-            references.at(at.workload, sizes)()
-
+    sizes = (at.workload.batch_size // (at.devices * combination.count),) * combination.count * at.devices
+    rung = combination.rounding
+    work = partial(references.losses, at.workload, sizes, rung) if rung else references.at(at.workload, sizes)
     return Subject(work=work, prove=tuple)
 
 
-def _counts(
-    combination: Combination,
-    ctx: RankContext,
-    references: References,
-    workload: Workload,
-    sizes: tuple[int, ...],
-    parameters: Sequence[Tensor],
-) -> dict[str, float]:
-    """What compiled code and graphs compute is not seen."""
-    counts: dict[str, float] = {combination.update: 1}
-    if combination.seen:
-        counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
-    if ctx.world_size > 1 and not workload.exact:
-        counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in parameters)
-    return counts
-
-
-def _still_trains(
+def _proven_by_loss(
     combination: Combination,
     ctx: RankContext,
     references: RoundedReferences,
-    workload: Workload,
+    at: Setting,
     step: TunedStep,
     model: nn.Module,
     sizes: tuple[int, ...],
+    compared: bool,
 ) -> Iterator[Check]:
-    """The loss of the whole batch after some steps, computed in float32, against that of plain loops."""
-    rung = combination.rounding
-    for _ in range(references.steps):
+    """The loss of the whole batch after some steps, computed in float32, against that of plain loops.
+
+    If it is not compared, one step, so that it is known whether compiled code runs.
+    """
+    for _ in range(references.steps if compared else 1):
         step()
         ctx.synchronize()
-    inputs, targets = workload.batch(workload.batch_size, ctx.device)
-    ours = reference.loss_of(model, reference.split(inputs, targets, sizes), workload.loss)
-    plain, strayed = _losses(combination, references, workload, sizes)
-    name = f"{workload.name}, {DTYPES[rung]}, after {references.steps} steps"
-    yield from same_losses(name, DTYPES[rung], ours, plain, strayed)
-
-
-def _losses(
-    combination: Combination, references: RoundedReferences, workload: Workload, sizes: tuple[int, ...]
-) -> tuple[tuple[float, float], list[float]]:
-    """Of the plain loop in float32 before and after the steps; after them, with random errors like the roundings."""
-    strayed = [references.losses(workload, sizes, combination.rounding, seed)[1] for seed in range(DRAWS)]
-    return references.losses(workload, sizes), strayed
-
-
-def _only_run(ctx: RankContext, step: TunedStep) -> Iterator[Check]:
-    """Once, so that it is known whether compiled code runs."""
-    step()
-    ctx.synchronize()
-    yield from ()
+    if compared:
+        workload, rung = at.workload, combination.rounding
+        inputs, targets = workload.batch(workload.batch_size, ctx.device)
+        ours = reference.loss_of(model, reference.split(inputs, targets, sizes), workload.loss)
+        name = f"{workload.name}, {DTYPES[rung]}, after {references.steps} steps"
+        yield from same_losses(name, DTYPES[rung], ours, *references.losses(workload, sizes, rung))
 
 
 def _compiled(step: TunedStep, prove: Callable[[], Iterable[Check]]) -> Iterator[Check]:
     """Besides, that graphs of torch.compile ran: it runs the plain code, and says nothing, where it gives up."""
     assert step.compiled, "one of its rungs"
-    before, dtype = step.compiled.runs, step.parameters[0].dtype
+    before, dtype = step.compiled.runs, str(step.parameters[0].dtype).removeprefix("torch.")
     yield from prove()
     missing = float(step.compiled.runs == before)
-    yield Check(
-        name="steps in which no compiled code ran",
-        dtype=str(dtype).removeprefix("torch."),
-        difference=missing,
-        tolerance=0.0,
-    )
+    yield Check(name="steps in which no compiled code ran", dtype=dtype, difference=missing, tolerance=0.0)
 
 
 @dataclass(frozen=True)
@@ -217,9 +194,7 @@ class Ladder:
     @property
     def trials(self) -> Trials:
         """Of the same ranks."""
-        return Trials(
-            self.ctx, [self.ctx], RoundedReferences(self.references.device, self.references.steps, counting=False)
-        )
+        return Trials(self.ctx, [self.ctx], self.references)
 
     @property
     def _kind(self) -> Strategy:
@@ -270,8 +245,8 @@ class Ladder:
 
     def _case(self, combination: Combination) -> Case:
         size = self._setting(combination).workload.batch_size
-        own: Case = {"strategy": self._kind.name, **combination.case}
-        return {**self.case, **own, "batch_size": size, "unit": self.workload.unit, "units": self.workload.units(size)}
+        own: Case = {**self.case, "strategy": self._kind.name, **combination.case, "batch_size": size}
+        return {**own, "unit": self.workload.unit, "units": self.workload.units(size)}
 
     def _setting(self, combination: Combination, *, exact: bool = False) -> Setting:
         """Each device has the workload's batch, that many times; for the proof a few samples, of whatever batch."""
@@ -298,13 +273,11 @@ class Ladder:
         fitting[combination] = found
 
     def _fitting(self, combination: Combination, case: Case) -> Fitting | Trial:
-        """What can be timed, or why not."""
         found = tried(
             StrategyBuilder(self._kind, partial(subject, combination, self.ctx)),
             self._setting(combination),
             self._setting(combination, exact=True),
             trials=self.trials,
-            references=self.references,
             name=str(combination),
             case=case,
         )
@@ -312,14 +285,10 @@ class Ladder:
             return found
         if combination.factor == max(self.factors):
             found = replace(found, notes=(*found.notes, MORE))
-        return found if self._compares(combination) else self._on_few(found, combination)
-
-    def _compares(self, combination: Combination) -> bool:
-        """Whether the GPU holds what a larger batch is compared with; the host would take too long."""
+        # Whether the GPU holds what a larger batch is compared with; the host would take too long.
         plain = StrategyBuilder(SINGLE, lambda _, at: plain_loops(combination, self.references, at))
-        return not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory)
-
-    def _on_few(self, found: Fitting, combination: Combination) -> Fitting | Trial:
+        if not (self.trials.gpus and self.trials.of(plain, self._setting(combination)).out_of_memory):
+            return found
         if not found.variant.proven_at:
             return Trial(refused=UNPROVEN, out_of_memory=True)
         build = partial(subject, combination, self.ctx, self.references, compared=False)

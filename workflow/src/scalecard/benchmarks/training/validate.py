@@ -5,7 +5,8 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
+from scalecard.benchmarks.training.strategy import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
@@ -37,23 +38,6 @@ class NotAWorkload(ValueError):
         super().__init__(f"{where}: {problem}")
 
 
-def _unless_the_image_knows(check: Callable[[Workload], None]) -> Callable[[Workload], None]:
-    """A check on the host passes what needs a package that the image alone may have: the Spec is built there again.
-
-    The workflow says with SCALECARD_PACKAGES_IN_IMAGE=1 that the experiments are to run in such an image.
-    """
-
-    @functools.wraps(check)
-    def checked(workload: Workload) -> None:
-        try:
-            check(workload)
-        except NotAWorkload as error:
-            if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
-                raise
-
-    return checked
-
-
 def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
     """Whether a module was not found, and is none of those in the file's own folder."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
@@ -66,14 +50,21 @@ def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
 def check(workload: Workload) -> None:
     """NotAWorkload if it is none: a file of the user's is looked at before anything is measured; ours are tested.
 
-    Once for all experiments: its model may take long to make.
+    Once for all experiments: its model may take long to make. With SCALECARD_PACKAGES_IN_IMAGE=1 the workflow says that
+    they are to run in an image: what needs a package that the image alone may have passes, as the Spec is built there
+    again.
     """
-    check_functions(workload)
-    of_values = check_values if workload.file else check_model
-    of_values(workload)
+    try:
+        check_functions(workload)
+        if workload.file:
+            check_values(workload)
+        else:
+            check_model(workload)
+    except NotAWorkload as error:
+        if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
+            raise
 
 
-@_unless_the_image_knows
 def check_functions(workload: Workload) -> None:
     """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
     try:
@@ -116,6 +107,15 @@ def check_model(workload: Workload) -> None:
         _called(workload, "model")
 
 
+@contextmanager
+def _naming_errors(workload: Workload, doing: str) -> Iterator[None]:
+    """NotAWorkload for whatever a file of the user's raises, or PyTorch with what it returns, and where that was."""
+    try:
+        yield
+    except Exception as error:
+        raise NotAWorkload(workload, f"{doing} raises {_where_it_raised(workload, error)}") from error
+
+
 def _where_it_raised(workload: Workload, error: Exception) -> str:
     path = str(Path(workload.file).resolve())
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -125,7 +125,6 @@ def _where_it_raised(workload: Workload, error: Exception) -> str:
     return f"{said}; {PACKAGES}" if _lacks_a_package(workload, error) else said
 
 
-@_unless_the_image_knows
 def check_values(workload: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     model = _called(workload, "model")
@@ -135,19 +134,17 @@ def check_values(workload: Workload) -> None:
         raise NotAWorkload(workload, "model() has no parameter that requires a gradient: there is nothing to train")
     batch = _called(workload, "batch", 2, workload.seed)
     if not (isinstance(batch, tuple) and len(batch) == 2):
-        raise NotAWorkload(
-            workload, f"batch(2, seed) returns a {type(batch).__name__}; it must return (inputs, targets)"
-        )
+        returned = type(batch).__name__
+        raise NotAWorkload(workload, f"batch(2, seed) returns a {returned}; it must return (inputs, targets)")
     for part, tree in zip(("inputs", "targets"), batch, strict=True):
         found = list(leaves(tree))
         if not found:
             raise NotAWorkload(workload, f"batch(2, seed): no tensor in the {part}")
         for leaf in found:
             if leaf.dim() == 0 or len(leaf) != 2:
-                shape = tuple(leaf.shape)
+                what = f"{part} of shape {tuple(leaf.shape)}"
                 raise NotAWorkload(
-                    workload,
-                    f"batch(2, seed) has {part} of shape {shape}, which cannot be split: its rows must be samples",
+                    workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
     check_dataset(workload, batch)
@@ -155,24 +152,18 @@ def check_values(workload: Workload) -> None:
 
 def check_dataset(workload: Workload, batch: Tree) -> None:
     """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
-    try:
+    with _naming_errors(workload, "dataset()"):
         dataset = workload.dataset()
-    except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(workload, f"dataset() raises {_where_it_raised(workload, error)}") from error
     if dataset is None:
         return
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         what = f"dataset() returns a {type(dataset).__name__}"
         raise NotAWorkload(workload, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
-    try:
+    with _naming_errors(workload, "putting together dataset()[0] and dataset()[1]"):
         made = default_collate([dataset[index] for index in range(2)])
-    except Exception as error:  # of the user's code, or of PyTorch with what it returns
-        where = _where_it_raised(workload, error)
-        raise NotAWorkload(workload, f"putting together dataset()[0] and dataset()[1] raises {where}") from error
     if not (isinstance(made, list | tuple) and len(made) == 2):
-        raise NotAWorkload(
-            workload, f"an item of dataset() is a {type(dataset[0]).__name__}; it must be (inputs, targets)"
-        )
+        item = type(dataset[0]).__name__
+        raise NotAWorkload(workload, f"an item of dataset() is a {item}; it must be (inputs, targets)")
     for part, ours, theirs in zip(("inputs", "targets"), map(_form, made), map(_form, batch), strict=True):
         if ours != theirs:
             raise NotAWorkload(workload, f"two items of dataset() have {part} {ours}, and batch(2, seed) has {theirs}")
@@ -190,12 +181,8 @@ def _form(tree: Tree) -> str:
 
 
 def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any) -> None:
-    try:
+    with _naming_errors(workload, "loss(model(inputs), targets)"):
         loss = workload.module.loss(model(inputs), targets)
-    except Exception as error:  # of the user's code, or of PyTorch with its values
-        raise NotAWorkload(
-            workload, f"loss(model(inputs), targets) raises {_where_it_raised(workload, error)}"
-        ) from error
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dim():
         what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
         raise NotAWorkload(workload, f"loss(outputs, targets) returns {what}; it must return the mean, a scalar tensor")
@@ -203,24 +190,18 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"the loss of a new model is {float(loss.detach())}; it must be finite")
     if not loss.requires_grad:
         raise NotAWorkload(workload, "the loss does not depend on any parameter")
-    try:
-        loss.backward()
-    except Exception as error:  # of PyTorch, where a value was changed in place, say
-        raise NotAWorkload(workload, f"the backward of the loss raises {_where_it_raised(workload, error)}") from error
+    with _naming_errors(workload, "the backward of the loss"):
+        loss.backward()  # where a value was changed in place, say
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if without:
         shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
-        raise NotAWorkload(
-            workload,
-            f"no gradient reaches {shown}; use them, remove them, or set requires_grad_(False), or DDP would wait",
-        )
+        remedy = "use them, remove them, or set requires_grad_(False), or DDP would wait"
+        raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
 def _called(workload: Workload, function: str, *args: Any) -> Any:
-    try:
+    with _naming_errors(workload, f"{function}()"):
         return workload.call(function, *args)
-    except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(workload, f"{function}() raises {_where_it_raised(workload, error)}") from error
 
 
 def examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training import pipelines
-from scalecard.benchmarks.training.cuts import small_resnet50
+from scalecard.benchmarks.training.cuts import resnet50
+from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE
+from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.workloads.workload import Workload
@@ -23,11 +24,11 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_resnet50(monkeypatch.setattr)
-    workload = small_resnet50(experiments.build("pipeline", smoke_block("pipeline")))
-    whole, staged = pipelines.WHOLE_BATCHES["single device"].model(devices, workload, ())
+    workload = resnet50(experiments.build("pipeline", smoke_block("pipeline")), exact=True)
+    whole, staged = WHOLE.model(devices, workload, ())
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]
-    for name, form in {**pipelines.WHOLE_BATCHES, **pipelines.PIPELINES}.items():
+    for name, form in {"model parallel": IN_STAGES, **pipeline.PIPELINES}.items():
         assert form.model(devices, workload, (4, 14))[1].devices == devices, name
 
 
@@ -35,6 +36,6 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
 def test_micro_batches_have_the_split_size_and_the_last_one_has_what_is_left(
     split_size: int, sizes: tuple[int, ...]
 ) -> None:
-    at = pipelines.setting(Workload("resnet50", "", "{}", 120, seed=0), (8,), split_size)
+    at = pipeline.setting(Workload("resnet50", "", "{}", 120, seed=0), (8,), split_size)
     assert at.micro_sizes() == sizes
     assert (at.devices, at.num_micro) == (2, len(sizes))
