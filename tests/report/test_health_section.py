@@ -23,7 +23,7 @@ BOXES = {
     "two": Box(gpu="NVIDIA GeForce RTX 4090", count=2, speed={1: 0.8}),
     "eight": Box(switched=18, pairs=HALF, speed={3: 0.7}),
     "sixteen": Box(switched=18, count=16, pairs=HALF, slots={7: (3, 16), 8: (3, 16)}),
-    "32 nodes": Box(switched=18, nodes=32, nodes_speed={3: 0.5}, adapters=2),
+    "32 nodes": Box(switched=18, count=2, nodes=32, nodes_speed={3: 0.5}, adapters=2),
     "workers": Box(count=4, emulated=True),
     "one worker": Box(count=1, emulated=True),
 }
