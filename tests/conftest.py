@@ -14,6 +14,10 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# OpenMP's threads sleep while they wait for work. By default they spin, which costs several times as much CPU time and
+# slows down the tests beside them. The variable is read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 from scalecard.hardware import device_timestamps
 from scalecard.hardware.machine import Machine, probe
@@ -171,9 +175,12 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     return run_and_load
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def forked_ranks() -> Iterator[None]:
-    """Ranks are forked from a server that has loaded and changed what support/forked_ranks.py says."""
+    """Ranks are forked from a server that has loaded and changed what support/forked_ranks.py says.
+
+    Starting it costs several seconds, so it stays for all tests after the first that needs it.
+    """
     server = forkserver._forkserver  # type: ignore[attr-defined]
     server._stop()  # CPython's own tests do so
     with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,6 @@
 """Cuts over 2..N devices, with a small network instead of ResNet-50: what is measured where, and what is played."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from scalecard import experiments
 from scalecard.benchmarks.training import cuts
 from scalecard.experiments import pipeline
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.parallel.schedules import SCHEDULES, played
@@ -18,10 +18,17 @@ from support.blocks import SMOKE, smoke_block
 from support.small_network import replace_resnet50
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_resnet50(monkeypatch.setattr)
-    monkeypatch.setattr(pipeline, "launch_and_record", lambda *args, **options: [])
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        replace_resnet50(patch.setattr)
+        patch.setattr(pipeline, "launch_and_record", lambda *args, **options: [])
+        yield
+
+
+@pytest.fixture(scope="module")
+def pipelines(small: None) -> list[Record]:
+    return run("pipeline", probe(), 4)
 
 
 def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:
@@ -51,30 +58,28 @@ def test_model_parallelism_is_measured_over_2_to_n_devices(
     assert len(alone) == 2 + sum(counts)
 
 
-def test_pipelines_are_measured_and_played_over_2_to_n_devices(machine: Machine) -> None:
-    records = run("pipeline", machine, 4)
-    assert {record.status for record in records if record.metric != "peak_memory"} == {"ok"}
+def test_pipelines_are_measured_and_played_over_2_to_n_devices(pipelines: list[Record]) -> None:
+    assert {record.status for record in pipelines if record.metric != "peak_memory"} == {"ok"}
     every = {(2, "after layer2"), (2, "balanced"), (4, "balanced")}
     for metric in ("step_time", "stage_time", "played_time", "played_bubble"):
-        assert places(record for record in records if record.metric == metric) == every, metric
-    for bubble in (record for record in records if record.metric == "played_bubble"):
+        assert places(record for record in pipelines if record.metric == metric) == every, metric
+    for bubble in (record for record in pipelines if record.metric == "played_bubble"):
         assert all(0 <= value < 1 for value in bubble.samples[0])
-    for one in (record for record in records if record.metric == "played_time"):
-        (measured,) = [r for r in records if r.metric == "step_time" and r.case == one.case]
+    for one in (record for record in pipelines if record.metric == "played_time"):
+        (measured,) = [r for r in pipelines if r.metric == "step_time" and r.case == one.case]
         assert measured.over(one).value > 0
         assert measured.telemetry[0].rounds_id == one.telemetry[0].rounds_id, "played round by round"
 
 
-def test_what_is_played_are_the_stages_own_times(machine: Machine) -> None:
-    records = run("pipeline", machine, 2)
+def test_what_is_played_are_the_stages_own_times(pipelines: list[Record]) -> None:
     of: dict[str, Any] = {"devices": 2, "cut": "balanced"}
     count = SMOKE["experiments"]["pipeline"]["quick"]["batch_size"]  # in micro-batches of one
 
     def seconds(part: str, number: int) -> list[float]:
-        found = [r for r in records if r.metric == "stage_time" and r.matches(part=part, **of)]
+        found = [r for r in pipelines if r.metric == "stage_time" and r.matches(part=part, **of)]
         return [record.samples[0][number] for record in sorted(found, key=lambda record: str(record.case["stage"]))]
 
-    (one,) = [r for r in records if r.metric == "played_time" and r.matches(strategy="1f1b", **of)]
+    (one,) = [r for r in pipelines if r.metric == "played_time" and r.matches(strategy="1f1b", **of)]
     for number, value in enumerate(one.samples[0]):
         forward = [total / count for total in seconds("forward", number)]
         both = [total / count for total in seconds("forward and backward", number)]

@@ -11,7 +11,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.records.record import Reason, Record
 from support.blocks import smoke_block
 
-pytestmark = pytest.mark.usefixtures("forked_ranks")  # of all tests of a session, one starts the ranks' server
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 
 
 def run(name: str, machine: Machine, **changes: Any) -> list[Record]:

@@ -1,13 +1,14 @@
 """Experiments on ranks, with a small network in the place of ResNet-50: what is proven, and the cases recorded."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from scalecard import experiments
 from scalecard.distributed.layout import Layout
-from scalecard.hardware.machine import Machine
+from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks
 from scalecard.records.record import Record
 from support.blocks import smoke_block
@@ -20,10 +21,17 @@ pytestmark = pytest.mark.usefixtures("forked_ranks", "few_images", "small")
 SPLIT = {"batch_size": 4, "split_sizes": [2, 4], "balanced_sizes": [2], "check_steps": 2, "lr": 0.1}
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
     """In this process; the ranks' server does so too."""
-    replace_resnet50(monkeypatch.setattr)
+    with pytest.MonkeyPatch.context() as patch:
+        replace_resnet50(patch.setattr)
+        yield
+
+
+@pytest.fixture(scope="module")
+def pipelines(forked_ranks: None, small: None) -> list[Record]:
+    return run("pipeline", probe(), 2, **SPLIT)
 
 
 def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:
@@ -51,8 +59,8 @@ def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine)
     assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}
 
 
-def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
-    records = [record for record in run("pipeline", machine, 2, **SPLIT) if record.metric == "step_time"]
+def test_every_pipeline_is_proven_before_it_is_timed(pipelines: list[Record]) -> None:
+    records = [record for record in pipelines if record.metric == "step_time"]
     measured = [record for record in records if record.status == "ok"]
     ours = {"single device", "model parallel", "textbook", "gpipe", "1f1b"}
     assert {record.case["strategy"] for record in measured} == {*ours, "torch gpipe", "torch 1f1b"}
@@ -70,8 +78,8 @@ def test_every_pipeline_is_proven_before_it_is_timed(machine: Machine) -> None:
         assert _counts(record)["updates"] == 1, "the first rank did it"
 
 
-def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(machine: Machine) -> None:
-    skipped = [record for record in run("pipeline", machine, 2, **SPLIT) if record.status == "skipped"]
+def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(pipelines: list[Record]) -> None:
+    skipped = [record for record in pipelines if record.status == "skipped"]
     cases = {(r.case["strategy"], r.case["split_size"]) for r in skipped if r.metric == "step_time"}
     assert cases == {("torch 1f1b", 4)}, "one micro-batch for two stages"
 

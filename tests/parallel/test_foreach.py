@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 import torch
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -15,6 +16,8 @@ from scalecard.workloads.reference import trainable
 from torch import nn
 from torch.autograd.graph import increment_version
 from torch.distributed.device_mesh import init_device_mesh
+
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 
 FOREACH = partial(torch.optim.SGD, foreach=True)
 PLAN = {"0": "column", "1": "row"}

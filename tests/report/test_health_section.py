@@ -1,6 +1,7 @@
 """What the report shows of a machine's health: tiles, a map, strips, sentences, and the alerts at its top."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -22,10 +23,15 @@ BOXES = {
     "two": Box(gpu="NVIDIA GeForce RTX 4090", count=2, speed={1: 0.8}),
     "eight": Box(switched=18, pairs=HALF, speed={3: 0.7}),
     "sixteen": Box(switched=18, count=16, pairs=HALF, slots={7: (3, 16), 8: (3, 16)}),
-    "32 nodes": Box(switched=18, nodes=32, nodes_speed={3: 0.5}, adapters=2),
+    "32 nodes": Box(switched=18, count=2, nodes=32, nodes_speed={3: 0.5}, adapters=2),
     "workers": Box(count=4, emulated=True),
     "one worker": Box(count=1, emulated=True),
 }
+
+
+@cache
+def result_of(name: str) -> Result:
+    return BOXES[name].result()
 
 
 def report_of(result: Result, folder: Path) -> str:
@@ -50,7 +56,7 @@ def texts(figure: Figure) -> list[Bbox]:
 
 @pytest.mark.parametrize("name", BOXES)
 def test_the_figure_is_drawn_and_no_text_covers_another(name: str) -> None:
-    figure = health.plot([BOXES[name].result()])
+    figure = health.plot([result_of(name)])
     width, height = figure.get_size_inches()
     assert width == 8.2
     assert height <= 9, "a page of paper has room for it"
@@ -71,7 +77,7 @@ def outlined(figure: Figure) -> list[tuple[float, float]]:
 
 def test_the_map_frames_the_slow_pair_in_both_directions_and_has_its_rates() -> None:
     """85 % of 450 GB/s are 382.5; half of that is 191."""
-    figure = health.plot([BOXES["eight"].result()])
+    figure = health.plot([result_of("eight")])
     assert outlined(figure) == [(2, 5), (5, 2)]
     numbers = {(round(text.get_position()[1]), round(text.get_position()[0])): text for text in figure.axes[0].texts}
     assert len(numbers) == 56
@@ -80,14 +86,14 @@ def test_the_map_frames_the_slow_pair_in_both_directions_and_has_its_rates() -> 
 
 
 def test_too_many_cells_have_no_numbers_but_frames() -> None:
-    figure = health.plot([BOXES["32 nodes"].result()])
+    figure = health.plot([result_of("32 nodes")])
     framed = {place for pair in outlined(figure) for place in pair}
     assert len(outlined(figure)) == 62, "31 others, both ways"
     assert framed == set(map(float, range(32)))
 
 
 def test_in_the_strips_the_slow_one_has_its_number() -> None:
-    figure = health.plot([BOXES["eight"].result()])
+    figure = health.plot([result_of("eight")])
     (strips,) = (axes for axes in figure.axes if axes.get_title(loc="left") == "every device")
     assert {text.get_text().strip() for text in strips.texts} == {"3"}
     slow = [line for line in strips.lines if line.get_color() == ODD]
@@ -95,7 +101,7 @@ def test_in_the_strips_the_slow_one_has_its_number() -> None:
 
 
 def test_a_tile_has_the_worst_verdict_of_its_part_and_the_number_that_stands_for_it() -> None:
-    found = {tile.part: tile for tile in health.tiles(BOXES["eight"].result())}
+    found = {tile.part: tile for tile in health.tiles(result_of("eight"))}
     expected = {
         "compute": ("odd one out", "643 TFLOP/s", "65 %"),  # of 989
         "memory": ("normal", "2466 GB/s", "74 %"),  # of 3350
@@ -116,7 +122,7 @@ def test_a_tile_has_the_worst_verdict_of_its_part_and_the_number_that_stands_for
 
 
 def test_over_nodes_the_network_has_a_tile() -> None:
-    found = {tile.part: tile for tile in health.tiles(BOXES["32 nodes"].result())}
+    found = {tile.part: tile for tile in health.tiles(result_of("32 nodes"))}
     assert found["network"].verdict == "odd one out"
     assert found["collectives"].verdict == "normal"
 
@@ -124,7 +130,7 @@ def test_over_nodes_the_network_has_a_tile() -> None:
 @pytest.mark.parametrize("name", ["one", "two", "workers", "one worker"])
 def test_a_file_of_it_can_be_written_read_and_reported(name: str, tmp_path: Path) -> None:
     path = tmp_path / "box" / "health.json"
-    files.save(BOXES[name].result(), path)
+    files.save(result_of(name), path)
     result = files.load(path)
     text = report_of(result, tmp_path)
     assert text.count('class="tile') >= len(health.tiles(result))
@@ -143,7 +149,7 @@ def test_a_fault_is_at_the_top_of_the_report_once(tmp_path: Path) -> None:
 
 
 def test_commands_are_shown_as_such_and_names_stay_text(tmp_path: Path) -> None:
-    result = BOXES["eight"].result()
+    result = result_of("eight")
     html = report_of(replace(result, warnings=["`<b>` is no command"]), tmp_path)
     assert "<code>nvidia-smi nvlink -e</code>" in html
     assert "<b>" not in html
@@ -159,7 +165,7 @@ def test_of_workers_nothing_is_said_about_this_machine(tmp_path: Path) -> None:
 
 
 def test_sentences_lead_with_the_faults() -> None:
-    section = Section.of(BOXES["eight"].result())
+    section = Section.of(result_of("eight"))
     first, second = by_topic(section.findings)[:2]
     assert first.text.startswith("GPU 3")
     assert second.text.startswith("GPU 2 and GPU 5")

@@ -7,6 +7,7 @@ are in simulated_events.py. The seed draws the cluster as well, so every seed is
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -49,10 +50,14 @@ def drawn(cause: Cause | None, seed: int) -> Cluster:
     return replace(usual, **planted.get(cause or "", {}))  # type: ignore[arg-type]
 
 
+@cache
 def simulated(
     devices: int = 8, *, cause: Cause | None = None, seed: int = 0, nodes: int = 1, cluster: Cluster | None = None
 ) -> dict[str, Result]:
-    """By experiment, what was measured on `devices` GPUs of each of `nodes` nodes, with this planted `cause`."""
+    """By experiment, what was measured on `devices` GPUs of each of `nodes` nodes, with this planted `cause`.
+
+    The same dict every time, not to be changed.
+    """
     box, chosen = Box(count=devices, switched=18, nodes=nodes), replace(cluster or drawn(cause, seed), per_node=devices)
     health = box.result()
     run = _Run(chosen, cause, np.random.default_rng([seed, 2]), devices, nodes)

@@ -40,13 +40,18 @@ def accuracy(**case: str | float) -> Record:
     return Record(case=case, metric="accuracy", unit="fraction", samples=[[0.1, 0.5, 0.8]])
 
 
-def write_report(results: Sequence[Result], folder: Path) -> Path:
-    """Draw the figures, then write report.html into the folder."""
+def draw(results: Sequence[Result], folder: Path) -> None:
+    """The figures for the page."""
     for name in dict.fromkeys(result.experiment for result in results):
         figure = sections.load(name).plot([r for r in results if r.experiment == name])
-        figure_files.save(figure, folder / "figures" / f"{name}.html")
+        figure_files.save(figure, folder / f"{name}.html")
     for name in answers.names():
-        figure_files.save(answers.load(name).plot(platforms.current(results)), folder / "figures" / f"{name}.html")
+        figure_files.save(answers.load(name).plot(platforms.current(results)), folder / f"{name}.html")
+
+
+def write_report(results: Sequence[Result], folder: Path) -> Path:
+    """Draw the figures, then write report.html into the folder."""
+    draw(results, folder / "figures")
     path = folder / "report.html"
     path.write_text(render(results, folder / "figures"))
     return path

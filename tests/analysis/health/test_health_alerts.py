@@ -31,7 +31,7 @@ DGX_1 = [
         Box(gpu=RTX, count=2, peer=False),
         Box(gpu=RTX, count=4, peer=False, nccl_paths={"SHM": 8}),
         Box(gpu=H100, switched=18, count=16),
-        Box(gpu=H100, switched=18, nodes=32, adapters=8, nccl_paths={"NET/IB/GDRDMA": 16, "P2P": 64}),
+        Box(gpu=H100, switched=18, nodes=16, adapters=8, nccl_paths={"NET/IB/GDRDMA": 16, "P2P": 64}),
         Box(gpu=H100, switched=18, nodes=2, nccl_paths={"NET/Socket": 4}),  # there is nothing but Ethernet
         Box(count=1, emulated=True),
         Box(count=4, emulated=True),

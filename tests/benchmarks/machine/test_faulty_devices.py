@@ -17,7 +17,7 @@ from scalecard.records.record import Reason, Record
 from support.blocks import SHORTEST, block
 
 SMALL: dict[str, Any] = {
-    **{"size": 16, "dtypes": ["float32"], "memory_bytes": 4096, "link_bytes": [4096], "collective_bytes": [4096]},
+    **{"size": 128, "dtypes": ["float32"], "memory_bytes": 4096, "link_bytes": [4096], "collective_bytes": [4096]},
     **{"rounds": 2, "load_seconds": 0.01, "measure": SHORTEST},
 }
 FAULT = "CUDA error: uncorrectable ECC error encountered"
