@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.strategy_choice import Batches, batches, places
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.report.advice_text import on_data_parallel, on_defaults
 from support.eight_gpus import case_of, ddp, local, measured, step, strategies, timed
 

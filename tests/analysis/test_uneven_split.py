@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from scalecard.analysis.experiment_results import divisions, over_in_rounds
 from scalecard.figures import points
+from scalecard.records.axes import Case
 from scalecard.records.journal import merged
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.record import Record, Result
 from scalecard.report.sections import heterogeneous
 from support.builders import timed
 

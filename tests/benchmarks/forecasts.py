@@ -27,7 +27,8 @@ from scalecard.analysis.forecast.forecast import Forecast, forecasts
 from scalecard.analysis.forecast.model import Settings
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.records.record import Case, Count, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Count, Record, Result, Telemetry
 from support.simulated_clusters import Cause, simulated
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

@@ -20,7 +20,8 @@ from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RankLost, RanksFailed
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 from support.builders import timed
 from support.projects import ROOT
 

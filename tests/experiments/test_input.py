@@ -13,7 +13,8 @@ from scalecard.experiments.input import workers_for
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.records import files
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.workloads import workload
 from support.blocks import block, smoke_block
 

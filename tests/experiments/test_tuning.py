@@ -17,7 +17,8 @@ from scalecard.experiments import tuning
 from scalecard.hardware.machine import Machine
 from scalecard.parallel import compiled
 from scalecard.records import files
-from scalecard.records.record import Case, Record, Result, rungs_of
+from scalecard.records.axes import Case, rungs_of
+from scalecard.records.record import Record, Result
 from scalecard.workloads import datasets
 from support.blocks import block, smoke_block
 from support.builders import out_of_memory

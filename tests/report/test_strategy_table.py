@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis import formatting
-from scalecard.records.record import Case, Count, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Count, Record, Result, Telemetry
 from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import strategies
 from support.builders import out_of_memory

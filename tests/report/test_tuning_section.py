@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis import experiment_results
-from scalecard.records.record import Case, Count, Record, Result, Telemetry, combination
+from scalecard.records.axes import Case, combination
+from scalecard.records.record import Count, Record, Result, Telemetry
 from scalecard.report.sections import by_topic, tuning
 
 SPEC = {

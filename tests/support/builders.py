@@ -10,8 +10,9 @@ from typing import Any
 
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe
+from scalecard.records.axes import Case
 from scalecard.records.journal import merged
-from scalecard.records.record import Case, GpuState, HardwareState, Reason, Record, Spread, Telemetry
+from scalecard.records.record import GpuState, HardwareState, Reason, Record, Spread, Telemetry
 
 
 @cache

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.records.record import Case, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result, Telemetry
 
 from support.builders import out_of_memory
 

@@ -9,7 +9,8 @@ from itertools import product
 from typing import Any
 
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, Check, Count, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Count, Record, Result, Telemetry
 
 from support.blocks import block
 from support.builders import environment_of, gpu_state, hardware_state

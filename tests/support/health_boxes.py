@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from scalecard.analysis import limits, published_figures
 from scalecard.hardware.environment import of_nodes
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.record import Case, HardwareState, Record, Result, Spread, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import HardwareState, Record, Result, Spread, Telemetry
 
 from support.builders import environment_of, gpu_state, hardware_state
 

@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 from scalecard.distributed.layout import layouts
-from scalecard.records.record import Case, Count, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Count, Record, Result, Telemetry
 
 from support.builders import gpu_state, hardware_state
 from support.health_boxes import Box

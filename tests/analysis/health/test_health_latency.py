@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.health.alerts import alerts, verdicts
-from scalecard.records.record import Case, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Result
 from support.health_boxes import MIB, Box, Extent
 
 SMALL = Extent(host=(4096, 256 * MIB), links=(4096, 65536, 256 * MIB))

@@ -10,7 +10,8 @@ from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.judge_rates import Groups
 from scalecard.analysis.health.per_node import Place
 from scalecard.analysis.health.verdict import Kind
-from scalecard.records.record import Case, Record, Result, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result, Telemetry
 from support.builders import gpu_state, hardware_state, timed
 from support.health_boxes import Box
 

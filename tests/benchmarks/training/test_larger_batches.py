@@ -14,7 +14,8 @@ from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedRef
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.record import Record, combination, rungs_of
+from scalecard.records.axes import combination, rungs_of
+from scalecard.records.record import Record
 from scalecard.workloads import nested, reference
 from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank

@@ -16,7 +16,8 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
 from scalecard.parallel import model_parallel
 from scalecard.parallel.model_parallel import StageAlone
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 from scalecard.workloads import workload as loads
 from scalecard.workloads.workload import Workload
 from support.builders import timed

@@ -11,7 +11,8 @@ from scalecard.measuring import stopping_rule
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel import tuned_step
 from scalecard.parallel.tuned_step import TunedStep
-from scalecard.records.record import RUNGS, Reason, Record, combination
+from scalecard.records.axes import RUNGS, combination
+from scalecard.records.record import Reason, Record
 from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
 

@@ -30,7 +30,8 @@ from statistics import mean
 from scalecard.analysis import experiment_results
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
 
 COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"

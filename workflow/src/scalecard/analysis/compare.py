@@ -37,7 +37,8 @@ import scipy
 
 from scalecard.analysis import MARGIN
 from scalecard.analysis.provenance import doubts, warnings
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import CONFIDENCE, FEWEST, Interval, Ratio
 
 # If a side was measured in one process, the spread between processes is unknown. Fresh processes doing the same work

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scalecard.analysis import formatting
-from scalecard.records.record import BASELINE, RUNGS, Case, Record, Result, rungs_of
+from scalecard.records.axes import BASELINE, RUNGS, Case, rungs_of
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
 

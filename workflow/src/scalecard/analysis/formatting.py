@@ -4,7 +4,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from scalecard.records.record import IN_BYTES, Case, Record, Result, axis_label
+from scalecard.records.axes import IN_BYTES, Case, axis_label
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

@@ -39,8 +39,9 @@ from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvou
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
+from scalecard.records.axes import Case
 from scalecard.records.journal import Journal
-from scalecard.records.record import Case, Reason, Record, Unit
+from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.redact import anonymous
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from scalecard import progress
 from scalecard.hardware.machine import device_counts
-from scalecard.records.record import Case
+from scalecard.records.axes import Case
 
 
 @dataclass(frozen=True)

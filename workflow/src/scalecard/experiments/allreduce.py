@@ -33,7 +33,8 @@ from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Record
 
 UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
 TURNS = 3  # sums that are compared

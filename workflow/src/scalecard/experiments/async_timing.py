@@ -22,7 +22,8 @@ from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

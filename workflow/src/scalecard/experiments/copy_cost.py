@@ -30,7 +30,8 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Record
 
 Ends = tuple[Device | None, Device | None]  # source and target of a copy; None is the host
 

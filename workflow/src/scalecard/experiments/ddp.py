@@ -40,7 +40,8 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.timer import Bench
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import built_in
 

@@ -27,7 +27,8 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Precision, Trained, expected, training
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.parallel.trainer import Trainer
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload, built_in
 

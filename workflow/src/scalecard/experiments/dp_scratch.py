@@ -27,7 +27,8 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from scalecard.workloads.workload import built_in

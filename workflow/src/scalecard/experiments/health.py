@@ -32,7 +32,8 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 
 LOST = Record.failed({"part": "node"}, "the node sent nothing of what it measured", reason=Reason.LOST)
 

@@ -33,7 +33,8 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.workloads import reference
 from scalecard.workloads.workload import HOST, Workload, built_in
 

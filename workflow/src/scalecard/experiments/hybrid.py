@@ -34,7 +34,8 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.timer import Bench
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import state_of
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
 from scalecard.workloads.nested import leaves
 from scalecard.workloads.workload import Workload

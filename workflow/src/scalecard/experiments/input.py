@@ -31,7 +31,8 @@ from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 from scalecard.workloads.loading import Loading
 from scalecard.workloads.workload import Workload
 

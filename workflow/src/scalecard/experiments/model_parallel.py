@@ -26,7 +26,8 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import built_in

@@ -47,7 +47,8 @@ from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.per_call import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.parallel.schedules import SCHEDULES
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
 from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts

@@ -33,7 +33,8 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.measuring.timer import Synchronised
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"

@@ -33,7 +33,8 @@ from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import reference
 from scalecard.workloads.workload import HOST, built_in

@@ -36,7 +36,8 @@ from scalecard.measuring.proof import Precision, Trained, expected, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
-from scalecard.records.record import Case, Check, Record, rungs_of
+from scalecard.records.axes import Case, rungs_of
+from scalecard.records.record import Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload, built_in

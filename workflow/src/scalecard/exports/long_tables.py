@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scalecard.records.record import Result, Scalar
+from scalecard.records.axes import Scalar
+from scalecard.records.record import Result
 from scalecard.records.statistics import larger
 from scalecard.report import record_table, table
 

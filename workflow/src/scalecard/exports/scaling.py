@@ -12,7 +12,8 @@ from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.analysis.strategy_choice import Place, places, workloads
 from scalecard.exports import EXPERIMENTS
 from scalecard.figures import charts
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import DDP, SINGLE
 from scalecard.report import figure_files, table

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from scalecard.hardware.device_timestamps import Place
 from scalecard.hardware.devices import Device
-from scalecard.records.record import Case, Check, Count, HardwareState, Reason, Record, Telemetry, Unit
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Count, HardwareState, Reason, Record, Telemetry, Unit
 
 Work = Callable[[], object]
 NOT_ASKED = "only training steps and epochs are measured over a second"

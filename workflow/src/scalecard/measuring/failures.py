@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from scalecard import progress
 from scalecard.hardware.failures import first_line, reason_of
 from scalecard.measuring.proof import Void
-from scalecard.records.record import Case, Reason, Record, Unit
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record, Unit
 
 ON_ALL_RANKS = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN)
 

@@ -1,4 +1,4 @@
-"""What a measurement leaves behind: Result, Record, Check, Count, Telemetry; and what axes of cases are called.
+"""What a measurement leaves behind: Result, Record, Check, Count, Telemetry.
 
 The writer (measuring/telemetry.py) and all readers share these types, and result.schema.json is made of them. None
 means that the fact could not be read.
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, computed_field, model_validator, with_config
 from typing_extensions import TypedDict
 
-from scalecard.records.axes import Axes, Settings
+from scalecard.records.axes import Axes, Case, Scalar, Settings
 from scalecard.records.environment import Environment
 from scalecard.records.fields import (
     STRICT,
@@ -37,16 +37,7 @@ from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 
 BOUND = 0.9  # of the time
-Scalar = str | int | float | bool | None
-Case = dict[str, Scalar]
 Unit = Literal["s", "B", "fraction", "count", "B/s", "samples"]
-# The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
-RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
-BASELINE = "float32"  # without any
-# Axes, and settings of config.yaml, whose values are sizes in bytes.
-IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
-# What stands before a value where that is not the axis' name: nothing where the value says enough.
-LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
 WithoutPaths = PlainSerializer(without_paths, return_type=Settings)
 POWER_CAP = "power cap"  # a reason that is normal
 
@@ -383,25 +374,3 @@ class Result:
     def find(self, metric: str, **case: Scalar) -> Record | None:
         """The first such record, or None."""
         return next(iter(self.select(metric, **case)), None)
-
-
-def axis_label(axis: str) -> str:
-    """What stands before a value on this axis: 'batch size', or nothing."""
-    return LABELS.get(axis, axis.replace("_", " "))
-
-
-def rungs_of(case: Case) -> tuple[str, ...]:
-    """The rungs that are on, in the order in which they were added."""
-    places = {rung: case[rung] for rung in RUNGS if rung in case}
-    return tuple(sorted(places, key=lambda rung: places[rung] or 0))
-
-
-def parts_of(case: Case) -> list[str]:
-    """What makes it another step than the plain one, the last addition last: rungs, 'accumulate 4', 'batch x2'."""
-    count, factor = case.get("accumulate"), case.get("batch_factor")
-    return [*rungs_of(case), *[f"accumulate {count}"] * bool(count), *[f"batch x{factor}"] * bool(factor)]
-
-
-def combination(case: Case) -> str:
-    """'bf16 + fused', or 'float32'."""
-    return " + ".join(parts_of(case)) or BASELINE

@@ -6,7 +6,7 @@ Breakdown, forecast, advice and figures read it, and `strategies` measures nothi
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
-from scalecard.records.record import Scalar
+from scalecard.records.axes import Scalar
 
 
 class Division(Enum):

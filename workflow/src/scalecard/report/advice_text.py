@@ -19,7 +19,8 @@ from scalecard.analysis.strategy_choice import (
     timed,
     workloads,
 )
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic, strategies

@@ -8,7 +8,8 @@ from scalecard.analysis import formatting, limits
 from scalecard.analysis.health.per_node import Place, View, together, views
 from scalecard.analysis.health.verdict import Kind, Part
 from scalecard.analysis.limits import Limit
-from scalecard.records.record import Record, Result, Scalar
+from scalecard.records.axes import Scalar
+from scalecard.records.record import Record, Result
 
 FEWEST = 3  # samples whose range may stand for an interval
 # Smaller ones take about as long as it takes to start them, of which no link's rate says anything.

@@ -32,7 +32,8 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.whole_numbers import Value, fill, number, same_as, total
-from scalecard.records.record import Case, Check, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Record
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 

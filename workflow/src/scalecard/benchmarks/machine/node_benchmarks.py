@@ -25,7 +25,8 @@ from scalecard.measuring.counting import count
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.record import Case, Check, Reason, Record, Scalar
+from scalecard.records.axes import Case, Scalar
+from scalecard.records.record import Check, Reason, Record
 
 CHUNK = 2**20  # bytes of a file that are read at a time
 

@@ -13,7 +13,8 @@ from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import decided
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.records.record import Case, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Record
 from scalecard.records.statistics import FEWEST
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import Workload, built_in

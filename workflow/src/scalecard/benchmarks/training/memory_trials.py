@@ -15,7 +15,8 @@ from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Family
 
 GRAIN = 16  # the largest batch is right to one part in so many

@@ -20,7 +20,8 @@ from scalecard.measuring import per_call
 from scalecard.measuring.case_variant import Timing
 from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.records.record import Case, Reason, Record
+from scalecard.records.axes import Case
+from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.workload import Workload
 

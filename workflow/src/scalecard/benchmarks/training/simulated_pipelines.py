@@ -17,7 +17,8 @@ from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.parallel.schedules import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played
-from scalecard.records.record import Case, Record, Telemetry
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Telemetry
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
 
 FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"

@@ -15,7 +15,8 @@ from scalecard.measuring.case_variant import Subject, Work
 from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import Change, Trained, expected, training
 from scalecard.measuring.timer import Synchronised
-from scalecard.records.record import Case, Check
+from scalecard.records.axes import Case
+from scalecard.records.record import Check
 from scalecard.records.strategies import Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import sizes

@@ -27,7 +27,8 @@ from scalecard.measuring.stopping_rule import Rule, budget_over
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
 from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
-from scalecard.records.record import RUNGS, Case, Check, Reason, Record, combination
+from scalecard.records.axes import RUNGS, Case, combination
+from scalecard.records.record import Check, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows

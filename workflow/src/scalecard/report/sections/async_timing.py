@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points, style
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 

@@ -17,7 +17,8 @@ from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points
 from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
-from scalecard.records.record import Record, Result, Scalar
+from scalecard.records.axes import Scalar
+from scalecard.records.record import Record, Result
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 

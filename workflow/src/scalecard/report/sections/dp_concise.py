@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points
-from scalecard.records.record import Case, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 

@@ -24,7 +24,8 @@ from scalecard.analysis.limits import Judgement
 from scalecard.figures import health
 from scalecard.figures.charts import heat_map
 from scalecard.progress import counted
-from scalecard.records.record import Case, Record, Result
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, allreduce
 

@@ -14,7 +14,8 @@ from scalecard.analysis import formatting
 from scalecard.analysis.experiment_results import Ladder, dtype_of, is_larger, ladders, rate
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.records.record import BASELINE, RUNGS, Record, Result, combination, parts_of, rungs_of
+from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
+from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured, strategies
 from scalecard.report.table import Cell, Table
 
