@@ -289,7 +289,8 @@ def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
     with nodes.keep_store(first):
         assert run._of_nodes(second, {**facts, "host": "bbbbbbbb", "ram_bytes": 1}) == []
         described = run._of_nodes(first, facts)
-    assert described == [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": {"ram_bytes": 1}}]
+    more = {"path": ["ram_bytes"], "value": 1}
+    assert described == [{"host": "aaaaaaaa", "differs": []}, {"host": "bbbbbbbb", "differs": [more]}]
     assert run._of_nodes(nodes.Nodes(), facts) == []
 
 

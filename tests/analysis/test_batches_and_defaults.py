@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.default_settings import Change, best, changes
-from scalecard.analysis.strategy_choice import Batches, batches, places
+from scalecard.analysis.strategy_choice import Batches, batches, strategy_runs
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report.advice_text import on_data_parallel, on_defaults
@@ -27,7 +27,7 @@ OPTIONS = {
 def of(make_result: Make, records: list[Record]) -> Batches:
     result = measured(make_result, strategies=records).of("strategies")
     assert result is not None
-    return batches(result, "gpt", places(result, "gpt"))
+    return batches(result, "gpt", strategy_runs(result, "gpt"))
 
 
 def test_scaling_collapses_where_a_device_does_less_than_half(make_result: Make) -> None:

@@ -4,7 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis.strategy_choice import LOST, TOO_LARGE, UNABLE, Choice, Place, avoid, choose, fewest, places
+from scalecard.analysis.strategy_choice import (
+    LOST,
+    TOO_LARGE,
+    UNABLE,
+    Choice,
+    StrategyRun,
+    avoid,
+    choose,
+    fewest,
+    strategy_runs,
+)
 from scalecard.records.record import Reason, Record, Result
 from scalecard.report.advice_text import sentences
 from support.eight_gpus import BATCH, DEVICES, measured, step, strategies, timed, too_large
@@ -12,10 +22,10 @@ from support.eight_gpus import BATCH, DEVICES, measured, step, strategies, timed
 Make = Callable[..., Result]
 
 
-def found(make_result: Make, records: Sequence[Record]) -> list[Place]:
+def found(make_result: Make, records: Sequence[Record]) -> list[StrategyRun]:
     result = measured(make_result, strategies=records).of("strategies")
     assert result is not None
-    return places(result, "gpt")
+    return strategy_runs(result, "gpt")
 
 
 def chosen(make_result: Make, *records: Record, scaling: str = "strong") -> Choice:
@@ -85,9 +95,9 @@ def test_what_does_not_fit_on_one_device(make_result: Make) -> None:
         step("FSDP parameters", 4, 0.2),
         step("FSDP parameters", 8, 0.12),
     ]
-    place = {(p.strategy, p.devices): p for p in found(make_result, records)}
-    assert place["DDP", 8].status == TOO_LARGE
-    assert [p.devices for p in fewest(list(place.values()))] == [4]
+    run = {(p.strategy, p.devices): p for p in found(make_result, records)}
+    assert run["DDP", 8].status == TOO_LARGE
+    assert [p.devices for p in fewest(list(run.values()))] == [4]
     use, *_ = told(make_result, records)
     assert use.startswith(
         "gpt: it does not fit on one device, but on 4 (by FSDP parameters); use FSDP parameters on 8 devices: 533"
@@ -128,7 +138,7 @@ def test_what_to_avoid_names_the_devices_on_which_it_was_compared(make_result: M
 def test_a_lost_rank_and_an_unsuitable_model_are_not_too_large(make_result: Make) -> None:
     lost = Record.failed({"workload": "gpt", "devices": 2}, "rank 1 was killed", reason=Reason.LOST, metric="step_time")
     unable = Record.skipped(step("torch gpipe", 2, 1.0).case, "3 blocks do not make 4 stages", metric="step_time")
-    assert [place.status for place in found(make_result, [lost, unable])] == [LOST, UNABLE]
+    assert [run.status for run in found(make_result, [lost, unable])] == [LOST, UNABLE]
     assert told(make_result, [lost, unable]) == []
 
 

@@ -134,7 +134,7 @@ def test_without_gpus_the_cpu_is_the_hardware(make_result: Make, facts: dict[str
 
 def test_more_nodes_are_other_hardware(make_result: Make) -> None:
     one = make_result([])
-    wide = replace(one, environment={**one.environment, "nodes": [{"host": "a", "differs": {}}] * 2})
+    wide = replace(one, environment={**one.environment, "nodes": [{"host": "a", "differs": []}] * 2})
     assert not platforms.same_hardware([one], [one, wide])
     assert platforms.nicknames([one], [one, wide])[1].startswith("2 nodes of ")
 

@@ -10,8 +10,9 @@ from support.health_boxes import Box
 
 def test_a_node_has_its_own_facts_where_they_differ_from_the_first_ones() -> None:
     result = Box(nodes=2).result()
-    differs = {"gpus.0.pcie_width": 8, "missing.gpus.1.ecc": "not supported"}
-    nodes = [{"host": "aaaaaaaa", "differs": {}}, {"host": "bbbbbbbb", "differs": differs}]
+    width = {"path": ["gpus", 0, "pcie_width"], "value": 8}
+    differs = [width, {"path": ["missing", "gpus.1.ecc"], "value": "not supported"}]
+    nodes = [{"host": "aaaaaaaa", "differs": []}, {"host": "bbbbbbbb", "differs": differs}]
     first, second = views(replace(result, environment={**result.environment, "nodes": nodes}))
     assert first.result.environment["gpus"] == result.environment["gpus"]
     assert second.result.environment["gpus"][0]["pcie_width"] == 8

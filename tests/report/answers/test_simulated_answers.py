@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scalecard.analysis import breakdown
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.strategy_choice import choose, places
+from scalecard.analysis.strategy_choice import choose, strategy_runs
 from scalecard.report.answers import use, why
 from support.simulated_clusters import WORKLOAD, Cause, drawn, simulated, true_step
 
@@ -59,7 +59,7 @@ def test_a_slow_rank_is_named(seed: int) -> None:
 def test_what_is_recommended_is_what_is_truly_the_fastest(cause: Cause | None, seed: int) -> None:
     """Or takes at most 2 % longer than that."""
     results = simulated(8, cause=cause, seed=seed)
-    choice = choose(places(results["strategies"], WORKLOAD), "strong")
+    choice = choose(strategy_runs(results["strategies"], WORKLOAD), "strong")
     assert choice
     cluster = drawn(cause, seed)
     one = float(np.median(cluster.alone(np.random.default_rng(0), 200, cluster.batch)))

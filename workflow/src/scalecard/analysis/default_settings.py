@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scalecard.analysis import formatting
 from scalecard.analysis.experiment_results import APART, options_of, per_batch
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.strategy_choice import on, places, timed, workloads
+from scalecard.analysis.strategy_choice import on, strategy_runs, timed, workloads
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS
@@ -70,10 +70,10 @@ def _of_ddp(result: Result) -> Iterator[Change]:
 def _of_strategies(result: Result) -> Iterator[Change]:
     """FSDP that keeps what it gathered for the forward until the backward, which takes memory."""
     for workload in workloads(result):
-        found = timed(places(result, workload), "strong")
-        able = {(place.strategy, place.devices, place.nodes): place for place in found}
-        most = max((place.devices for place in found), default=0)
-        for (name, devices, nodes), place in able.items():
+        found = timed(strategy_runs(result, workload), "strong")
+        able = {(run.strategy, run.devices, run.nodes): run for run in found}
+        most = max((run.devices for run in found), default=0)
+        for (name, devices, nodes), run in able.items():
             default = able.get((FSDP_PARAMETERS.name, devices, nodes))
             if name == FSDP_GRADIENTS.name and devices == most and default:
                 yield Change(
@@ -81,7 +81,7 @@ def _of_strategies(result: Result) -> Iterator[Change]:
                     "reshard_after_forward",
                     "reshard_after_forward=False",
                     "reshard_after_forward=True",
-                    place.time_over(default),
+                    run.time_over(default),
                     "all parameters stay on every device",
                 )
 

@@ -21,7 +21,7 @@ HALF = 2.0  # times as long as the one that is recommended: what is to be avoide
 
 
 @dataclass(frozen=True)
-class Place:
+class StrategyRun:
     """A strategy on a number of devices, and what became of it: `step` has its times, or says why there are none.
 
     `alone` is one device with the batch that it has by itself; None if that was not timed.
@@ -100,7 +100,7 @@ class Place:
         """'DDP on 8 devices on 2 nodes', or 'one device'."""
         return "one device" if self.devices == 1 else f"{self.strategy} on {on(self.devices, self.nodes)}"
 
-    def time_over(self, other: "Place") -> Ratio:
+    def time_over(self, other: "StrategyRun") -> Ratio:
         """Time per sample or token, over another's."""
         return formatting.scaled(self.step.over(other.step), other.units / self.units)
 
@@ -116,21 +116,21 @@ def workloads(result: Result) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def places(result: Result, workload: str) -> list[Place]:
+def strategy_runs(result: Result, workload: str) -> list[StrategyRun]:
     """Everything that was tried for a workload."""
     alone = single(result, workload)
-    return [Place(r, alone) for r in result.records if r.metric == "step_time" and r.matches(workload=workload)]
+    return [StrategyRun(r, alone) for r in result.records if r.metric == "step_time" and r.matches(workload=workload)]
 
 
-def timed(found: Sequence[Place], scaling: str) -> list[Place]:
+def timed(found: Sequence[StrategyRun], scaling: str) -> list[StrategyRun]:
     """Those with times, one device among them, of which both scalings are the same."""
-    return [place for place in found if place.fits and (place.scaling == scaling or place.devices == 1)]
+    return [run for run in found if run.fits and (run.scaling == scaling or run.devices == 1)]
 
 
-def fewest(found: Sequence[Place]) -> list[Place]:
+def fewest(found: Sequence[StrategyRun]) -> list[StrategyRun]:
     """Those on the smallest number of devices that hold one device's batch; empty if none does."""
     able = timed(found, "strong") or timed(found, "weak")
-    return [place for place in able if place.devices == min(each.devices for each in able)]
+    return [run for run in able if run.devices == min(each.devices for each in able)]
 
 
 @dataclass(frozen=True)
@@ -173,13 +173,13 @@ class Batches:
         return min(able, key=lambda point: point.batch, default=None)
 
 
-def batches(result: Result, workload: str, found: Sequence[Place]) -> Batches:
+def batches(result: Result, workload: str, found: Sequence[StrategyRun]) -> Batches:
     """Of the fastest data parallelism on each number of devices, and of one device alone."""
-    fastest: dict[tuple[int, int], Place] = {}
-    for place in timed(found, "strong"):
-        if place.efficiency and strategies.of(place.strategy).family is Family.DATA:
-            key = (place.devices, place.nodes)
-            fastest[key] = max(fastest.get(key, place), place, key=lambda one: one.rate)
+    fastest: dict[tuple[int, int], StrategyRun] = {}
+    for run in timed(found, "strong"):
+        if run.efficiency and strategies.of(run.strategy).family is Family.DATA:
+            key = (run.devices, run.nodes)
+            fastest[key] = max(fastest.get(key, run), run, key=lambda one: one.rate)
     shared = [Point(p.batch / p.devices, p.efficiency, p.where) for p in fastest.values() if p.efficiency]
     return Batches(*(sorted(points, key=lambda point: -point.batch) for points in (shared, _alone(result, workload))))
 
@@ -203,66 +203,66 @@ def _alone(result: Result, workload: str) -> list[Point]:
 class Choice:
     """`best` has the highest rate; `others` follow, each with its time per sample over the best one's."""
 
-    best: Place
-    others: list[tuple[Place, Ratio]]
+    best: StrategyRun
+    others: list[tuple[StrategyRun, Ratio]]
 
     @property
-    def runner_up(self) -> tuple[Place, Ratio] | None:
+    def runner_up(self) -> tuple[StrategyRun, Ratio] | None:
         return self.others[0] if self.others else None
 
     @property
-    def tied(self) -> list[Place]:
+    def tied(self) -> list[StrategyRun]:
         """Those that cannot be told apart from the best one, or take the same time."""
-        return [place for place, ratio in self.others if ratio.verdict != "slower"]
+        return [run for run, ratio in self.others if ratio.verdict != "slower"]
 
     @property
     def helps(self) -> bool:
         """Whether several devices are clearly faster than one."""
-        return self.best.devices > 1 and all(place.devices > 1 for place in self.tied)
+        return self.best.devices > 1 and all(run.devices > 1 for run in self.tied)
 
 
-def choose(found: Sequence[Place], scaling: str) -> Choice | None:
+def choose(found: Sequence[StrategyRun], scaling: str) -> Choice | None:
     """The highest rate at a scaling; of those within 1 % of it, the one on the fewest devices. None if none was timed.
 
     Only what surely takes the same time gives way to fewer devices: what merely cannot be told apart does not.
     """
-    able = sorted(timed(found, scaling), key=lambda place: -place.rate)
+    able = sorted(timed(found, scaling), key=lambda run: -run.rate)
     if not able:
         return None
-    same = [place for place in able if place is able[0] or place.time_over(able[0]).verdict == "same"]
-    best = min(same, key=lambda place: (place.devices, -place.rate))
-    others = [(place, place.time_over(best)) for place in able if place is not best]
+    same = [run for run in able if run is able[0] or run.time_over(able[0]).verdict == "same"]
+    best = min(same, key=lambda run: (run.devices, -run.rate))
+    others = [(run, run.time_over(best)) for run in able if run is not best]
     return Choice(best, others)
 
 
-def avoid(found: Sequence[Place]) -> list[tuple[Place, str]]:
+def avoid(found: Sequence[StrategyRun]) -> list[tuple[StrategyRun, str]]:
     """On the most devices, with one device's batch, what surely loses time, and why; the slowest first."""
     choice = choose(_on_most(found), "strong")
     if choice is None:
         return []
     lost = []
-    for place, ratio in reversed(choice.others):
-        if place.gain and place.gain.interval and place.gain.interval.high < 1:
-            lost.append((place, "slower than one device"))
+    for run, ratio in reversed(choice.others):
+        if run.gain and run.gain.interval and run.gain.interval.high < 1:
+            lost.append((run, "slower than one device"))
         elif ratio.interval and ratio.interval.low > HALF:
-            lost.append((place, f"less than half as fast as {choice.best.strategy}"))
+            lost.append((run, f"less than half as fast as {choice.best.strategy}"))
     return lost
 
 
-def _on_most(found: Sequence[Place]) -> list[Place]:
+def _on_most(found: Sequence[StrategyRun]) -> list[StrategyRun]:
     """Those with one device's batch on the most devices; empty if these are not several."""
-    several = [place for place in timed(found, "strong") if place.devices > 1]
-    return [place for place in several if place.devices == max(each.devices for each in several)]
+    several = [run for run in timed(found, "strong") if run.devices > 1]
+    return [run for run in several if run.devices == max(each.devices for each in several)]
 
 
 def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
     """One per workload or model: 'gpt: on 8 devices FSDP parameters (0.82x) is slower than one device'."""
-    if strategy_runs := results.get("strategies"):
-        for workload in workloads(strategy_runs):
-            every = _on_most(places(strategy_runs, workload))
+    if measured_runs := results.get("strategies"):
+        for workload in workloads(measured_runs):
+            every = _on_most(strategy_runs(measured_runs, workload))
             slow = [p for p in every if p.gain and p.gain.interval and p.gain.interval.high < 1]
             if slow:
-                names = ", ".join(f"{place.strategy} ({place.gain.value:.2f}x)" for place in slow if place.gain)
+                names = ", ".join(f"{run.strategy} ({run.gain.value:.2f}x)" for run in slow if run.gain)
                 verb = "is" if len(slow) == 1 else "are"
                 yield f"{workload}: on {on(slow[0].devices)} {names} {verb} slower than one device"
     for what, records in _by_devices(results):

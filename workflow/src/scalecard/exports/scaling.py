@@ -9,7 +9,7 @@ from itertools import groupby
 from scalecard.analysis import formatting
 from scalecard.analysis.load_results import fit
 from scalecard.analysis.provenance import METHOD, provenance
-from scalecard.analysis.strategy_choice import Place, places, workloads
+from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
 from scalecard.exports import EXPERIMENTS
 from scalecard.figures import charts
 from scalecard.records.axes import Case
@@ -30,29 +30,29 @@ def of_results(results: Sequence[Result]) -> dict[str, bytes]:
     return {f"scaling{suffix}": write(rows, found) for suffix, write in FORMATS.items()} if found else {}
 
 
-def _complete(result: Result) -> list[Place]:
+def _complete(result: Result) -> list[StrategyRun]:
     rows = of_result(result)
     as_csv(rows, [result])  # raises what `fit` reports if a row lacks what the tables show
     return rows
 
 
-def of_result(result: Result) -> list[Place]:
+def of_result(result: Result) -> list[StrategyRun]:
     """Every run of an experiment: one device, then strong and weak scaling by strategy and devices."""
     if result.experiment == "ddp":
         return sorted(_of_ddp(result), key=_order)
-    return [row for name in workloads(result) for row in sorted(places(result, name), key=_order)]
+    return [row for name in workloads(result) for row in sorted(strategy_runs(result, name), key=_order)]
 
 
-def _order(row: Place) -> tuple[str, bool, str, str, int, int]:
+def _order(row: StrategyRun) -> tuple[str, bool, str, str, int, int]:
     return (row.workload, row.devices > 1, row.scaling, row.strategy, row.devices, row.nodes)
 
 
-def _of_ddp(result: Result) -> Iterator[Place]:
+def _of_ddp(result: Result) -> Iterator[StrategyRun]:
     """DDP's scaling of the textbooks' models, over one device without DDP."""
     for record in result.records:
         if record.metric == "step_time" and "option" not in record.case:
             alone = result.find("step_time", workload=record.case.get("workload"), scaling="plain")
-            yield Place(_as_workload(record), alone and _as_workload(alone))
+            yield StrategyRun(_as_workload(record), alone and _as_workload(alone))
 
 
 def _as_workload(record: Record) -> Record:
@@ -62,12 +62,12 @@ def _as_workload(record: Record) -> Record:
     return replace(record, case={**case, **named, "unit": "samples", "units": case.get("batch_size")})
 
 
-def as_csv(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+def as_csv(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
     """Every case, also those that were not measured, with the reason; numbers in ms, per second, and as shares."""
     return table.as_csv([_values(row) for row in rows], [METHOD, provenance(results)]).encode()
 
 
-def _values(row: Place) -> dict[str, object]:
+def _values(row: StrategyRun) -> dict[str, object]:
     step, fits = row.step, row.fits
     return {
         "workload": row.workload,
@@ -92,7 +92,7 @@ def _bounds(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     return {name: ratio.value if ratio else None, f"{name}_low": low, f"{name}_high": high}
 
 
-def as_markdown(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+def as_markdown(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
     """A table per workload and scaling, under headings."""
     parts = ["# Scaling\n"]
     for title, own in _tables(rows):
@@ -101,7 +101,7 @@ def as_markdown(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     return "\n".join(parts).encode()
 
 
-def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+def as_latex(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
     """A table per workload and scaling, each with the method and where the numbers are from."""
     parts = ["% \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n"]
     for title, own in _tables(rows):
@@ -111,14 +111,14 @@ def as_latex(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
     return "\n".join(parts).encode()
 
 
-def as_pdf(rows: Sequence[Place], results: Sequence[Result]) -> bytes:
+def as_pdf(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
     """The rates by devices, with where the numbers are from below them."""
     drawn, origin = use.rates([row for row in rows if row.fits], results[0]), provenance(results)
     charts.finish(drawn, textwrap.wrap(origin, 110))  # characters fit below the figure
     return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [origin])
 
 
-def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[list[str]]]]:
+def _tables(rows: Sequence[StrategyRun]) -> Iterator[tuple[str, list[list[str]]]]:
     """The title and the cells of strong and weak scaling of each workload, each with one device in front."""
     timed = [row for row in rows if row.fits]
     for name, own in groupby(timed, key=lambda row: row.workload):
@@ -128,7 +128,7 @@ def _tables(rows: Sequence[Place]) -> Iterator[tuple[str, list[list[str]]]]:
             yield title, [_texts(row) for row in of_workload if row.devices == 1 or row.scaling == scaling]
 
 
-def _texts(row: Place) -> list[str]:
+def _texts(row: StrategyRun) -> list[str]:
     step = row.step
     return [
         row.strategy,
@@ -143,7 +143,7 @@ def _texts(row: Place) -> list[str]:
     ]
 
 
-def _absent(rows: Sequence[Place]) -> list[str]:
+def _absent(rows: Sequence[StrategyRun]) -> list[str]:
     """Name the runs without times, by the reason."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
@@ -153,7 +153,7 @@ def _absent(rows: Sequence[Place]) -> list[str]:
     return [f"Not measured: {', '.join(dict.fromkeys(what))}: {reason}." for reason, what in reasons.items()]
 
 
-FORMATS: dict[str, Callable[[Sequence[Place], Sequence[Result]], bytes]] = {
+FORMATS: dict[str, Callable[[Sequence[StrategyRun], Sequence[Result]], bytes]] = {
     ".csv": as_csv,
     ".md": as_markdown,
     ".tex": as_latex,

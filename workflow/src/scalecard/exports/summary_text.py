@@ -8,7 +8,7 @@ from itertools import groupby
 from scalecard.analysis import formatting, platforms
 from scalecard.analysis.load_results import computed, fit
 from scalecard.analysis.provenance import commits, shortened, trust
-from scalecard.analysis.strategy_choice import Place
+from scalecard.analysis.strategy_choice import StrategyRun
 from scalecard.exports import EXPERIMENTS, scaling
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
@@ -86,7 +86,7 @@ def _scaling(result: Result) -> list[str]:
     return [_line(max(rows, key=lambda row: (row.devices, row.rate))) for _, rows in per_scaling]
 
 
-def _line(row: Place) -> str:
+def _line(row: StrategyRun) -> str:
     said = f"{formatting.count(row.rate)} {row.unit}/s"  # what one device does may not have been timed
     if row.gain and row.efficiency:
         share = formatting.percent(row.efficiency.value)

@@ -61,20 +61,23 @@ def environment(machine: Machine) -> dict[str, Any]:
 
 def of_nodes(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each node of a job, by its environment: its hashed host, and in which facts it differs from the first one."""
-    first = dict(_flat(every[0]))
+    first, unknown = dict(_flat(every[0])), object()  # a fact may be None
     return [
-        {"host": own["host"], "differs": {path: v for path, v in _flat(own) if path not in first or first[path] != v}}
+        {
+            "host": own["host"],
+            "differs": [{"path": [*path], "value": v} for path, v in _flat(own) if first.get(path, unknown) != v],
+        }
         for own in every
     ]
 
 
-def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(facts: Any, *path: str | int) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """(path, scalar) pairs, without what tells two nodes of a kind apart."""
-    if path.rpartition(".")[2] in IDENTITIES:
+    if path and path[-1] in IDENTITIES:
         return
     if isinstance(facts, dict | list):
         for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
-            yield from _flat(value, f"{path}.{key}".lstrip("."))
+            yield from _flat(value, *path, key)
     else:
         yield path, facts
 

@@ -77,13 +77,21 @@ class GpuFacts(TypedDict):
 
 
 @with_config(STRICT)
+class Difference(TypedDict):
+    """A fact of a node that is another one than the first node's."""
+
+    path: list[str | int]
+    """The keys and indices that lead to it."""
+    value: str | int | float | bool | None
+
+
+@with_config(STRICT)
 class Node(TypedDict):
     """One node of a job over several."""
 
     host: str
     """Eight hex digits of the host name's SHA-256."""
-    differs: dict[str, str | int | float | bool | None]
-    """Facts of this environment, by their path, that are others than the first node's."""
+    differs: list[Difference]
 
 
 @with_config(STRICT)

@@ -9,13 +9,13 @@ from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
-    Place,
+    StrategyRun,
     avoid,
     batches,
     choose,
     fewest,
     on,
-    places,
+    strategy_runs,
     timed,
     workloads,
 )
@@ -36,29 +36,29 @@ def advice(measured: PlatformResults) -> list[Finding]:
 
 def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
-    found = places(result, workload)
+    found = strategy_runs(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
     return [
         replace(o, text=f"{workload}: {o.text}.", headline=o.headline and f"{workload}: {o.headline}") for o in every
     ]
 
 
-def _use(result: Result, found: list[Place]) -> Iterator[Finding]:
-    choice, too_large = choose(found, "strong"), [place for place in found if place.status == TOO_LARGE]
-    if choice and any(place.devices > 1 for place in timed(found, "strong")):
+def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
+    choice, too_large = choose(found, "strong"), [run for run in found if run.status == TOO_LARGE]
+    if choice and any(run.devices > 1 for run in timed(found, "strong")):
         yield Finding(text=_chosen(result, choice, found), headline=choice.best.where, topic=Topic.ADVICE)
     elif needs := _needs(found):
         yield Finding(text=needs, headline=f"fits on {on(fewest(found)[0].devices)}", topic=Topic.ADVICE)
     elif too_large and not fewest(found):
-        most = on(max(place.devices for place in too_large))
+        most = on(max(run.devices for run in too_large))
         text = f"it fits nowhere up to {most}, by any strategy; try a smaller batch, or more devices"
         yield Finding(text=text, headline="fits nowhere", topic=Topic.ADVICE)
 
 
-def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
-    best, single = choice.best, next((ratio for place, ratio in choice.others if place.devices == 1), None)
+def _chosen(result: Result, choice: Choice, found: list[StrategyRun]) -> str:
+    best, single = choice.best, next((ratio for run, ratio in choice.others if run.devices == 1), None)
     runner_up = "".join(
-        f"; {formatting.versus(f'the runner-up, {place.where},', ratio, 'it')}" for place, ratio in choice.others[:1]
+        f"; {formatting.versus(f'the runner-up, {run.where},', ratio, 'it')}" for run, ratio in choice.others[:1]
     )
     if best.devices == 1:
         return f"stay on one device: with the same batch nothing on several is surely faster{runner_up}"
@@ -69,16 +69,16 @@ def _chosen(result: Result, choice: Choice, found: list[Place]) -> str:
     return f"{what}use {best.where}: {_measures(result, best)}{runner_up}"
 
 
-def _needs(found: list[Place]) -> str:
+def _needs(found: list[StrategyRun]) -> str:
     """The fewest devices, if one does not do; '' if it does, or if nothing says that it does not."""
     least = fewest(found)
     if not least or least[0].devices == 1 or all(p.status != TOO_LARGE for p in found if p.devices == 1):
         return ""
-    names = ", ".join(place.strategy for place in least)
+    names = ", ".join(run.strategy for run in least)
     return f"it does not fit on one device, but on {least[0].devices} (by {names})"
 
 
-def _measures(result: Result, best: Place) -> str:
+def _measures(result: Result, best: StrategyRun) -> str:
     parts = [f"{formatting.count(best.rate)} {best.unit}/s"]
     if best.gain and best.efficiency:
         efficient = f"{formatting.percent(best.efficiency.value)} efficient"
@@ -87,9 +87,9 @@ def _measures(result: Result, best: Place) -> str:
     return ", ".join([*parts, f"{memory} on the fullest device"] if memory else parts)
 
 
-def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Finding]:
+def _batch(result: Result, workload: str, found: list[StrategyRun]) -> Iterator[Finding]:
     """Where scaling collapses, how far down it holds, and what it brings if the batch grows with the devices."""
-    if not any(place.fits and place.devices > 1 for place in found):
+    if not any(run.fits and run.devices > 1 for run in found):
         return
     tried = batches(result, workload, found)
     down, least, parts = tried.collapse, tried.least, list[str]()
@@ -99,7 +99,7 @@ def _batch(result: Result, workload: str, found: list[Place]) -> Iterator[Findin
     if least:
         holds = f"{_samples(least.batch)} per device ({least.what}: {formatting.share(least.share)} efficient)"
         parts.append(f"it holds at {holds}" if down else f"scaling holds down to {holds}")
-    weak = choose([place for place in found if place.devices > 1], "weak")
+    weak = choose([run for run in found if run.devices > 1], "weak")
     if weak and weak.best.efficiency:
         each = weak.best.batch / weak.best.devices
         share = formatting.share(weak.best.efficiency)
@@ -112,11 +112,11 @@ def _samples(number: float) -> str:
     return f"{number:g} sample{'' if number == 1 else 's'}"
 
 
-def _avoid(found: list[Place]) -> Iterator[Finding]:
+def _avoid(found: list[StrategyRun]) -> Iterator[Finding]:
     """What is to be avoided for the same reason is said together; all of it is on the same number of devices."""
     lost = avoid(found)
     reasons = by_key(
-        (why, f"{place.strategy} ({place.gain.value:.2f}x)" if place.gain else place.strategy) for place, why in lost
+        (why, f"{run.strategy} ({run.gain.value:.2f}x)" if run.gain else run.strategy) for run, why in lost
     )
     if reasons:
         names_and_why = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())

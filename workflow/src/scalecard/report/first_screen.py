@@ -8,7 +8,7 @@ from scalecard.analysis import formatting, provenance
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.platforms import nickname
-from scalecard.analysis.strategy_choice import choose, places, slowdowns, timed, workloads
+from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Result
@@ -98,12 +98,12 @@ def faults_of(result: Result) -> list[str]:
 def _scaling(result: Result) -> Iterator[Scaling]:
     """Of each workload, the strategy that is the fastest on the most devices at a fixed total batch."""
     for workload in workloads(result):
-        several = [place for place in timed(places(result, workload), "strong") if place.devices > 1]
-        most = max((place.devices for place in several), default=0)
-        choice = choose([place for place in several if place.devices == most], "strong")
+        several = [run for run in timed(strategy_runs(result, workload), "strong") if run.devices > 1]
+        most = max((run.devices for run in several), default=0)
+        choice = choose([run for run in several if run.devices == most], "strong")
         if choice and choice.best.gain:
             name, gain = choice.best.strategy, choice.best.gain
-            own = {place.devices: place.gain.value for place in several if place.strategy == name and place.gain}
+            own = {run.devices: run.gain.value for run in several if run.strategy == name and run.gain}
             what, share = "CPU ranks" if result.emulated else "GPUs", formatting.percent(gain.value / most)
             text = f"{name}: {formatting.about(gain)} on {most} {what}, {share} of ideal"
             yield Scaling(workload=workload, text=text, line=sparkline([(1, 1.0), *sorted(own.items())]))

@@ -238,8 +238,8 @@ def _environment(own: Sequence[Result]) -> dict[str, Any]:
 
 
 def _node(node: dict[str, Any]) -> str:
-    differs = ", ".join(f"{formatting.spaced(path)} {value}" for path, value in node["differs"].items())
-    return f"host {node['host']}" + (f", other than node 0: {differs}" if differs else "")
+    differs = [f"{formatting.spaced('.'.join(map(str, one['path'])))} {one['value']}" for one in node["differs"]]
+    return f"host {node['host']}" + (f", other than node 0: {', '.join(differs)}" if differs else "")
 
 
 def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> list[tuple[str, Finding]]:

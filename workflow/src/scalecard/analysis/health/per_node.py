@@ -89,24 +89,17 @@ def _whose(record: Record) -> int | None:
 def _environment(result: Result, node: int) -> dict[str, Any]:
     """The first node's, with the facts that are others on this one."""
     facts = deepcopy(result.environment)
-    for path, value in facts["nodes"][node]["differs"].items():
-        first, _, rest = path.partition(".")
-        if first == "missing":  # its keys are paths themselves
-            facts["missing"][rest] = value
-        else:
-            _put(facts, path.split("."), value)
+    for difference in facts["nodes"][node]["differs"]:
+        _put(facts, *difference["path"], value=difference["value"])
     return {**facts, "nodes": []}
 
 
-def _put(facts: Any, path: list[str], value: Any) -> None:
-    key, *rest = path
-    place: Any = key
+def _put(facts: Any, key: Any, *rest: str | int, value: Any) -> None:
     if isinstance(facts, list):
-        place = int(key)
-        facts += [{} if rest else None] * (place + 1 - len(facts))
+        facts += [{} if rest else None] * (key + 1 - len(facts))
     if not rest:
-        facts[place] = value
+        facts[key] = value
         return
     if isinstance(facts, dict):
-        facts.setdefault(place, {})
-    _put(facts[place], rest, value)
+        facts.setdefault(key, {})
+    _put(facts[key], *rest, value=value)

@@ -18,12 +18,12 @@ from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
-    Place,
+    StrategyRun,
     avoid,
     batches,
     choose,
     fewest,
-    places,
+    strategy_runs,
     timed,
     workloads,
 )
@@ -46,46 +46,46 @@ THIN: dict[str, Any] = {"linewidth": 0.9, "markersize": 4}
 def plot(measured: PlatformResults) -> Figure:
     """Rates by devices, a panel per workload."""
     result = measured.of("strategies")
-    return rates([place for name in workloads(result) for place in places(result, name)] if result else [], result)
+    return rates([run for name in workloads(result) for run in strategy_runs(result, name)] if result else [], result)
 
 
-def rates(found: Sequence[Place], result: Result | None) -> Figure:
+def rates(found: Sequence[StrategyRun], result: Result | None) -> Figure:
     """The rates of these runs by devices, a panel per workload; they are of the result's platform."""
-    names = list(dict.fromkeys(place.workload for place in found))
+    names = list(dict.fromkeys(run.workload for run in found))
     figure, panels = charts.panels(len(names), height=1.1 * style.HEIGHT)
     if not result or not names:
         charts.nothing(panels[0])
         return figure
     for name, axes in zip(names, panels, strict=True):
-        _draw(result, [place for place in found if place.workload == name], axes)
+        _draw(result, [run for run in found if run.workload == name], axes)
         axes.set(title=f"{name}, a trial of the method" if result.emulated else name)
     return figure
 
 
-def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
+def _draw(result: Result, found: Sequence[StrategyRun], axes: Axes) -> None:
     """The recommended strategy's colour is ink where nothing is recommended, because devices are emulated."""
     able = timed(found, "strong")
     if not able:
         charts.nothing(axes)
         return
     for scaling, dash in (("strong", "-"), ("weak", "--")):
-        several = [place for place in timed(found, scaling) if place.devices > 1]
+        several = [run for run in timed(found, scaling) if run.devices > 1]
         choice = choose(several, scaling)
-        most = max((place.devices for place in several), default=0)
+        most = max((run.devices for run in several), default=0)
         # More lines would be a tangle, and the tables have them all.
-        others = [place.strategy for place in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
-        for name in dict.fromkeys(place.strategy for place in several):
-            own = sorted((place for place in several if place.strategy == name), key=lambda p: (p.devices, -p.nodes))
-            line = [*{place.devices: place for place in own}.values()]  # each over the fewest nodes
+        others = [run.strategy for run in sorted(several, key=lambda p: (p.devices != most, -p.rate))][:MOST]
+        for name in dict.fromkeys(run.strategy for run in several):
+            own = sorted((run for run in several if run.strategy == name), key=lambda p: (p.devices, -p.nodes))
+            line = [*{run.devices: run for run in own}.values()]  # each over the fewest nodes
             if choice and choice.best.strategy == name:
                 text = name if scaling == "strong" else f"{name}, weak"
                 _line(result, line, axes, text, style.INK if result.emulated else style.colour(name), dash)
             elif scaling == "strong" and name in others:
-                ys = [place.rate for place in line]
-                axes.plot([place.devices for place in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
+                ys = [run.rate for run in line]
+                axes.plot([run.devices for run in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
                 charts.name_line_end(axes, line[-1].devices, line[-1].rate, name, OTHERS)
-    counts = sorted({place.devices for place in able})
-    for alone in [place for place in able if place.devices == 1][:1]:
+    counts = sorted({run.devices for run in able})
+    for alone in [run for run in able if run.devices == 1][:1]:
         charts.ideal(axes, [1, counts[-1]], [alone.rate, counts[-1] * alone.rate])
         axes.plot([1], [alone.rate], style.marker(SINGLE.name), color=style.colour("ideal"))
     axes.set(xlabel="devices", ylabel=f"{able[0].unit}/s", xscale="log", yscale="log")
@@ -93,13 +93,13 @@ def _draw(result: Result, found: Sequence[Place], axes: Axes) -> None:
     charts.number_axis(axes.yaxis, "")
 
 
-def _line(result: Result, line: Sequence[Place], axes: Axes, label: str, colour: str, dash: str) -> None:
+def _line(result: Result, line: Sequence[StrategyRun], axes: Axes, label: str, colour: str, dash: str) -> None:
     shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
     axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
-    for point, place in zip(shown, line, strict=True):
-        gid, mark = points.show(axes, point, f"{place.unit}/s"), style.marker(place.strategy)
-        axes.plot([place.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
-        axes.vlines([place.devices], [point.low], [point.high], color=colour, linewidth=1.2)
+    for point, run in zip(shown, line, strict=True):
+        gid, mark = points.show(axes, point, f"{run.unit}/s"), style.marker(run.strategy)
+        axes.plot([run.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
+        axes.vlines([run.devices], [point.low], [point.high], color=colour, linewidth=1.2)
     charts.name_line_end(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
@@ -140,7 +140,7 @@ def _summary(result: Result) -> Table:
 
 
 def _of_workload(result: Result, workload: str) -> Row:
-    found = places(result, workload)
+    found = strategy_runs(result, workload)
     choice, least = choose(found, "strong"), fewest(found)
     runner_up = choice.runner_up if choice else None
     down = batches(result, workload, found).collapse
@@ -153,14 +153,14 @@ def _of_workload(result: Result, workload: str) -> Row:
         "Runner-up": runner_up[0].where if runner_up else "",
         "By": _ratio(runner_up[1] if runner_up else None),
         "Collapses at": Cell(f"{down.batch:g} ({down.what})", down.batch) if down else "",
-        "Avoid": ", ".join(dict.fromkeys(place.strategy for place, _ in avoid(found))),
+        "Avoid": ", ".join(dict.fromkeys(run.strategy for run, _ in avoid(found))),
     }
 
 
-def _one_device(choice: Choice | None, found: list[Place]) -> str:
+def _one_device(choice: Choice | None, found: list[StrategyRun]) -> str:
     """The textbook's three cases."""
-    alone = [place for place in found if place.devices == 1]
-    if any(place.fits for place in alone):
+    alone = [run for run in found if run.devices == 1]
+    if any(run.fits for run in alone):
         return "fits, but slow" if choice and choice.helps else "fits"
     return alone[0].status if alone else ""
 
@@ -172,44 +172,44 @@ def _everything(result: Result) -> Table:
     )
     rows = []
     for name in workloads(result):
-        found = places(result, name)
+        found = strategy_runs(result, name)
         decisions = _decisions(found)
         order = sorted(found, key=lambda p: (p.devices, p.nodes, p.scaling, -p.rate if p.fits else 0.0, p.strategy))
-        rows += [_of_run(result, place, decisions.get(id(place), "")) for place in order]
+        rows += [_of_run(result, run, decisions.get(id(run), "")) for run in order]
     return Table.of("Every strategy, by devices", rows, note)
 
 
-def _decisions(found: list[Place]) -> dict[int, str]:
-    said = {id(place): f"avoid: {why}" for place, why in avoid(found)}
+def _decisions(found: list[StrategyRun]) -> dict[int, str]:
+    said = {id(run): f"avoid: {why}" for run, why in avoid(found)}
     for scaling, what in (("weak", ", if the batch grows"), ("strong", "")):
         choice = choose([p for p in found if p.devices > 1], scaling) if what else choose(found, scaling)
         if choice:
-            said |= {id(place): f"not told apart from it{what}" for place in choice.tied}
-            for place, ratio in choice.others[:1]:
-                said[id(place)] = f"runner-up{what}" + ", not told apart" * (ratio.verdict != "slower")
+            said |= {id(run): f"not told apart from it{what}" for run in choice.tied}
+            for run, ratio in choice.others[:1]:
+                said[id(run)] = f"runner-up{what}" + ", not told apart" * (ratio.verdict != "slower")
             said[id(choice.best)] = f"recommended{what}"
     return said
 
 
-def _of_run(result: Result, place: Place, decision: str) -> Row:
-    why = "" if place.fits else f": {place.step.note if place.status == TOO_LARGE else place.step.why}"
-    efficiency = place.efficiency if place.devices > 1 else None
+def _of_run(result: Result, run: StrategyRun, decision: str) -> Row:
+    why = "" if run.fits else f": {run.step.note if run.status == TOO_LARGE else run.step.why}"
+    efficiency = run.efficiency if run.devices > 1 else None
     return {
-        "Workload": place.workload,
-        "Strategy": place.strategy,
-        "Devices": strategies.devices_cell(place.devices, place.nodes),
-        "Scaling": place.scaling if place.devices > 1 else "",
-        "Fits": f"{place.status}{why}",
-        "Rate": Cell(f"{formatting.count(place.rate)} {place.unit}/s", place.rate) if place.fits else "",
+        "Workload": run.workload,
+        "Strategy": run.strategy,
+        "Devices": strategies.devices_cell(run.devices, run.nodes),
+        "Scaling": run.scaling if run.devices > 1 else "",
+        "Fits": f"{run.status}{why}",
+        "Rate": Cell(f"{formatting.count(run.rate)} {run.unit}/s", run.rate) if run.fits else "",
         "Efficiency": Cell(formatting.share(efficiency), efficiency.value) if efficiency else "",
-        "Memory": strategies.memory(result, place.step),
-        "Energy": strategies.energy(place.step) if place.fits else "",
+        "Memory": strategies.memory(result, run.step),
+        "Energy": strategies.energy(run.step) if run.fits else "",
         "Decision": decision,
     }
 
 
 def _by_batch(result: Result) -> Table:
-    found = {name: batches(result, name, places(result, name)) for name in workloads(result)}
+    found = {name: batches(result, name, strategy_runs(result, name)) for name in workloads(result)}
     rows: list[Row] = [
         {
             "Workload": name,
