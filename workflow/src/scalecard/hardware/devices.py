@@ -229,7 +229,7 @@ def keep_until_copied(tensor: torch.Tensor) -> torch.Tensor:
     The allocator does not reuse its memory before the current stream, which copies it, is done.
     """
     for observer in observers:
-        observer.received(f"to {_running.device}", tensor.nbytes)
+        observer.received(_running.device.index, tensor.nbytes)
     if tensor.device.type != "cpu":
         tensor.record_stream(torch.get_device_module(tensor.device).current_stream(tensor.device))
     return tensor
@@ -336,7 +336,7 @@ class Observer:
     """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets."""
 
     around: Callable[[], contextlib.AbstractContextManager[object]]
-    received: Callable[[str, float], None]
+    received: Callable[[int, float], None]  # the number of a device, and bytes
 
 
 observers: list[Observer] = []  # at most one
@@ -344,7 +344,7 @@ observers: list[Observer] = []  # at most one
 
 @contextlib.contextmanager
 def observed(
-    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[str, float], None]
+    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[int, float], None]
 ) -> Iterator[None]:
     """Let the work that is submitted meanwhile be counted; one observer at a time."""
     assert not observers, "work is counted once"

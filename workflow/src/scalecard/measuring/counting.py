@@ -49,17 +49,23 @@ class Tally:
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
+        self._received: dict[int, float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def add(self, name: str, value: float) -> None:
         with self._lock:
             self._sums[name] += value
 
+    def receive(self, device: int, value: float) -> None:
+        """Bytes that a device receives."""
+        with self._lock:
+            self._received[device] += value
+
     def sums(self) -> dict[str, float]:
         """The sums so far; bytes by receiving device become their total and their largest."""
-        received = [value for name, value in self._sums.items() if name.startswith("to device")]
-        rest = {name: value for name, value in self._sums.items() if not name.startswith("to device")}
-        return {**rest, "received bytes": sum(received), "received by the busiest device": max(received, default=0.0)}
+        received = self._received.values()
+        busiest = {"received by the busiest device": max(received, default=0.0)}
+        return {**self._sums, "received bytes": sum(received), **busiest}
 
 
 class _Operations(TorchDispatchMode):
@@ -124,7 +130,7 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
     _counting.append(tally)
     try:
-        with devices.observed(lambda: _Operations(tally), tally.add), _Operations(tally):
+        with devices.observed(lambda: _Operations(tally), tally.receive), _Operations(tally):
             yield tally
     finally:
         _counting.pop()
