@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import scipy
 
-from scalecard.analysis import MARGIN
+from scalecard.analysis import MARGIN_OF_RUNS
 from scalecard.analysis.provenance import doubts, warnings
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
@@ -141,7 +141,11 @@ class Comparison:
 
 
 def compare(
-    old: Sequence[Result], new: Sequence[Result], *, margin: float = MARGIN, names: Sequence[str] = ("A", "B")
+    old: Sequence[Result],
+    new: Sequence[Result],
+    *,
+    margin: float = MARGIN_OF_RUNS,
+    names: Sequence[str] = ("A", "B"),
 ) -> Comparison:
     """Compare two platforms' results; `names` distinguishes two with one label. ValueError if they share no case."""
     mine, theirs = ({r.experiment: r for r in results} for results in (old, new))

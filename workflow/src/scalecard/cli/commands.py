@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import scalecard
-from scalecard.analysis import MARGIN
+from scalecard.analysis import MARGIN_OF_RUNS
 from scalecard.cli.output import Output
 from scalecard.hardware import host, machine, vendors
 
@@ -123,7 +123,7 @@ def _add_comparison(command: argparse.ArgumentParser) -> None:
         "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
     )
     command.add_argument(
-        "--margin", type=float, default=MARGIN, help="largest difference to ignore (default %(default)s)"
+        "--margin", type=float, default=MARGIN_OF_RUNS, help="largest difference to ignore (default %(default)s)"
     )
     command.add_argument("--json", action="store_true", help="print JSON instead of lines")
     command.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if anything is slower")

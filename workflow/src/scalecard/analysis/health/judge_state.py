@@ -16,6 +16,7 @@ from scalecard.analysis.health.verdict import Kind, Part, Verdict
 from scalecard.hardware.optional_facts import silent_gpus
 from scalecard.records.record import Reason, Record, Result, Slowdown
 
+LAPTOP = "Laptop GPU"  # in the driver's name of a GPU that is built into one
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
 # Of a sustained load:
@@ -228,7 +229,7 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
     usual = median(went.at_the_end for _, _, went in known) if known else 1.0
     for at, record, went in known:
         device, gpus = record.integer("device"), at.result.environment["gpus"]
-        in_laptop = device < len(gpus) and "Laptop GPU" in gpus[device]["name"]
+        in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
         reasons = held_back(record, device, in_laptop=in_laptop)
         slowed = bool(reasons) or went.at_the_end < FALL * usual
         yield Verdict(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from scalecard.analysis import MARGIN
+from scalecard.analysis import MARGIN_OF_RUNS
 from scalecard.analysis.compare import Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
@@ -66,7 +66,7 @@ class Trend:
         return [each for each in self.series if each.verdict == "slower"]
 
 
-def of_platform(platform: Path, *, only: Sequence[str] = (), margin: float = MARGIN) -> Trend:
+def of_platform(platform: Path, *, only: Sequence[str] = (), margin: float = MARGIN_OF_RUNS) -> Trend:
     """Over the nights of this platform's folder and of the same hardware before an upgrade. ValueError without any."""
     entries, left_out = kept_nights.refreshed(platform)
     for path in indices(platform):
@@ -93,7 +93,9 @@ def of_indices(paths: Sequence[Path], platform: str) -> Trend:
     return over(entries, platform, left_out=left_out)
 
 
-def over(entries: Iterable[Entry], platform: str, *, margin: float = MARGIN, left_out: Sequence[str] = ()) -> Trend:
+def over(
+    entries: Iterable[Entry], platform: str, *, margin: float = MARGIN_OF_RUNS, left_out: Sequence[str] = ()
+) -> Trend:
     """The trend of these entries."""
     ordered = sorted(entries, key=lambda entry: (entry.night, entry.experiment))
     nights, compared = _nights(ordered), _compared(ordered, margin)
