@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.records.files import InvalidResult, is_result_file, load, refuse_mixed_machines, save
+from scalecard.records.files import InvalidResult, as_json, is_result_file, load, parse, refuse_mixed_machines, save
 from scalecard.records.record import Check, Count, Record, Result, Telemetry
 from support.builders import gpu_state, hardware_state
 from support.every_experiment import every_result
@@ -275,3 +275,62 @@ def test_no_file_names_who_measured_where(
     loaded = load(tmp_path / "a.json")
     assert [loaded.warnings, loaded.records[0].note] == [[hidden], hidden]
     assert loaded.spec == {"data_dir": "[path]"}
+
+
+@pytest.mark.parametrize("where", [(), ("gpus", 0), ("machine",)])
+def test_a_fact_that_no_type_describes_is_refused(tmp_path: Path, where: tuple[str | int, ...]) -> None:
+    result = every_result("box", gpus=2)[0]
+    environment = json.loads(json.dumps(result.environment))
+    inner: Any = environment
+    for key in where:
+        inner = inner[key]
+    inner["colour"] = "green"
+    with pytest.raises(InvalidResult, match=r"environment, \$.*\.colour"):
+        save(replace(result, environment=environment), tmp_path / "a.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path_to", "field"),
+    [
+        ((), "schema_version"),
+        ((), "budget_seconds"),
+        (("records", 0), "telemetry"),
+        (("records", 0), "checks"),
+        (("records", 0), "uncertainty"),
+        (("records", 0, "checks", 0), "passed"),
+        (("records", 0, "work", 0), "unit"),
+        (("records", 0, "telemetry", 0), "joules"),
+    ],
+)
+def test_a_file_leaves_out_no_field_also_none_with_a_default(
+    path: Path, path_to: tuple[str | int, ...], field: str
+) -> None:
+    data = json.loads(path.read_text())
+    inner = data
+    for key in path_to:
+        inner = inner[key]
+    del inner[field]
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult, match=field):
+        load(path)
+
+
+def test_a_wrong_uncertainty_is_refused_and_a_value_of_several_types_by_its_own_path(path: Path) -> None:
+    data = json.loads(path.read_text())
+    data["records"][0]["uncertainty"] = [1]
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult, match="uncertainty is not"):
+        load(path)
+    data["records"][0]["uncertainty"] = {}
+    data["records"][0]["samples"][0][0] = True
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidResult, match=r"\$\.records\[0\]\.samples\[0\]\[0\]: True: "):
+        load(path)
+
+
+def test_what_is_loaded_is_written_again_as_it_was() -> None:
+    for result in every_result("box", gpus=2, rounds=2):
+        text = as_json(result)
+        again = json.loads(as_json(parse(text, "a.json")))
+        assert json.dumps(again, sort_keys=True) == json.dumps(json.loads(text), sort_keys=True)

@@ -1,4 +1,4 @@
-"""The hardware's limit on a measured rate: slots, links, memory, peak FLOP/s; and whether a number is normal.
+"""The hardware's limit on a measured rate: slots, links, their topology, memory, FLOP/s; and whether one is normal.
 
 Rates are one-way line rates less encoding, in GB/s, from PCI-SIG and the vendors' sheets in workflow/reference. How the
 GPUs of a machine are linked is what NVML said of every pair.

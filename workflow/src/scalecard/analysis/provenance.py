@@ -1,4 +1,4 @@
-"""How numbers came about and where, in one sentence each, and how far they can be trusted.
+"""How numbers came about and where, in one sentence each, and how far they can be trusted (drift, autocorrelation).
 
 An interval within a process is too narrow if samples drift or resemble their neighbours.
 """

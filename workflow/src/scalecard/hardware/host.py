@@ -1,4 +1,4 @@
-"""What the operating system says about the host: its CPU, memory and clock.
+"""What the operating system says about the host: its CPU, memory and clock; and which errors mean too little memory.
 
 As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
 """

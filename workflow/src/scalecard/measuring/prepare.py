@@ -128,7 +128,7 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
 
 
 def _refuse_wrong_state(one: Prepared, everyone: Sequence[Prepared], bench: Bench) -> None:
-    words, *_ = [*_wrong(one, everyone), ""]
+    words, *_ = [*_wrong(one, everyone), ""]  # all of it, and the checksum too: all ranks do both
     agreeing = checksum(one.subject.agreeing())
     high, low = bench.ranks.maximum([agreeing, -agreeing])
     words = words or ("" if high == -low else f"{one.variant.name}: the ranks' parameters are no longer the same")

@@ -1,4 +1,4 @@
-"""Proven before timed: a parallel strategy must compute what a plain PyTorch loop computes.
+"""Proven before timed: a parallel strategy must compute what a plain PyTorch loop computes; `training` builds both.
 
 Parameters are compared twice. In float64, after several steps, they must be equal but for rounding. As timed, the
 change of one step must be that of the plain loop within a tolerance that is derived: a multiple of how far the plain

@@ -1,4 +1,4 @@
-"""What is decided alike by the ranks that measure together, and by all processes of a run.
+"""What is decided alike by the ranks that measure together (`Ranks`), and by all processes of a run.
 
 The records of a run's processes are merged case by case, so all of them must measure the same cases. What depends on
 noise, such as where to cut a model whose blocks were timed, is therefore decided once, by the first process.

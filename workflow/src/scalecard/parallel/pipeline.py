@@ -67,6 +67,7 @@ class ScheduledPipeline(ModelParallel):
             else:
                 gradient = None if last else gradients.pop((s + 1, m))
                 gradients[s, m] = self.devices[s].submit(_backward_cut, cuts.pop((s, m)), gradient)
+            value = goal = gradient = None  # or the last of each would keep its tensors until the update is done
         self.update()
 
 

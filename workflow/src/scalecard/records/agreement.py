@@ -10,13 +10,15 @@ from scalecard.records.record import Record, Result
 
 RANGES = {"s": (1e-12, 1e9), "fraction": (0, 1), "count": (0, 1e18), "samples": (1, 1e15), "B/s": (1, 1e15)}
 WHOLE = ("count", "samples")
-LONGEST_AXIS = 100
+LONGEST_KEY = 100
 IN_SECONDS = re.compile(r"(?:.*_)?time")
 
 
 def disagreements(result: Result) -> Iterator[tuple[str, str]]:
     """(field, what is wrong) of a result whose fields are right one by one; nothing if they agree with one another."""
     yield from _environment(result.environment)
+    if any(not 1 <= len(key) <= LONGEST_KEY for key in result.spec):
+        yield "$.spec", f"the name of a setting has 1 to {LONGEST_KEY} letters"
     cases: dict[str, int] = {}
     rounds: dict[tuple[str, ...], tuple[int, list[int]]] = {}
     for index, record in enumerate(result.records):
@@ -46,8 +48,8 @@ def _status(record: Record) -> Iterator[tuple[str, str]]:
         yield "reason", f"{record.reason}, but the case is {record.status}"
     if not measured and not record.note:
         yield "note", f"must say why the case is {record.status}"
-    if any(not 1 <= len(axis) <= LONGEST_AXIS for axis in record.case):
-        yield "case", f"the name of an axis has 1 to {LONGEST_AXIS} letters"
+    if any(not 1 <= len(axis) <= LONGEST_KEY for axis in record.case):
+        yield "case", f"the name of an axis has 1 to {LONGEST_KEY} letters"
 
 
 def _samples(record: Record) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """The types of a result's fields: their limits, and how pydantic reads and writes them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import (
     PlainSerializer,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
@@ -34,13 +36,34 @@ class InFile:
         return handler.generate_schema(self.type)
 
 
+def whole(**computed: Callable[[Any], bool]) -> Any:
+    """A validator for a dataclass: a file leaves out no field, also none that has a default in Python.
+
+    Nor does it leave out what is `computed` from the fields for its readers, each of which must be acceptable.
+    """
+
+    def check(cls: Any, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name in (*(field.name for field in fields(cls)), *computed):
+            if name not in data:
+                raise ValueError(f"lacks the field {name}")
+        for name, accepts in computed.items():
+            if not accepts(data[name]):
+                raise ValueError(f"{name} is not what its fields say")
+        return {key: value for key, value in data.items() if key not in computed}
+
+    method: Any = classmethod(check)
+    return model_validator(mode="before")(method)
+
+
 def _moment(text: str) -> str:
     if datetime.fromisoformat(text).utcoffset() is None:
         raise ValueError("has no offset from UTC")
     return text
 
 
-Moment = Annotated[str, AfterValidator(_moment), Field(description="ISO 8601, with its offset from UTC")]
+Moment = Annotated[str, AfterValidator(_moment), Field(max_length=40, description="ISO 8601, with its offset from UTC")]
 
 
 def _as_it_is(value: dict[str, Any], check: ValidatorFunctionWrapHandler) -> dict[str, Any]:
@@ -57,9 +80,8 @@ FreeText = Annotated[str, AfterValidator(anonymous), PlainSerializer(anonymous)]
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 Index = Annotated[int, Field(ge=0, le=10**6)]
 Natural = Annotated[int, Field(ge=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=10**6)]
-# Whole numbers stay whole in the file.
-AsRead = Annotated[float, InFile(int | float)]
-Number = Annotated[float, InFile(Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)])]
+# Numbers, of which whole ones stay whole in the file.
+Number = Annotated[float, InFile(int | float)]
+NotNegative = Annotated[float, InFile(Natural | Annotated[float, Field(ge=0)])]
+Share = Annotated[float, InFile(Annotated[int, Field(ge=0, le=1)] | Annotated[float, Field(ge=0, le=1)])]

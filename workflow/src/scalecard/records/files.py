@@ -20,12 +20,14 @@ from scalecard import progress
 from scalecard.records import strict_json
 from scalecard.records.agreement import disagreements
 from scalecard.records.atomic import write_atomically
+from scalecard.records.environment import Environment
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.strict_json import json_path, printable
 
 NOT_RESULT_FILES = ("machine.json", "container.json")  # the other JSON files in a platform's folder
 SUFFIX = ".unsaved"  # so that nothing takes it for a result
-UNION_TAGS = ("int", "float", "str", "bool", "constrained-str")
+# What pydantic adds to the path of a value that may be of several types.
+UNION_TAGS = ("int", "float", "str", "bool", "constrained-int", "constrained-float", "constrained-str")
 WITHOUT_VALUE = ("missing", "missing_argument", "extra_forbidden", "unexpected_keyword_argument")
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
 
@@ -55,18 +57,22 @@ def load(path: Path) -> Result:
 def parse(text: str, where: str) -> Result:
     """A result from the text of a file; `where` names it in errors."""
     try:
-        strict_json.loads(text)
+        data = strict_json.loads(text)
     except strict_json.Refused as error:
         field = f"{json_path(error.path)}: " if error.path else ""
         raise InvalidResult(where, f"{field}{error}.") from error
-    try:
-        result = _reader().validate_json(text)
-    except pydantic.ValidationError as error:
-        field, what = _most_telling(error)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != Result.schema_version:  # which explains everything else
+        field, what = "$.schema_version", "missing" if version is None else _shortened(version)
     else:
-        field, what = next(disagreements(result), ("", ""))
-        if not what:
-            return result
+        try:
+            result = _reader().validate_json(text)
+        except pydantic.ValidationError as error:
+            field, what = _most_telling(error)
+        else:
+            field, what = next(disagreements(result), ("", ""))
+            if not what:
+                return result
     raise InvalidResult(where, f"{field}: {what}. This is not a result of schema version {Result.schema_version}.")
 
 
@@ -74,6 +80,11 @@ def save(result: Result, path: Path) -> None:
     """Write whole or not at all what `load` accepts; InvalidResult means a bug of ours."""
     text = as_json(result, indent=1)
     parse(text, str(path))
+    try:  # what no type describes is not in the text
+        pydantic.TypeAdapter(Environment).validate_python(result.environment)
+    except pydantic.ValidationError as error:
+        field, what = _most_telling(error)
+        raise InvalidResult(path, f"environment, {field}: {what}.") from error
     write_atomically(path, text + "\n")
 
 
@@ -91,13 +102,17 @@ def as_json(result: Result, indent: int | None = None) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a result's file. What it cannot say, that the fields agree with one another, `load` checks."""
-    return _reader().json_schema(mode="serialization", schema_generator=_Untitled)
+    return _reader().json_schema(mode="serialization", schema_generator=_AsWritten)
 
 
-class _Untitled(GenerateJsonSchema):
+class _AsWritten(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         """A title would repeat the field's name."""
         return False
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        """A file leaves out no field, also none that has a default."""
+        return field["type"] == "dataclass-field" or super().field_is_required(field, total)
 
 
 @functools.cache
@@ -123,11 +138,13 @@ def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
 
 
 def _most_telling(error: pydantic.ValidationError) -> tuple[str, str]:
-    """(field, what is wrong): a different version explains everything else; next comes what is nearest to the root."""
+    """(field, what is wrong) of what is nearest to the root."""
     errors = error.errors(include_url=False)
-    first = min(errors, key=lambda each: (each["loc"] != ("schema_version",), len(each["loc"])))
-    where = [part for part in first["loc"] if part not in UNION_TAGS]
-    value = "" if first["type"] in WITHOUT_VALUE else f"{_shortened(first['input'])}: "
+    first = min(errors, key=lambda each: len(each["loc"]))
+    *where, last = first["loc"] or ("",)
+    where += [last] * (last not in (*UNION_TAGS, ""))
+    bare = first["type"] in WITHOUT_VALUE or isinstance(first["input"], dict)
+    value = "" if bare else f"{_shortened(first['input'])}: "
     return json_path(where), f"{value}{printable(first['msg'].removeprefix('Value error, '))}"
 
 

@@ -12,14 +12,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, computed_field, model_validator, with_config
+from pydantic import AfterValidator, Field, PlainSerializer, computed_field, with_config
 from typing_extensions import TypedDict
 
 from scalecard.records.axes import Axes, Case, Scalar, Settings
 from scalecard.records.environment import Environment
 from scalecard.records.fields import (
     STRICT,
-    AsRead,
     FreeText,
     Identifier,
     InFile,
@@ -32,6 +31,7 @@ from scalecard.records.fields import (
     Positive,
     Share,
     Told,
+    whole,
 )
 from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
@@ -56,9 +56,9 @@ class Slowdown(StrEnum):
 class Spread:
     """Of the values that were read."""
 
-    low: AsRead
-    median: AsRead
-    high: AsRead
+    low: Number
+    median: Number
+    high: Number
 
 
 @with_config(STRICT)
@@ -125,6 +125,8 @@ class Telemetry:
     state: HardwareState | None = None
     """null on ranks that do not watch."""
 
+    from_file = whole()
+
 
 class Reason(StrEnum):
     """Why a case has no samples; the record's note has the details, and does not repeat it."""
@@ -142,10 +144,8 @@ class Reason(StrEnum):
 SAID_BEFORE_NOTE = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN, Reason.DEVICE_FAULT)
 
 
-def _without_verdict(data: Any) -> Any:
-    """A file says that it passed, for its readers; here it is computed."""
-    passed = isinstance(data, dict) and data.get("passed") is True
-    return {key: value for key, value in data.items() if key != "passed"} if passed else data
+def _is_true(passed: Any) -> bool:
+    return passed is True
 
 
 @with_config(STRICT)
@@ -156,11 +156,11 @@ class Check:
     name: Name
     dtype: Told
     """In which the work computed: float64, or as it was timed."""
-    difference: Number
+    difference: NotNegative
     """The largest that was measured."""
-    tolerance: Number
+    tolerance: NotNegative
 
-    from_file = model_validator(mode="before")(_without_verdict)
+    from_file = whole(passed=_is_true)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -175,14 +175,14 @@ class Count:
     """What one call of the timed work was seen to do, for example FLOPs, and what it must do."""
 
     name: Name
-    counted: Number
+    counted: NotNegative
     """In one call of the object that was timed, on one rank."""
-    expected: Number
+    expected: NotNegative
     """Its closed form."""
     unit: Literal["FLOP", "B", ""] = ""
     """Of both; nothing for what is counted one by one."""
 
-    from_file = model_validator(mode="before")(_without_verdict)
+    from_file = whole(passed=_is_true)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -196,6 +196,10 @@ class Uncertainty(TypedDict, total=False):
 
     within: tuple[float, float] | None
     between: tuple[float, float] | None
+
+
+def _has_bounds(uncertainty: Any) -> bool:
+    return isinstance(uncertainty, dict) and uncertainty.keys() <= Uncertainty.__annotations__.keys()
 
 
 @with_config(STRICT)
@@ -213,7 +217,7 @@ class Record:
     compile_time (of the first step with torch.compile, in which code is compiled), predicted_share (of a minibatch,
     on the first of two devices), predicted_time or largest_batch (per device)."""
     unit: Unit
-    samples: list[Annotated[list[Number], Field(min_length=1)]] = field(default_factory=list)
+    samples: list[Annotated[list[NotNegative], Field(min_length=1)]] = field(default_factory=list)
     """One list per fresh process, in the order in which they were taken; an accuracy has one value per epoch."""
     status: Literal["ok", "skipped", "failed"] = "ok"
     reason: Reason | None = None
@@ -229,11 +233,7 @@ class Record:
     telemetry: list[Telemetry] = field(default_factory=list)
     """One entry per list of samples if something was timed."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def from_file(cls, data: Any) -> Any:
-        """The uncertainty is computed from the samples."""
-        return {k: v for k, v in data.items() if k != "uncertainty"} if isinstance(data, dict) else data
+    from_file = whole(uncertainty=_has_bounds)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -349,6 +349,8 @@ class Result:
     failed_again: bool = False
     """Whether cases failed here and in the result that this one replaced: the next run leaves it alone."""
     schema_version: Literal[5] = 5
+
+    from_file = whole()
 
     def __hash__(self) -> int:
         return hash((self.experiment, self.platform, self.started))  # for caches: what it holds cannot be hashed

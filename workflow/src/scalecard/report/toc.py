@@ -1,4 +1,4 @@
-"""The page's sections and answers: their modules, what readers call them, and the groups in which the page has them."""
+"""The page's sections and answers: loading their modules, what readers call them, and their groups on the page."""
 
 import importlib
 import pkgutil

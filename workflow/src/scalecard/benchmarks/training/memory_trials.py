@@ -73,7 +73,8 @@ class Trials:
             self._clear()
         empty_cache()
         everywhere: list[Trial] = self.ctx.all_gather(mine)
-        worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))  # the first of those
+        # The first of the worst: out of memory is worse than refused, and that than accepted.
+        worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))
         if worst.refused:
             return worst
         resident, peak = max(one.resident for one in everywhere), max(one.peak for one in everywhere)

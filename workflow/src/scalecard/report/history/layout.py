@@ -51,5 +51,6 @@ def _same_hardware(platform: Path, other: Path) -> bool:
         ours, theirs = (from_facts(load_object(folder / "machine.json")) for folder in (platform, other))
     except (ValueError, TypeError):  # one is missing or damaged: nothing is known of its hardware
         return False
+    # Another driver or lock makes a new platform of the same hardware.
     old, new = (replace(machine, driver="", software="", num_devices=0) for machine in (ours, theirs))
     return ours.fingerprint != theirs.fingerprint and old == new

@@ -1,4 +1,4 @@
-"""NVIDIA: facts and state through NVML, what CUDA adds to PyTorch, and the ways that NCCL sends."""
+"""NVIDIA: facts and state through NVML, what CUDA adds to PyTorch, and NCCL (nccl.py)."""
 
 from scalecard.hardware.vendors.nvidia import nccl as collectives
 from scalecard.hardware.vendors.nvidia.gpu_problems import PACKAGES, notes, problems
