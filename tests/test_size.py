@@ -11,6 +11,7 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 # Shorter files, and why they stand alone; an `__init__.py` needs no reason.
 SHORT = {
     "__main__.py": "Python's name for it",
+    "analysis/step_records.py": "breakdown, forecast, advice and four sections read steps with it",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and nobody else",
@@ -21,8 +22,13 @@ SHORT = {
     "hardware/optional_facts.py": "all vendors and the host record facts with it",
     "hardware/vendors/cpu/runtime.py": "one vendor's part of a protocol",
     "jobs/containers/apptainer.py": "one engine a file",
+    "measuring/energy.py": "every timing takes it, and neither of the two below",
     "measuring/failures.py": "what prepares and what times ask it",
+    "measuring/peak_memory.py": "an edit measures the three experiments again that ask for it",
+    "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "measuring/whole_numbers.py": "collectives of all rooms are proven with it",
+    "parallel/device_mesh.py": "pipelines take it without FSDP",
+    "parallel/sharded.py": "pipelines are not measured again for it",
     "parallel/step.py": "experiments without a data set do not import one",
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
     "workloads/builtin/resnet18.py": "one workload a file",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis.experiment_results import divisions, over_in_rounds
+from scalecard.analysis.uneven_split import divisions, over_in_rounds
 from scalecard.figures import points
 from scalecard.records.axes import Case
 from scalecard.records.journal import merged

@@ -14,7 +14,7 @@ from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
-from scalecard.parallel.torch_parallel import mesh
+from scalecard.parallel.device_mesh import mesh
 from torch.distributed import distributed_c10d
 
 MINUTE = timedelta(minutes=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Timing
-from scalecard.measuring.per_call import peak_memory
+from scalecard.measuring.peak_memory import peak_memory
 from support.simulated_clock import ready, variants
 
 

@@ -10,7 +10,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
-from scalecard.parallel import torch_parallel
+from scalecard.parallel import sharded
 from scalecard.parallel.step import Step
 from scalecard.workloads.reference import trainable
 from torch import nn
@@ -27,7 +27,7 @@ def _divided_in_part(ctx: RankContext) -> float:
     """A step of a model of which tensor parallelism divides one layer: how far its other layer's bias moved."""
     torch.optim.SGD = FOREACH  # type: ignore[assignment, misc]
     mesh = init_device_mesh("cpu", (ctx.world_size,))
-    model = torch_parallel.divided(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)), PLAN, mesh)
+    model = sharded.divided(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)), PLAN, mesh)
     before = model[2].bias.detach().clone()
     Step(model, trainable(model), torch.ones(2, 4), torch.ones(2, 2), loss=nn.MSELoss(), lr=0.1)()
     return float((model[2].bias.detach() - before).abs().max())
@@ -40,7 +40,7 @@ def test_a_step_takes_plain_tensors_beside_divided_ones(machine: Machine) -> Non
 def _sharded(ctx: RankContext) -> set[int]:
     """How many updates of FSDP2's parameters are counted after three, as CUDA's kernels for many tensors count them."""
     model = nn.Linear(4, 4)
-    torch_parallel.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
+    sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
     subject = Subject(work=tuple, prove=tuple, state=partial(trainable, model))
     before = subject.versions()
     for _ in range(3):
@@ -52,7 +52,7 @@ def _sharded(ctx: RankContext) -> set[int]:
 def _one_by_one(ctx: RankContext) -> tuple[float, set[int]]:
     """The same of a counted step, which updates one tensor after another, as on a CPU, and of three further steps."""
     model = nn.Linear(4, 4)
-    torch_parallel.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
+    sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
     step = Step(model, trainable(model), torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), lr=0.1)
     subject = Subject(work=step, prove=tuple, expected={"updates": 1}, state=partial(trainable, model))
     (count,) = counted(subject, ctx.synchronize)

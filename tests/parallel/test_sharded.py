@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from scalecard.parallel import torch_parallel
+from scalecard.parallel import sharded
 from torch import nn
 
 
 def test_what_nobody_divided_is_whole() -> None:
     tensors = [torch.ones(2), torch.zeros(1, 3)]
-    assert list(map(id, torch_parallel.whole(tensors))) == list(map(id, tensors))
+    assert list(map(id, sharded.whole(tensors))) == list(map(id, tensors))
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ def test_the_rows_of_what_is_gathered_are_padded_to_the_ranks(
 ) -> None:
     """5 rows over 4 ranks are 2 each."""
     for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
-        assert torch_parallel.gathered_bytes([torch.ones(shape, dtype=dtype)], ranks) == elements * size
-    assert torch_parallel.gathered_bytes([torch.ones(shape)] * 3, ranks) == 3 * elements * 4
+        assert sharded.gathered_bytes([torch.ones(shape, dtype=dtype)], ranks) == elements * size
+    assert sharded.gathered_bytes([torch.ones(shape)] * 3, ranks) == 3 * elements * 4
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_the_rows_of_what_is_gathered_are_padded_to_the_ranks(
 )
 def test_a_plan_that_the_model_cannot_follow_is_refused(plan: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        torch_parallel.divided(nn.Sequential(nn.Linear(2, 2)), plan, mesh=None)  # type: ignore[arg-type]
+        sharded.divided(nn.Sequential(nn.Linear(2, 2)), plan, mesh=None)  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.layout import Layout
-from scalecard.parallel.torch_parallel import SCHEDULES, pipeline_group
+from scalecard.parallel.device_mesh import pipeline_group
+from scalecard.parallel.torch_pipelining import SCHEDULES
 
 TIMEOUT = timedelta(seconds=7)
 

@@ -15,11 +15,11 @@ PACKAGE = Path("workflow", "src", "scalecard")
 # An edited module, the experiments that import it, and the figures that are drawn by it besides.
 REACHED = {
     "parallel/pipeline.py": (["model_parallel", "pipeline", "strategies"], []),
-    "parallel/ddp.py": (["ddp", "pipeline", "strategies", "tuning"], []),
-    "measuring/per_call.py": (experiments.names(), []),
+    "parallel/ddp.py": (["ddp", "strategies", "tuning"], []),
+    "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
     "experiments/async_timing.py": (["async_timing"], []),
-    "report/sections/allreduce.py": ([], ["allreduce", "health"]),
+    "report/sections/allreduce.py": ([], ["allreduce"]),
     "figures/style.py": ([], [*experiments.names(), *answers.names()]),
     "analysis/breakdown.py": ([], ["why"]),
     "report/table.py": ([], [*experiments.names(), *answers.names()]),
@@ -41,7 +41,7 @@ def edited(folder: Path, *modules: str) -> Iterator[None]:
 @pytest.mark.parametrize("module", REACHED)
 def test_an_edit_reaches_what_imports_the_module(own_copy: Path, module: str) -> None:
     measured, drawn = REACHED[module]
-    exported = module in ("figures/style.py", "report/sections/allreduce.py", "report/table.py")
+    exported = module in ("figures/style.py", "report/table.py")
     with edited(own_copy, module):
         assert planned(own_copy, *SMOKE) == outputs(measured, figures=drawn, exported=exported)
 
@@ -57,5 +57,5 @@ def test_a_run_makes_what_an_edit_reaches_and_then_there_is_nothing_to_do(own_co
     before = made_at(own_copy)
     with edited(own_copy, "experiments/async_timing.py", "report/sections/allreduce.py"):
         completed(own_copy, *SMOKE)
-        assert made_since(own_copy, before) == outputs(["async_timing"], figures=["allreduce", "health"])
+        assert made_since(own_copy, before) == outputs(["async_timing"], figures=["allreduce"])
         assert planned(own_copy, *SMOKE) == set()

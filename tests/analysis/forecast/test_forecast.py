@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scalecard.analysis.forecast.forecast import MODELS, accuracy, without_a_model
-from scalecard.analysis.forecast.inputs import NUM, Layout, band, layout_of, middle
+from scalecard.analysis.forecast.inputs import Layout, layout_of
 from scalecard.analysis.forecast.model import DataParallel, Pipeline, Settings
+from scalecard.analysis.forecast.monte_carlo import NUM, band, middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval

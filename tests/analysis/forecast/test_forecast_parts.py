@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from scalecard.analysis.forecast.fitted_terms import LocalTime, Ranks, Seen, overlap
-from scalecard.analysis.forecast.inputs import NUM, Layout, line, middle
+from scalecard.analysis.forecast.inputs import Layout
+from scalecard.analysis.forecast.monte_carlo import NUM, line, middle
 from scalecard.analysis.forecast.network import Exchange, Fitted, Network
 from scalecard.records.record import Record
 from support.builders import timed

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scalecard.analysis.forecast.fitted_terms import overlap
-from scalecard.analysis.forecast.inputs import NUM, Draws, Layout, band, middle
+from scalecard.analysis.forecast.inputs import Layout
+from scalecard.analysis.forecast.monte_carlo import NUM, Draws, band, middle
 from scalecard.analysis.forecast.network import Exchange, Fitted, Network
 from support.builders import timed
 

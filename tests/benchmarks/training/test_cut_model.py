@@ -7,7 +7,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training.cut_model import CutWorkload, crossing, cut, given, plain_flops
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, NUM_BLOCKS
-from scalecard.benchmarks.training.strategy import References
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.parallel.step import state_of
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST, Workload

@@ -10,7 +10,8 @@ import pytest
 import torch
 from scalecard.benchmarks.training import simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, given
-from scalecard.benchmarks.training.strategy import References, Setting, StrategyBuilder
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted

@@ -29,7 +29,7 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
-from scalecard.measuring import per_call, shared_decisions, stopping_rule, telemetry
+from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
 from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
@@ -83,7 +83,7 @@ def run(
         watch = Stopwatch()
         stopping_rule.begin_budget(seconds, usual / spec.measure.processes)
         shared_decisions.begin(folder)
-        per_call.begin_traces(output.with_name("traces") / name)
+        tracing.begin_traces(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine, folder))
         watch.stop()
     if job.leads:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
 
-from scalecard.analysis import experiment_results
+from scalecard.analysis import step_records
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
 from scalecard.records.axes import Case
@@ -115,7 +115,7 @@ def of_strategies(measured: PlatformResults) -> list[Breakdown]:
 
 
 def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
-    single = experiment_results.single(result, step.text("workload"))
+    single = step_records.single(result, step.text("workload"))
     if single is None:
         return None
     kind = strategies.of(step.case["strategy"])
@@ -149,7 +149,7 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> li
     smaller = Term(LAUNCHING if launching else SMALLER, time - compute.seconds, _both(error, compute.error))
     if not kind.on_ranks:
         return [smaller]
-    case: Case = {**experiment_results.place(step), "strategy": DDP.name}
+    case: Case = {**step_records.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     if not (slowest and own):

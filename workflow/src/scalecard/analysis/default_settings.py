@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import APART, options_of, per_batch
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.analysis.strategy_choice import on, strategy_runs, timed, workloads
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import single
+from scalecard.analysis.step_records import single
 from scalecard.progress import counted
 from scalecard.records import strategies
 from scalecard.records.record import Reason, Record, Result

@@ -24,8 +24,9 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.proof import Change, Precision, Trained, expected, training
+from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
+from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case
 from scalecard.records.record import Record

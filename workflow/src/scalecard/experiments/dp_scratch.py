@@ -22,8 +22,9 @@ from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
+from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy

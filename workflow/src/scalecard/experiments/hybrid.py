@@ -18,7 +18,7 @@ import torch.distributed as dist
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
 from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50
-from scalecard.benchmarks.training.strategy import References
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
@@ -29,9 +29,9 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
-from scalecard.measuring.proof import training
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.timer import Bench
+from scalecard.measuring.training_subject import training
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import state_of
 from scalecard.records.axes import Case

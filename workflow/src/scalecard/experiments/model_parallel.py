@@ -17,14 +17,14 @@ from functools import partial
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
 from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
-from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.per_call import peak_memory
+from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.records.axes import Case
 from scalecard.records.record import Record

@@ -30,10 +30,10 @@ from scalecard.benchmarks.training.cuts import (
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.multi_process import pipeline
+from scalecard.benchmarks.training.library_pipelines import pipeline
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE
-from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
@@ -44,7 +44,7 @@ from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import driven_by_the_first
-from scalecard.measuring.per_call import peak_memory
+from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.axes import Case

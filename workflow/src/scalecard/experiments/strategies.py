@@ -21,9 +21,10 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training import multi_process, single_process
+from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.strategy import References, StrategyBuilder
+from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record

@@ -27,9 +27,10 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.per_call import peak_memory
-from scalecard.measuring.proof import Change, Precision, Trained, change, expected, same_replicas, training
+from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.proof import Change, Trained, change, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
+from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan

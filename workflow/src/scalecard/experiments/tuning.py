@@ -32,8 +32,9 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.proof import Precision, Trained, expected, training
+from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
+from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import Case, rungs_of

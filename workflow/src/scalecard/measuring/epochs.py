@@ -8,8 +8,8 @@ from functools import partial
 from scalecard import progress
 from scalecard.measuring import interleaved_timing, telemetry
 from scalecard.measuring.case_variant import Timing, Variant
+from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
-from scalecard.measuring.per_call import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import OVER, budget_over

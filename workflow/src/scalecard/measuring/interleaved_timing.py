@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from scalecard import progress
 from scalecard.measuring import shared_decisions, telemetry
 from scalecard.measuring.case_variant import Timing, Variant
+from scalecard.measuring.energy import Meter
 from scalecard.measuring.failures import caught
-from scalecard.measuring.per_call import Meter
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import Decision, Rule, budget_left

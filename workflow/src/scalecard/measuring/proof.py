@@ -1,4 +1,4 @@
-"""Proven before timed: a parallel strategy must compute what a plain PyTorch loop computes; `training` builds both.
+"""Proven before timed: a parallel strategy must compute what a plain PyTorch loop computes.
 
 Parameters are compared twice. In float64, after several steps, they must be equal but for rounding. As timed, the
 change of one step must be that of the plain loop within a tolerance that is derived: a multiple of how far the plain
@@ -7,19 +7,17 @@ loop in this dtype is from the one in float64 that adds up the same samples in t
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from scalecard import progress
-from scalecard.measuring.case_variant import Subject, Work, local
+from scalecard.measuring.case_variant import local
 from scalecard.measuring.shared_decisions import Ranks
-from scalecard.measuring.timer import Synchronised
 from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -85,58 +83,6 @@ def expected(name: str, plain: Callable[[bool], Trained], *, exact: bool) -> Tra
     if not last < first:
         raise Void(f"{name}: void, the loss went from {first:.6g} to {last:.6g}, not timed")
     return trained
-
-
-@dataclass(frozen=True, kw_only=True)
-class Precision:
-    """Precision of a setting: float64 for exact proofs, otherwise as timed."""
-
-    exact: bool = False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float64 if self.exact else torch.float32
-
-
-def training(
-    where: str,
-    work: Work,
-    state: Callable[[], Sequence[Tensor]],
-    expected: Callable[[], Trained | Change],
-    *,
-    times: int,
-    steps: int,
-    devices: Iterable[Synchronised],
-    counts: Mapping[str, float],
-    settling: int = 0,
-    compared: Callable[[], Sequence[Tensor]] | None = None,
-    **more: Any,
-) -> Subject:
-    """Work that trains: `times` calls of it must leave what is expected in `compared`, which is its state by default.
-
-    These calls take `steps` steps; with times = 0, nothing is compared: the builder's work was, at other settings.
-    After so many further calls as `settling` it does what it goes on to do. `where` are the check's words for what was
-    built, and `more` goes to the Subject.
-    """
-    waited_for, tensors = list(devices), compared or state
-
-    def call(times: int) -> None:
-        for _ in range(times):
-            work()
-            for device in waited_for:
-                device.synchronize()
-
-    def prove() -> Iterator[Check]:
-        wanted, after = expected(), progress.counted(steps, "step")
-        before = [tensor.detach().to("cpu", copy=True) for tensor in tensors()] if isinstance(wanted, Change) else []
-        call(times)
-        if isinstance(wanted, Change):
-            yield same_change(f"{where}: change in {after}", before, tensors(), wanted)
-        else:
-            yield same_parameters(f"{where}: parameters after {after}", tensors(), wanted)
-        call(settling)
-
-    return Subject(work=work, prove=prove if times else tuple, expected=counts, state=state, **more)
 
 
 def agreed(checks: Sequence[Check], ranks: Ranks) -> list[Check]:

@@ -23,21 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalecard.analysis.experiment_results import counted
-from scalecard.analysis.forecast.inputs import (
-    NUM,
-    Draws,
-    Layout,
-    Workload,
-    batch_of,
-    generator,
-    layout_of,
-    line,
-    middle,
-    of_record,
-    spread,
-)
+from scalecard.analysis.forecast.inputs import Layout, Workload, batch_of, layout_of
+from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, middle, of_record, spread
 from scalecard.analysis.forecast.network import Fitted
+from scalecard.analysis.step_records import counted
 from scalecard.records.record import Record
 from scalecard.records.strategies import DDP, Collective
 

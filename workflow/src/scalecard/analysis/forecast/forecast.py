@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from scalecard.analysis.forecast.fitted_terms import Parts
-from scalecard.analysis.forecast.inputs import Draws, Layout, Workload, band, layout_of, middle, workloads
+from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
 from scalecard.analysis.forecast.model import PRESETS, DataParallel, Model, Pipeline, Settings
+from scalecard.analysis.forecast.monte_carlo import Draws, band, middle
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from scalecard.analysis.forecast.fitted_terms import SCALINGS, Overlap, Parts, Seen, overlap
-from scalecard.analysis.forecast.inputs import (
+from scalecard.analysis.forecast.inputs import Layout, Workload
+from scalecard.analysis.forecast.monte_carlo import (
     NUM,
     Draws,
-    Layout,
     Prior,
-    Workload,
     generator,
     line,
     log_normal,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalecard.analysis.forecast.inputs import NUM, Draws, Layout, generator, layout_of, line, log_normal, of_record
+from scalecard.analysis.forecast.inputs import Layout, layout_of
+from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, log_normal, of_record
 from scalecard.records.record import Record
 
 TREND = (0.0, 0.05)  # of the logarithm of a rate per doubling of n: mean and standard deviation before seeing any

@@ -5,99 +5,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from scalecard.benchmarks.training import cut_model, gradient_allreduce
-from scalecard.benchmarks.training.strategy import (
-    EXCHANGE,
-    UNSYNCHRONISED,
-    CannotBe,
-    References,
-    Setting,
-    StrategyBuilder,
-    trained,
-)
+from scalecard.benchmarks.training.library_pipelines import pipeline, suits
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
-from scalecard.parallel import torch_parallel
+from scalecard.parallel import sharded
 from scalecard.parallel.ddp import wrap
+from scalecard.parallel.device_mesh import mesh
 from scalecard.parallel.step import Step, state_of
-from scalecard.parallel.torch_parallel import LibraryPipeline, mesh, pipeline_group
 from scalecard.records import strategies as kinds
-from scalecard.workloads.nested import Tree, rows
+from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST
-
-
-def suits(schedule: kinds.Schedule, replicas: int, at: Setting) -> None:
-    """CannotBe if the library's schedule cannot take these micro-batches."""
-    each, depth = at.workload.batch_size // replicas, at.devices // replicas
-    if each % at.num_micro:
-        raise CannotBe(f"the library needs equal micro-batches: {at.num_micro} do not divide {each} samples")
-    if schedule is not kinds.Schedule.GPIPE and at.num_micro < depth:
-        raise CannotBe(f"the library's 1F1B needs at least {depth} micro-batches, and the batch makes {at.num_micro}")
-    if schedule is kinds.Schedule.INTERLEAVED and at.num_micro % depth:
-        raise CannotBe(f"the library's interleaved 1F1B needs a multiple of {depth} micro-batches, not {at.num_micro}")
-
-
-def pipeline(
-    schedule: kinds.Schedule, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1
-) -> Subject:
-    """A rank's part of a pipeline over all ranks of a replica, which trains on its equal share of the batch."""
-    workload, depth = at.workload, ctx.world_size // replicas
-    num_stages = depth * schedule.stages_each
-    cuts = at.cuts or cut_model.balanced_cuts(at.workload, num_stages)
-    model, stages = cut_model.cut(workload, cuts)
-    if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
-        raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
-    made = LibraryPipeline(
-        {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
-        num_stages,
-        workload.shared(ctx.device, ctx.rank // depth, replicas),
-        schedule=schedule,
-        num_micro=at.num_micro,
-        device=ctx.device,
-        loss=workload.loss,
-        lr=workload.lr,
-        group=pipeline_group(ctx, depth),
-        replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
-    )
-    whole, num_trained = state_of(model), len(trainable(model))
-    owned = {id(tensor) for module in made.modules for tensor in state_of(module)}
-    places = [place for place, tensor in enumerate(whole) if id(tensor) in owned]
-    mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
-    sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
-    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
-    if not workload.exact and replicas == 1 and schedule.stages_each == 1:
-        counts |= _stage_counts(ctx, references, at, cuts)
-    return trained(
-        at,
-        made.step,
-        lambda: [whole[place] for place in places],
-        lambda: references.at(workload, sizes)().only(*mine),
-        references=references,
-        modules=made.modules,
-        devices=[ctx],
-        counts=counts,
-    )
-
-
-def _stage_counts(ctx: RankContext, references: References, at: Setting, cuts: Cuts) -> dict[str, float]:
-    """What this rank's stage must do; what one rank has no memory to count, no rank counts.
-
-    Of two ranks, each sends as many bytes as it gets; one between two others does both twice.
-    """
-    size = at.workload.batch_size // at.num_micro
-    micro = cut_model.CutWorkload(replace(at.workload, batch_size=size), cuts, references.counting)
-    counts = cut_model.plain_flops(ctx.rank, ctx.device, micro)
-    if counts:
-        counts["samples"] = rows(cut_model.given(micro, ctx.device)[ctx.rank].inputs)
-    if not all(ctx.all_gather(counts)):
-        counts = {}
-    if ctx.world_size == 2:
-        counts["sent bytes"] = micro.crossing(0)
-    return {name: at.num_micro * value for name, value in counts.items()}
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
@@ -153,10 +76,10 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     own = set(model.modules())  # a block that was put together from several is called by nobody
     blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
-    gathered = torch_parallel.gathered_bytes(model.parameters(), ranks)  # also what is not trained
-    reduced = torch_parallel.gathered_bytes(trainable(model), ranks)
+    gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
+    reduced = sharded.gathered_bytes(trainable(model), ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
-    module = torch_parallel.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
+    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
     counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
     return _data_parallel(ctx, references, at, model, module, counts)
 
@@ -186,9 +109,9 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
         raise CannotBe("the workload has no tensor_plan(model)")
     model, ranks = workload.network(HOST), mesh(ctx, replicas)
     inner = ranks["shard"] if replicas > 1 else ranks
-    module = torch_parallel.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
+    module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
-        module = torch_parallel.sharded(module, [], ranks["replica"], parameters=True)
+        module = sharded.sharded(module, [], ranks["replica"], parameters=True)
     batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
     return _subject(ctx, references, at, sizes, model, module, batch, {})
@@ -216,6 +139,6 @@ def _subject(
         modules=[wrapped],
         devices=[ctx],
         counts={"updates": 1, "forwards": 1, **counts},
-        compared=lambda: torch_parallel.whole(state()),
+        compared=lambda: sharded.whole(state()),
         **more,
     )

@@ -6,17 +6,11 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
-from scalecard.benchmarks.training.strategy import (
-    CHECKED_EACH,
-    LOCAL,
-    UNSYNCHRONISED,
-    References,
-    Setting,
-    StrategyBuilder,
-)
+from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
-from scalecard.measuring import per_call
+from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
 from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
@@ -141,7 +135,7 @@ class Group:
             if self.trace and timing.prepared and not timing.failure and not one.strategy.is_part:
                 name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
                 name += f" {case['nodes']} nodes" if "nodes" in case else ""
-                per_call.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
+                tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
 
     def largest_batches(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""

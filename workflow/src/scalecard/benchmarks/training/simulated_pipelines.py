@@ -12,7 +12,8 @@ from functools import partial
 
 from scalecard.benchmarks.machine import copies
 from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, forwards, gradients, update
-from scalecard.benchmarks.training.strategy import STEP, References, Setting, StrategyBuilder, in_train_mode
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.hardware.links import Link
 from scalecard.measuring.case_variant import Subject, Variant

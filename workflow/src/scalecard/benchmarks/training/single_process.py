@@ -7,8 +7,9 @@ from functools import partial
 from torch import Tensor, nn
 
 from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut
+from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import parts
-from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, References, Setting, StrategyBuilder, trained
+from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel

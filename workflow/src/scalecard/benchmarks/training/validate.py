@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
-from scalecard.benchmarks.training.strategy import CHECKED_EACH
+from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable

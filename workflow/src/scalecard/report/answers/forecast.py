@@ -25,8 +25,8 @@ from scalecard.analysis.forecast.forecast import (
     with_network,
     without_a_model,
 )
-from scalecard.analysis.forecast.inputs import band, middle
 from scalecard.analysis.forecast.model import PRESETS, Settings
+from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point

@@ -9,12 +9,12 @@ linked, and `overview(result)`, one table of everything. No torch here.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from types import ModuleType
 
-from scalecard.analysis import formatting
+from scalecard.analysis import formatting, limits
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
 
@@ -133,6 +133,17 @@ class Number:
 
     def _of(self, seconds: float) -> float:
         return self.amount / seconds if self.amount else seconds
+
+
+def bus_bandwidths(records: Sequence[Record]) -> Iterator[Number]:
+    """The bus bandwidth of all-reduces at the largest size, on most devices, within a node and over nodes."""
+    for nodes in formatting.spans(records):
+        most = formatting.largest([r for r in records if r.case.get("nodes") == nodes], "devices")
+        for record in formatting.largest(most, "bytes"):
+            size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
+            label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
+            amount = limits.bus_bandwidth(record) * record.median
+            yield Number(label=label, record=record, amount=amount, unit="GB/s")
 
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:

@@ -14,7 +14,7 @@ from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, not_measured
 
 LIBRARY = "torch.distributed"
 SMALL = 2**20  # bytes up to which latency is drawn
@@ -124,15 +124,4 @@ def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """The library's bus bandwidth at the largest size."""
-    return bandwidths(result.select("time", algorithm=LIBRARY))
-
-
-def bandwidths(records: Sequence[Record]) -> Iterator[Number]:
-    """Bus bandwidth at the largest size, on most devices, within a node and over nodes."""
-    for nodes in formatting.spans(records):
-        most = formatting.largest([r for r in records if r.case.get("nodes") == nodes], "devices")
-        for record in formatting.largest(most, "bytes"):
-            size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
-            label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
-            amount = limits.bus_bandwidth(record) * record.median
-            yield Number(label=label, record=record, amount=amount, unit="GB/s")
+    return bus_bandwidths(result.select("time", algorithm=LIBRARY))

@@ -12,7 +12,7 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import APART, options_of, per_batch
+from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Result

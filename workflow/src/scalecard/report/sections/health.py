@@ -27,7 +27,7 @@ from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
-from scalecard.report.sections import Finding, Number, Topic, allreduce
+from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths
 
 ROW = 0.3  # inches for each strip
 MAP = 230.0  # points: what is left of half the figure for a map's cells
@@ -223,7 +223,7 @@ def nightly(result: Result) -> Iterator[Number]:
         own = result.select("time", part="host link", direction=direction, memory="pinned", at_once=False)
         yield from _slowest(own, f"host {way} slowest device")
     yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
-    yield from allreduce.bandwidths(result.select("time", part="collective", collective="all_reduce"))
+    yield from bus_bandwidths(result.select("time", part="collective", collective="all_reduce"))
     yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", rate=False)
     yield from _slowest(result.select("time", part="storage"), "reading data_dir")
 

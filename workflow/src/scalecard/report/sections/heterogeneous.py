@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import Division, divisions, over_in_rounds, share_of
+from scalecard.analysis.uneven_split import Division, divisions, over_in_rounds, share_of
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import LoaderResults, changed, loader_results, per_unit, rate, workers
+from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, per_unit, workers
+from scalecard.analysis.step_records import rate
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result

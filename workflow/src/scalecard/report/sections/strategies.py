@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import experiment_results, formatting, limits
+from scalecard.analysis import formatting, limits, step_records
 from scalecard.analysis.strategy_choice import workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
@@ -37,7 +37,7 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
     for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
         charts.bars(own, axes, unit="s")
-        single = experiment_results.single(results[0], name)
+        single = step_records.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=name)
@@ -65,7 +65,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
-    single = experiment_results.single(result, workload)
+    single = step_records.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if r.integer("devices") > 1]
     if not several:
         return
@@ -109,7 +109,7 @@ def overview(result: Result) -> Table:
 
 
 def _row(result: Result, record: Record) -> dict[str, str | Cell]:
-    alone, devices, gain = experiment_results.single(result, record.text("workload")), record.integer("devices"), EMPTY
+    alone, devices, gain = step_records.single(result, record.text("workload")), record.integer("devices"), EMPTY
     if alone and alone.samples and alone is not record:
         times = record.integer("units") / record.median * alone.median / alone.integer("units")
         gain = Cell(f"{times:.2f}x", times)
@@ -127,7 +127,7 @@ def step_cells(
 ) -> dict[str, str | Cell]:  # fmt: skip
     """What is known of a step beside one device's; `dtype` is that of its products."""
     rate = record.integer("units") / record.median
-    each, peak, mfu = experiment_results.operations_each(alone), limits.of_products(result, dtype), EMPTY
+    each, peak, mfu = step_records.operations_each(alone), limits.of_products(result, dtype), EMPTY
     if each and peak:
         share = each * rate / (record.integer("devices") * peak.rate * 1e12)
         mfu = Cell(formatting.percent(share, 1), share)
@@ -150,7 +150,7 @@ def devices_cell(devices: int, nodes: int) -> Cell:
 
 def memory(result: Result, record: Record) -> Cell:
     """Memory of the fullest device; an empty cell without GPUs."""
-    found = result.find("peak_memory", **experiment_results.place(record))
+    found = result.find("peak_memory", **step_records.place(record))
     return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import counted
+from scalecard.analysis.step_records import counted
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.experiment_results import Ladder, dtype_of, is_larger, ladders, rate
+from scalecard.analysis.step_records import rate
+from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of

@@ -1,0 +1,46 @@
+"""Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
+
+from scalecard.analysis import formatting
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Ratio
+from scalecard.records.strategies import SINGLE
+
+APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
+
+
+def place(step: Record) -> Case:
+    """The axes of a step, for what was measured beside it; of one node, nothing that was measured on several."""
+    return {"nodes": None, **step.case}
+
+
+def single(result: Result, workload: str) -> Record | None:
+    """One device alone."""
+    return result.find("step_time", workload=workload, strategy=SINGLE.name)
+
+
+def counted(record: Record, name: str) -> float | None:
+    """What one call was counted to do."""
+    return next((count.counted for count in record.work if count.name == name), None)
+
+
+def operations_each(alone: Record | None) -> float:
+    """The operations of one device's plain step per sample or token; 0 if they were not counted."""
+    flops = alone and counted(alone, "FLOPs")
+    return flops / alone.integer("units") if alone and flops else 0.0
+
+
+def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+    """A step with each option of DDP, by its name, and what takes the step apart."""
+    records = result.select("step_time", workload=model, nodes=nodes)
+    return {record.text("option"): record for record in records if "option" in record.case}
+
+
+def per_batch(record: Record, default: Record) -> Ratio:
+    """An option's time over the default's; accumulating ones take a step every so many batches."""
+    return formatting.scaled(record.over(default), 1 / record.integer("steps", 1))
+
+
+def rate(record: Record) -> float:
+    """Samples or tokens per second."""
+    return record.integer("units") / record.median

@@ -1,0 +1,75 @@
+"""What `tuning` measured: the ladder of one workload on one number of devices, rungs alone and on others.
+
+A gain says how many times as many samples or tokens per second a step trains as the plain float32 step of its ladder.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from scalecard.analysis import formatting
+from scalecard.analysis.step_records import rate
+from scalecard.records.axes import BASELINE, RUNGS, rungs_of
+from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Ratio
+
+DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
+
+
+def is_larger(record: Record) -> bool:
+    """Whether its step trains more samples than the plain one."""
+    return not record.matches(accumulate=None, batch_factor=None)
+
+
+def dtype_of(record: Record) -> str:
+    """In which products and convolutions are computed."""
+    return next((dtype for rung, dtype in DTYPES.items() if rung in record.case), BASELINE)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The measured steps of one workload on so many devices, the plain one first."""
+
+    workload: str
+    devices: int
+    base: Record
+    records: tuple[Record, ...]
+
+    def gain(self, record: Record) -> Ratio:
+        """How many times as fast as the plain step, per sample or token."""
+        more = record.integer("units") / self.base.integer("units")
+        return formatting.scaled(formatting.speedup(record, self.base), more)
+
+    def find(self, rungs: tuple[str, ...]) -> Record | None:
+        """The step with exactly these rungs, at the plain step's batch."""
+        usual = (record for record in (self.base, *self.records) if not is_larger(record))
+        return next((record for record in usual if rungs_of(record.case) == rungs), None)
+
+    @cached_property
+    def alone(self) -> list[Record]:
+        """The steps with one rung, at the plain step's batch."""
+        return [r for r in self.records if len(rungs_of(r.case)) == 1 and not is_larger(r)]
+
+    @cached_property
+    def cumulative(self) -> list[Record]:
+        """The first rung that worked, then each on those before it."""
+        above = [r for r in self.records if len(rungs_of(r.case)) > 1 and not is_larger(r)]
+        first = self.find(rungs_of(above[0].case)[:1]) if above else None
+        return [*([first] if first else self.alone[:1]), *above]
+
+    @cached_property
+    def larger(self) -> list[Record]:
+        """More batches per update, and larger batches."""
+        return [record for record in self.records if is_larger(record)]
+
+    def best(self, among: Callable[[Record], bool] = lambda record: not is_larger(record)) -> Record:
+        """The fastest per sample or token; the plain step if none is faster."""
+        return max(filter(among, [self.base, *self.records]), key=rate)
+
+
+def ladders(result: Result) -> Iterator[Ladder]:
+    """One of each workload and number of devices whose plain step was measured."""
+    for base in result.select("step_time", accumulate=None, batch_factor=None, **dict.fromkeys(RUNGS)):
+        workload, devices = base.text("workload"), base.integer("devices")
+        others = tuple(r for r in result.select("step_time", workload=workload, devices=devices) if r is not base)
+        yield Ladder(workload, devices, base, others)

@@ -1,0 +1,87 @@
+"""A setting, and reference results of the plain single-device loop for it, cached."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from scalecard.hardware.host import is_out_of_memory
+from scalecard.measuring.counting import flops
+from scalecard.measuring.proof import Change, Trained, expected
+from scalecard.workloads import reference
+from scalecard.workloads.nested import sizes
+from scalecard.workloads.stage_cuts import Cuts
+from scalecard.workloads.workload import Workload
+
+CHECKED_EACH = 2  # samples of every device on which equality is proven
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a strategy is built: the workload with the batch of all devices, their number, and micro-batches.
+
+    A model that is cut is cut at `cuts` or, without them, where its stages have about as many operations. Micro-batches
+    have `micro_batch` samples each or, without it, about as many.
+    """
+
+    workload: Workload
+    devices: int
+    num_micro: int = 1
+    cuts: Cuts = ()
+    micro_batch: int = 0
+
+    @property
+    def split_size(self) -> int:
+        """Samples of a micro-batch; the last one may have fewer."""
+        return self.micro_batch or -(-self.workload.batch_size // self.num_micro)
+
+    def micro_sizes(self) -> tuple[int, ...]:
+        """Samples of every micro-batch."""
+        return sizes(self.workload.batch_size, self.split_size)
+
+    def shares(self) -> tuple[int, ...]:
+        """Samples of every rank."""
+        return (self.workload.batch_size // self.devices,) * self.devices
+
+
+class References:
+    """The plain loop on one device, cached: `steps` steps in float64, `timed_steps` as timed.
+
+    Trials need no `counting`.
+    """
+
+    def __init__(self, device: torch.device, steps: int, *, timed_steps: int = 1, counting: bool = True) -> None:
+        self.device, self.steps, self.timed_steps, self.counting = device, steps, timed_steps, counting
+        self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
+
+    def counts(self, workload: Workload, sizes: Sequence[int]) -> dict[str, float]:
+        """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
+        if not self.counting:
+            return {}
+        known = [one for size in sizes if (one := self.flops(workload, size)) is not None]
+        return {"FLOPs": sum(known)} if len(known) == len(sizes) else {}
+
+    def at(self, workload: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
+        """After so many samples at a time; in float64 that makes no difference."""
+        return partial(self.wanted, workload, (workload.batch_size,) if workload.exact else tuple(parts))
+
+    def _wanted(self, workload: Workload, parts: tuple[int, ...]) -> Trained | Change:
+        plain = partial(workload.plain, self.device, parts, self.times(workload))
+        return expected(workload.name, plain, exact=workload.exact)
+
+    def times(self, workload: Workload) -> int:
+        """How many steps are compared."""
+        return self.steps if workload.exact else self.timed_steps
+
+    def _flops(self, workload: Workload, samples: int) -> float | None:
+        """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""
+        try:
+            model = workload.network(self.device).train(not workload.exact)  # as it is timed, whatever it is proven in
+            parts = reference.split(*workload.batch(samples, self.device), [samples])
+            return flops(partial(reference.gradient, model, parts, workload.loss))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        return None

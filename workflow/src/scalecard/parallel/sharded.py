@@ -1,0 +1,59 @@
+"""What PyTorch itself divides over ranks: parameters (FSDP2) and layers (tensor parallelism).
+
+    fully_shard        each rank keeps 1/n of every parameter, gradient and optimiser state; whole parameters are
+                       gathered block by block, and gradients reduced and scattered
+    parallelize_module rank r keeps a share of a layer's outputs ("column") or inputs ("row"), and of no other layer
+
+Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
+
+
+def sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool) -> nn.Module:
+    """The model, sharded in place block by block; with two dimensions over the second, and replicated over the first.
+
+    A model on the host is moved as it is sharded, so that a device holds no more than a block of it at a time.
+    With `parameters`, whole ones are freed after a block's forward and gathered again for its backward.
+    """
+    for block in blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=parameters)
+    fully_shard(model, mesh=mesh, reshard_after_forward=parameters)
+    return model
+
+
+def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
+    """Bytes of whole parameters as FSDP2 sends them: of each, the rows are padded to a multiple of the ranks."""
+    return sum(_padded(tuple(p.shape), ranks) * p.element_size() for p in parameters)
+
+
+def _padded(shape: tuple[int, ...], ranks: int) -> int:
+    rows, *rest = shape or (1,)
+    return -(-rows // ranks) * ranks * math.prod(rest)
+
+
+def divided(model: nn.Module, plan: Mapping[str, str], mesh: DeviceMesh) -> nn.Module:
+    """The model with the layers of the plan divided in place. ValueError names what the plan may not say."""
+    for name, style in plan.items():
+        if style not in STYLES:
+            raise ValueError(f"tensor_plan(model)[{name!r}] = {style!r}: must be one of {', '.join(STYLES)}")
+        try:
+            model.get_submodule(name)
+        except AttributeError:
+            raise ValueError(f"tensor_plan(model)[{name!r}]: the model has no such layer") from None
+    return parallelize_module(model, mesh, {name: STYLES[style]() for name, style in plan.items()})
+
+
+def whole(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """What is divided, put together on every rank, in the host's memory; all of them take part."""
+    return [tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor for tensor in tensors]

@@ -1,0 +1,61 @@
+"""torch.distributed.pipelining, one or more stages per rank: the library's counterpart to our pipeline.
+
+rank 0   stage 0, and of an interleaved schedule also stage 2
+rank 1   stage 1                                  and stage 3
+"""
+
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+
+from scalecard.parallel.model_parallel import Loss, average
+from scalecard.workloads.nested import Tree
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
+
+
+class LibraryPipeline:
+    """A rank's `stages`, by their number, of `num_stages`; `num_micro` micro-batches must divide the batch evenly.
+
+    `group` are the ranks of one pipeline, as `pipeline_group` makes it. If `replicas` is given, every step averages the
+    gradients over those ranks, which have the same stages of other pipelines, and other batches.
+    """
+
+    def __init__(
+        self,
+        stages: Mapping[int, nn.Module],
+        num_stages: int,
+        batch: tuple[Tree, Tree],
+        *,
+        schedule: str,
+        num_micro: int,
+        device: torch.device,
+        loss: Loss,
+        lr: float,
+        group: dist.ProcessGroup,
+        replicas: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
+        made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
+        self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=loss)
+        inputs, targets = batch
+        self.first = (inputs,) if 0 in stages else ()
+        self.last = {"target": targets} if num_stages - 1 in stages else {}
+        self.optimizer = torch.optim.SGD([p for stage in self.modules for p in stage.parameters()], lr=lr)
+
+    def step(self) -> None:
+        """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
+        self.schedule.step(*self.first, **self.last)
+        for stage in self.modules:
+            if self.replicas:
+                average(stage, self.replicas)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> list[Tensor]:
+        """These stages' parameters, then their buffers."""
+        parameters = [p for stage in self.modules for p in stage.parameters()]
+        return parameters + [b for stage in self.modules for b in stage.buffers()]
