@@ -9,7 +9,7 @@ from scalecard.records.fields import OPEN, Index, Name, Positive, Rate
 
 Several = Field(min_length=1)
 Sweep = Annotated[list[Positive], Several]
-Scalar = str | int | float | bool | None
+Scalar = Annotated[str, Field(max_length=200)] | int | float | bool | None
 Case = dict[str, Scalar]
 # The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
 RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
@@ -18,7 +18,6 @@ BASELINE = "float32"  # without any
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
 # What stands before a value where that is not the axis' name: nothing where the value says enough.
 LABELS = {"bytes": "", **{rung: f"{rung} as rung" for rung in RUNGS}}
-Other = Annotated[str, Field(max_length=200)] | int | float | bool | None
 RUNG = Field(description="a rung of tuning that is on: its place among them, from 1")
 
 PART = Field(
@@ -28,7 +27,7 @@ PART = Field(
 
 
 @with_config(ConfigDict(strict=True))
-class Axes(TypedDict, total=False, extra_items=Other):  # type: ignore[call-arg]  # PEP 728, which mypy does not know yet
+class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg]  # PEP 728, which mypy does not know yet
     """An experiment may have others, which are not described here."""
 
     access: Annotated[Name, Field(description="of a device's memory: read, write or copy")]

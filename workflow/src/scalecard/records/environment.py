@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from scalecard.records.fields import STRICT, FreeText, Natural, NotNegative, Positive, Told
+from scalecard.records.fields import STRICT, FreeText, Natural, NonEmpty, NotNegative, Positive
 
 Precision = Literal["float32", "tf32"]
 OfPairs = list[list[Natural | None]]
@@ -22,13 +22,13 @@ class MachineFacts(TypedDict):
     """cpu: CPU workers and CPU ranks stand in for GPUs."""
     num_devices: Positive
     """Devices that were used."""
-    gpus: list[Told]
+    gpus: list[NonEmpty]
     """Names of all visible GPUs."""
-    gpu_uuid_hashes: list[Told]
+    gpu_uuid_hashes: list[NonEmpty]
     """Sorted; empty if the platform is any node of a kind."""
     driver: str | None
     """Version of NVIDIA's driver."""
-    cpu: Told
+    cpu: NonEmpty
     """Model name."""
     cores: Positive
     """Cores that the measurement could use."""
@@ -98,11 +98,11 @@ class Node(TypedDict):
 class Environment(TypedDict):
     """Hardware and software, read on the worker that measured."""
 
-    fingerprint: Told
+    fingerprint: NonEmpty
     """Twelve hex digits of machine."""
     emulated: bool
     """Whether CPU workers and CPU ranks stood in for GPUs."""
-    host: Told
+    host: NonEmpty
     """Eight hex digits of the host name's SHA-256, salted with a secret of the project's folder."""
     machine: MachineFacts
     gpus: list[GpuFacts]
@@ -121,9 +121,9 @@ class Environment(TypedDict):
     """Quota and period in microseconds, or 'max'."""
     cgroup_memory_max: str | None
     """Bytes, or 'max'."""
-    python: Told
+    python: NonEmpty
     """Version."""
-    os: Told
+    os: NonEmpty
     """Kernel and release."""
     torch: str | None
     """Version."""
@@ -135,11 +135,11 @@ class Environment(TypedDict):
     """Version."""
     nccl: str | None
     """Version."""
-    lock: Told
+    lock: NonEmpty
     """The same as machine.software."""
     container: str | None
     """Digest of the image that it ran in."""
-    container_engine: Told
+    container_engine: NonEmpty
     """docker, podman, apptainer, kubernetes, or none: the host's environment."""
     packages: NotRequired[str | None]
     """Twelve hex digits of the SHA-256 of container.packages; null: the image has none, absent: before there

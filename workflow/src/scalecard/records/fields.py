@@ -19,15 +19,15 @@ from pydantic_core import CoreSchema
 
 from scalecard.records.redact import anonymous
 
-# Of every part of a file: no field may be missing or unknown, and nothing is converted. A docstring below a
-# field describes it in the schema.
+# For every part of a file: no field may be missing or unknown, and nothing is converted. A docstring below a field
+# describes it in the schema.
 STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 OPEN = STRICT | ConfigDict(extra="allow")
 MOST = 10**15
 
 
 @dataclass(frozen=True)
-class InFile:
+class StoredAs:
     """What pydantic reads and writes for a field whose type in Python says less."""
 
     type: Any
@@ -36,10 +36,10 @@ class InFile:
         return handler.generate_schema(self.type)
 
 
-def whole(**computed: Callable[[Any], bool]) -> Any:
-    """A validator for a dataclass: a file leaves out no field, also none that has a default in Python.
+def complete(**computed: Callable[[Any], bool]) -> Any:
+    """A validator for a dataclass: a file has every field, even one with a default in Python.
 
-    Nor does it leave out what is `computed` from the fields for its readers, each of which must be acceptable.
+    It also has what is `computed` from the fields, which each must be accepted, and is then left out.
     """
 
     def check(cls: Any, data: Any) -> Any:
@@ -71,10 +71,10 @@ def _as_it_is(value: dict[str, Any], check: ValidatorFunctionWrapHandler) -> dic
     return value
 
 
-InOrder = WrapValidator(_as_it_is)  # keys that are described would come before the others
+KeepOrder = WrapValidator(_as_it_is)  # pydantic would put the keys that are described before the others
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-Told = Annotated[str, Field(min_length=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
 # What may quote an error, without what names a host, a user or a folder: in the file, and of a file that is read.
 FreeText = Annotated[str, AfterValidator(anonymous), PlainSerializer(anonymous)]
 Positive = Annotated[int, Field(ge=1, le=MOST)]
@@ -82,6 +82,6 @@ Index = Annotated[int, Field(ge=0, le=10**6)]
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, le=10**6)]
 # Numbers, of which whole ones stay whole in the file.
-Number = Annotated[float, InFile(int | float)]
-NotNegative = Annotated[float, InFile(Natural | Annotated[float, Field(ge=0)])]
-Share = Annotated[float, InFile(Annotated[int, Field(ge=0, le=1)] | Annotated[float, Field(ge=0, le=1)])]
+Number = Annotated[float, StoredAs(int | float)]
+NotNegative = Annotated[float, StoredAs(Natural | Annotated[float, Field(ge=0)])]
+Share = Annotated[float, StoredAs(Annotated[int, Field(ge=0, le=1)] | Annotated[float, Field(ge=0, le=1)])]

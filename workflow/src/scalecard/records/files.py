@@ -63,17 +63,18 @@ def parse(text: str, where: str) -> Result:
         raise InvalidResult(where, f"{field}{error}.") from error
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != Result.schema_version:  # which explains everything else
-        field, what = "$.schema_version", "missing" if version is None else _shortened(version)
-    else:
-        try:
-            result = _reader().validate_json(text)
-        except pydantic.ValidationError as error:
-            field, what = _most_telling(error)
-        else:
-            field, what = next(disagreements(result), ("", ""))
-            if not what:
-                return result
-    raise InvalidResult(where, f"{field}: {what}. This is not a result of schema version {Result.schema_version}.")
+        raise _refused(where, "$.schema_version", "missing" if version is None else _shortened(version))
+    try:
+        result = _reader().validate_json(text)
+    except pydantic.ValidationError as error:
+        raise _refused(where, *_most_telling(error)) from error
+    for field, what in disagreements(result):
+        raise _refused(where, field, what)
+    return result
+
+
+def _refused(where: str, field: str, what: str) -> InvalidResult:
+    return InvalidResult(where, f"{field}: {what}. This is not a result of schema version {Result.schema_version}.")
 
 
 def save(result: Result, path: Path) -> None:

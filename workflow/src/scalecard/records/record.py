@@ -21,17 +21,17 @@ from scalecard.records.fields import (
     STRICT,
     FreeText,
     Identifier,
-    InFile,
-    InOrder,
+    KeepOrder,
     Moment,
     Name,
     Natural,
+    NonEmpty,
     NotNegative,
     Number,
     Positive,
     Share,
-    Told,
-    whole,
+    StoredAs,
+    complete,
 )
 from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
@@ -125,7 +125,7 @@ class Telemetry:
     state: HardwareState | None = None
     """null on ranks that do not watch."""
 
-    from_file = whole()
+    check_complete = complete()
 
 
 class Reason(StrEnum):
@@ -154,13 +154,13 @@ class Check:
     """What was proven about a case: `difference` must not exceed `tolerance`."""
 
     name: Name
-    dtype: Told
+    dtype: NonEmpty
     """In which the work computed: float64, or as it was timed."""
     difference: NotNegative
     """The largest that was measured."""
     tolerance: NotNegative
 
-    from_file = whole(passed=_is_true)
+    check_complete = complete(passed=_is_true)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -182,7 +182,7 @@ class Count:
     unit: Literal["FLOP", "B", ""] = ""
     """Of both; nothing for what is counted one by one."""
 
-    from_file = whole(passed=_is_true)
+    check_complete = complete(passed=_is_true)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -207,15 +207,9 @@ def _has_bounds(uncertainty: Any) -> bool:
 class Record:
     """One case that was measured ('ok'), skipped or failed. An empty case: the whole experiment ended early."""
 
-    case: Annotated[Case, InFile(Axes), InOrder]
+    case: Annotated[Case, StoredAs(Axes), KeepOrder]
     metric: Identifier
-    """time, enqueue_time, step_time, local_time (of a step of one device over a smaller batch), unsynchronised_time (of
-    a step without exchanging gradients), exchange_time (of exchanging them alone), rank_time (of one rank, without
-    waiting for others), epoch_time, block_time, stage_time, played_time (of a schedule, computed from stage_time),
-    played_bubble (the share of it in which devices idle), accuracy, peak_memory, errors (a counter's value before
-    and after a load), rate (what a link is set to), free_space, load_time (of a batch, by a loader alone),
-    compile_time (of the first step with torch.compile, in which code is compiled), predicted_share (of a minibatch,
-    on the first of two devices), predicted_time or largest_batch (per device)."""
+    """docs/results.md says what each one is."""
     unit: Unit
     samples: list[Annotated[list[NotNegative], Field(min_length=1)]] = field(default_factory=list)
     """One list per fresh process, in the order in which they were taken; an accuracy has one value per epoch."""
@@ -233,7 +227,7 @@ class Record:
     telemetry: list[Telemetry] = field(default_factory=list)
     """One entry per list of samples if something was timed."""
 
-    from_file = whole(uncertainty=_has_bounds)
+    check_complete = complete(uncertainty=_has_bounds)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -336,9 +330,9 @@ class Result:
     experiment: Identifier
     platform: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """The folder of its results."""
-    spec: Annotated[dict[str, Any], InFile(Settings), InOrder, AfterValidator(without_paths), WithoutPaths]
+    spec: Annotated[dict[str, Any], StoredAs(Settings), KeepOrder, AfterValidator(without_paths), WithoutPaths]
     """The values of config.yaml that this was measured with."""
-    environment: Annotated[dict[str, Any], InFile(Environment)]
+    environment: Annotated[dict[str, Any], StoredAs(Environment)]
     started: Moment
     finished: Moment
     warnings: list[FreeText]
@@ -350,7 +344,7 @@ class Result:
     """Whether cases failed here and in the result that this one replaced: the next run leaves it alone."""
     schema_version: Literal[5] = 5
 
-    from_file = whole()
+    check_complete = complete()
 
     def __hash__(self) -> int:
         return hash((self.experiment, self.platform, self.started))  # for caches: what it holds cannot be hashed
