@@ -6,6 +6,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
 
+ONE = {"samples": "sample", "tokens": "token"}  # of what a workload counts
 APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
 
 

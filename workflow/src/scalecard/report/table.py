@@ -95,9 +95,7 @@ def as_markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int
     return "".join(f"| {' | '.join(line)} |\n" for line in marks)
 
 
-def as_latex(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int, caption: str, label: str
-) -> str:  # fmt: skip
+def as_latex(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int, caption: str, label: str) -> str:
     """A table for the package booktabs, with the same alignment."""
     cells = pd.DataFrame([map(latex, row) for row in rows], columns=list(map(latex, head)))
     table = cells.style.hide(axis="index").to_latex(

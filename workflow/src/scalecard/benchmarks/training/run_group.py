@@ -125,14 +125,15 @@ class Group:
 
     def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
         """What each rank took by itself, in the same rounds; with `trace`, one more step of each strategy, traced."""
-        for one, timing in zip(fitting, timings, strict=True):
-            case = timing.variant.case
-            if one.strategy.metric == UNSYNCHRONISED:
-                everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
-                for rank, samples in enumerate(everywhere if all(everywhere) else ()):
-                    of_rank = partial(Record, case={**case, "rank": rank}, telemetry=[timing.telemetry])
-                    yield of_rank(metric="rank_time", unit="s", samples=[samples])
-            if self.trace and timing.prepared and not timing.failure and not one.strategy.is_part:
+        pairs = list(zip(fitting, timings, strict=True))
+        for timing in (timing for one, timing in pairs if one.strategy.metric == UNSYNCHRONISED):
+            everywhere: list[list[float]] = self.ctx.all_gather(timing.own)
+            for rank, samples in enumerate(everywhere if all(everywhere) else ()):
+                of_rank = partial(Record, case={**timing.variant.case, "rank": rank}, telemetry=[timing.telemetry])
+                yield of_rank(metric="rank_time", unit="s", samples=[samples])
+        for one, timing in pairs if self.trace else ():  # last: a launch that a trace ends has its records
+            if timing.prepared and not timing.failure and not one.strategy.is_part:
+                case = timing.variant.case
                 name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
                 name += f" {case['nodes']} nodes" if "nodes" in case else ""
                 tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))

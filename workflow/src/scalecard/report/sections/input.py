@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, per_unit, workers
-from scalecard.analysis.step_records import rate
+from scalecard.analysis.step_records import ONE, rate
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -150,7 +150,7 @@ def _setting(record: Record, usual: Record, ratio: Ratio) -> str:
     if changed(record, usual) == "persistent" and ratio.value > 1:
         more = formatting.seconds(record.integer("batches") * (record.median - usual.median))
         return f"starting its workers for every epoch instead of once takes {more} per epoch"
-    one = record.text("unit")[:-1]
+    one = ONE[record.text("unit")]
     return formatting.versus(f"a {one} {_named(record, usual)}", ratio, f"one {_named(usual, record)}")
 
 

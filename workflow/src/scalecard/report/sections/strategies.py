@@ -122,9 +122,7 @@ def _row(result: Result, record: Record) -> dict[str, str | Cell]:
     }
 
 
-def step_cells(
-    result: Result, record: Record, alone: Record | None, gain: Cell, dtype: str
-) -> dict[str, str | Cell]:  # fmt: skip
+def step_cells(result: Result, record: Record, alone: Record | None, gain: Cell, dtype: str) -> dict[str, str | Cell]:
     """What is known of a step beside one device's; `dtype` is that of its products."""
     rate = record.integer("units") / record.median
     each, peak, mfu = step_records.operations_each(alone), limits.of_products(result, dtype), EMPTY
@@ -167,7 +165,7 @@ def energy(record: Record) -> Cell:
     if not joules:
         return EMPTY
     each = statistics.median(joules) / record.integer("units")
-    return Cell(f"{each:.3g} J/{record.text('unit')[:-1]}", each)
+    return Cell(f"{each:.3g} J/{step_records.ONE[record.text('unit')]}", each)
 
 
 def _launching(result: Result, record: Record) -> Cell:
