@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the modules that tests share
 
 from configurations import configurations
-from results import results
+from result_files import results
 
 PARTS = {"configurations": configurations, "results": results}
 USUAL = {"configurations": 3000, "results": 300}  # a result is drawn and reported, which takes a second

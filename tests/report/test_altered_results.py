@@ -19,7 +19,7 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-CAMPAIGN = load(ROOT / "tests" / "fuzz" / "results.py")
+CAMPAIGN = load(ROOT / "tests" / "fuzz" / "result_files.py")
 
 
 def test_altered_results_are_accepted_or_refused_in_one_line() -> None:
