@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -190,23 +191,28 @@ def is_or_was_a_fork_server(process: psutil.Process | None) -> bool:
     return process is not None and any("multiprocessing.forkserver" in part for part in process.cmdline())
 
 
-def wait_for_a_rank() -> psutil.Process:
-    """On the second node: forked by the fork server of the process that measures."""
-    deadline = time.monotonic() + 120
+def allreduce_that_has_connected(folder: Path, **environment: str) -> tuple["subprocess.Popen[bytes]", psutil.Process]:
+    """All-reduce over both nodes, submitted, and a rank of the second node once all ranks can reach each other.
+
+    Before that gloo waits five times its timeout. A rank is forked by the fork server of the process that measures.
+    """
+    log = log_of(folder, "allreduce")
+    log.unlink()
+    running = submit_in_background(folder, *measure_again("allreduce"), **environment)
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
-        for process in of_the_second_node():
-            try:
-                if is_or_was_a_fork_server(process) and is_or_was_a_fork_server(process.parent()):
-                    return process
-            except psutil.Error:
-                continue
+        if log.exists() and re.search(r"ranks on 2 nodes, \d+ bytes", log.read_text()):
+            for process in of_the_second_node():
+                with suppress(psutil.Error):
+                    if is_or_was_a_fork_server(process) and is_or_was_a_fork_server(process.parent()):
+                        return running, process
         time.sleep(0.1)
     raise TimeoutError("no rank on the second node")
 
 
 def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(own_copy: Path) -> None:
-    running = submit_in_background(own_copy, *measure_again("allreduce"))
-    wait_for_a_rank().kill()
+    running, rank = allreduce_that_has_connected(own_copy)
+    rank.kill()
     assert running.wait(300) == 1, (own_copy / "run.log").read_text()[-4000:]
     assert "Done in" in (own_copy / "run.log").read_text(), "the report is written all the same"
     failed = [r for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
@@ -217,18 +223,17 @@ def test_a_rank_killed_on_the_second_node_is_a_failed_record_that_names_it(own_c
 
 
 def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> None:
-    running = submit_in_background(own_copy, *measure_again("allreduce"), SCALECARD_TIMEOUT="15")
-    wait_for_a_rank()
+    running, _ = allreduce_that_has_connected(own_copy, SCALECARD_TIMEOUT="15")
     for process in of_the_second_node():
         process.kill()
     started = time.monotonic()
     assert running.wait(300) == 1, (own_copy / "run.log").read_text()[-4000:]
     assert time.monotonic() - started < 150
     notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
-    assert len(notes) == 4, "two sizes of two layouts"
+    assert len(notes) in (3, 4), "of two sizes of two layouts; the first was perhaps done"
     assert "of 2 ranks on 2 nodes, rank" in notes[0]
-    assert "was lost with node 1" in notes[0] or "node 1 never arrived" in notes[0]
-    assert "node 1 never arrived (waited 32.5 s)" in notes[2]
+    assert "was lost with node 1" in notes[0]
+    assert "node 1 never arrived (waited 32.5 s)" in notes[-2]
 
 
 def test_a_job_over_its_time_limit_fails_and_the_next_run_measures_it(cluster: Path, own_copy: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_environment_of_gpus_is_loaded_as_it_was_saved(
         (lambda d: d["records"][0].update(samples=[0.1]), "samples"),
         (lambda d: d["records"][0].update(samples=[]), "samples"),
         (lambda d: d["records"][0]["samples"][1].append("fast"), "samples"),
-        (lambda d: d["records"][0]["checks"][0].update(passed=False), "passed"),
+        (lambda d: d["records"][0]["checks"][0].update(passed=False), "checks[0].passed: False: is not"),
         (lambda d: d["records"][0]["telemetry"][0].pop("rounds_id"), "rounds_id"),
         (lambda d: d["records"][1]["telemetry"][0]["state"]["gpus"][0].update(reasons=4), "reasons"),
         (lambda d: d["records"][1]["telemetry"][0]["state"]["gpus"][0]["power_w"].pop("low"), "low"),
@@ -320,7 +320,7 @@ def test_a_wrong_uncertainty_is_refused_and_a_value_of_several_types_by_its_own_
     data = json.loads(path.read_text())
     data["records"][0]["uncertainty"] = [1]
     path.write_text(json.dumps(data))
-    with pytest.raises(InvalidResult, match="uncertainty is not"):
+    with pytest.raises(InvalidResult, match=r"uncertainty: \[1\]: is not"):
         load(path)
     data["records"][0]["uncertainty"] = {}
     data["records"][0]["samples"][0][0] = True

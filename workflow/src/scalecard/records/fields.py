@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any
 
+import pydantic
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -15,7 +16,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from scalecard.records.redact import anonymous
 
@@ -50,11 +51,17 @@ def complete(**computed: Callable[[Any], bool]) -> Any:
                 raise ValueError(f"lacks the field {name}")
         for name, accepts in computed.items():
             if not accepts(data[name]):
-                raise ValueError(f"{name} is not what its fields say")
+                raise _at(name, data[name], "is not what the other fields say")
         return {key: value for key, value in data.items() if key not in computed}
 
     method: Any = classmethod(check)
     return model_validator(mode="before")(method)
+
+
+def _at(name: str, value: Any, what: str) -> pydantic.ValidationError:
+    """An error that names this field, as a type's own would."""
+    error = InitErrorDetails(type=PydanticCustomError("value_error", what), loc=(name,), input=value)
+    return pydantic.ValidationError.from_exception_data("", [error])
 
 
 def _moment(text: str) -> str:
