@@ -31,8 +31,12 @@ SHORT = {
     "parallel/sharded.py": "pipelines are not measured again for it",
     "parallel/step.py": "experiments without a data set do not import one",
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
+    "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",
+    "workloads/builtin/resnet18_quarter.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
+    "workloads/builtin/resnet50_quarter.py": "one workload a file",
+    "workloads/builtin/resnets.py": "what the workloads beside it have in common",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
 }

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 from scalecard.measuring.proof import (
+    NUDGE,
     VOID,
     Change,
     ProofFailed,
+    Trained,
     agreed,
     change,
     checksum,
@@ -100,12 +102,27 @@ def test_a_proof_in_which_nothing_moved_is_void(trained: Plain, why: str) -> Non
 
 
 def test_as_timed_the_tolerance_is_three_times_the_plain_loops_rounding() -> None:
-    wanted = expected("w", lambda exactly: plain(ONES if exactly else ONES * 1.01), exact=False)
+    wanted = expected("w", lambda exactly, _nudge=0.0: plain(ONES if exactly else ONES * 1.00001), exact=False)
     assert isinstance(wanted, Change)
-    assert wanted.tolerance == pytest.approx(0.03)
-    assert same_change("w", [ZEROS], [ONES * 1.01 * 1.029], wanted).passed
-    assert not same_change("w", [ZEROS], [ONES * 1.01 * 1.031], wanted).passed
+    assert wanted.tolerance == pytest.approx(0.00003)
+    assert same_change("w", [ZEROS], [ONES * 1.00001 * 1.000029], wanted).passed
+    assert not same_change("w", [ZEROS], [ONES * 1.00001 * 1.000031], wanted).passed
     assert not same_change("w", [ZEROS], [ONES / 2], wanted).passed, "half of the gradients"
+
+
+def test_where_units_open_and_shut_the_tolerance_is_the_largest_of_five_runs() -> None:
+    """By rounding alone, and otherwise in every run: each begins parts in a million apart."""
+    began = list[float]()
+
+    def step(exactly: bool, nudge: float = 0.0) -> Trained:
+        began.append(nudge)
+        return plain(ONES if exactly else ONES * (1.03 if nudge == 2 * NUDGE else 1.001))
+
+    wanted = expected("w", step, exact=False)
+    assert isinstance(wanted, Change)
+    assert wanted.tolerance == pytest.approx(0.09)
+    assert began == [0.0, 0.0, *(run * NUDGE for run in (1, 2, 3, 4))]
+    assert float(wanted.step[0][0]) == pytest.approx(1.001), "what is compared is the step itself"
 
 
 def test_without_rounding_the_tolerance_is_the_dtypes_resolution() -> None:

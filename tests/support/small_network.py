@@ -6,7 +6,7 @@ from typing import Any
 from scalecard.benchmarks.training import cut_model
 from scalecard.benchmarks.training.cuts import NUM_BLOCKS
 from scalecard.workloads import workload
-from scalecard.workloads.builtin import resnet50
+from scalecard.workloads.builtin import resnet50, resnet50_quarter
 from torch import Tensor, nn
 
 
@@ -25,9 +25,10 @@ def small_model(*, num_classes: int) -> nn.Module:
 
 
 def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """From now on it is what the built-in workload of that name makes."""
-    replace(resnet50, "model", small_model)
-    replace(resnet50, "blocks", lambda model: list(model.children()))
+    """From now on it is what the built-in workloads of that name and of a quarter of the width make."""
+    for module in (resnet50, resnet50_quarter):
+        replace(module, "model", small_model)
+        replace(module, "blocks", lambda model: list(model.children()))
     for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):
         cached.cache_clear()
     cut_model.given.cache_clear()

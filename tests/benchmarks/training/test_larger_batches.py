@@ -102,7 +102,9 @@ def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch:
 def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     where = list[str]()
 
-    def trained(workload: Workload, sizes: Any, num_steps: int, exactly: bool, device: torch.device) -> None:
+    def trained(
+        workload: Workload, sizes: Any, num_steps: int, exactly: bool, nudge: float, device: torch.device
+    ) -> None:
         where.append(device.type)
         if device == GPU:
             raise torch.OutOfMemoryError("CUDA out of memory.")

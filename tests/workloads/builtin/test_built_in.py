@@ -45,6 +45,24 @@ def test_resnet_18_is_the_textbooks_variant() -> None:
     assert float(weights.detach().std()) == pytest.approx(0.01, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "image", "others"),
+    # Of all parameters those with channels on one side only: images' or classes', biases and batch normalisation.
+    [("resnet18", (2, 1, 28, 28), 10), ("resnet50", (2, 3, 64, 64), 1000)],
+)
+def test_a_quarter_has_the_same_layers_with_a_quarter_of_the_channels(
+    name: str, image: tuple[int, ...], others: int
+) -> None:
+    whole, quarter = (built_in(each, seed=0).network(HOST) for each in (name, f"{name}_quarter"))
+    assert quarter(torch.rand(image)).shape == (2, others)
+    pairs = list(zip(whole.named_parameters(), quarter.named_parameters(), strict=True))
+    assert len(pairs) > 60
+    for (same, large), (name_of, small) in pairs:
+        assert same == name_of
+        ends = same in ("conv1.weight", "conv1.bias", "fc.weight", "fc.bias")
+        assert large.numel() == small.numel() * (16 if large.dim() > 1 and not ends else 4) or same == "fc.bias", same
+
+
 def test_the_toy_is_the_tutorials() -> None:
     """PyTorch's tutorial on model parallelism: Linear(10, 10), ReLU, Linear(10, 5)."""
     first, second = toy.blocks(toy.model())

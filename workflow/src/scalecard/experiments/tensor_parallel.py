@@ -12,7 +12,7 @@ did not do all of its work (operations, updates, the bytes exchanged and the par
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -28,7 +28,7 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.proof import Change, Trained, change, expected, same_replicas
+from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel import plan_counts
@@ -39,8 +39,6 @@ from scalecard.records.record import Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import reference
 from scalecard.workloads.workload import HOST, built_in
-
-RUNS, NUDGE = 5, 2**-20  # plain runs as timed that the tolerance is derived from, and how far their images are apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,20 +168,8 @@ def _batch(spec: Spec, batch_size: int, device: Device, dtype: torch.dtype) -> t
 
 
 def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: bool) -> Trained | Change:
-    """The plain loop's steps on one device, in training mode in either precision.
-
-    As timed, divided sums are rounded differently, and a unit whose input rounds to either side of zero opens or stays
-    shut: one of few in a small batch, and none in some runs. So the tolerance is the largest of several runs', on
-    images that differ by little more than their rounding.
-    """
-
-    def plain(exactly: bool, run: int = 0) -> reference.Plain:
-        images, labels = _batch(spec, batch_size, first, torch.float32)
-        steps = [reference.split(images * (1 + run * NUDGE), labels, [batch_size])] * (spec.check_steps if exact else 1)
-        return built_in(model, seed=spec.seed, lr=spec.lr).trained(steps, first.torch, exactly)
-
-    if exact:
-        return expected(model, lambda _exactly: plain(True), exact=True)
-    wanted = plain(True)
-    changes = [change(model, plain(False, run), wanted) for run in range(RUNS)]
-    return replace(changes[0], tolerance=max(one.tolerance for one in changes))
+    """The plain loop's steps on one device, in training mode in either precision."""
+    images, labels = _batch(spec, batch_size, first, torch.float32)
+    steps = [reference.split(images, labels, [batch_size])] * (spec.check_steps if exact else 1)
+    plain = partial(built_in(model, seed=spec.seed, lr=spec.lr).trained, steps, first.torch)
+    return expected(model, (lambda _exactly, _nudge=0.0: plain(True)) if exact else plain, exact=exact)

@@ -15,7 +15,8 @@ from scalecard.jobs.source_code import files_of, with_imports
 from scalecard.measuring.spec import did_you_mean
 
 BUILT_IN = Path(__file__).parents[1] / "workloads" / "builtin"
-NO_WORKLOADS = ("__init__", "images")
+SCALES = ("full", "quick")
+NO_WORKLOADS = ("__init__", "images", "resnets")
 
 
 def built_in() -> list[str]:
@@ -27,8 +28,9 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
     """What is wrong with their names, files and batch sizes, one line each."""
     chosen = {name: values for name, values in workloads.items() if values is not None}
     yield from _same_names(chosen)
-    for scale in ("full", "quick"):
-        if not any(values.get("quick", {}) is not None or scale == "full" for values in chosen.values()):
+    trained = {name: [s for s in SCALES if "batch_size" in _values(values, s)] for name, values in chosen.items()}
+    for scale in SCALES:
+        if all(trained.values()) and not any(scale in scales for scales in trained.values()):
             yield f"workloads: every one is null at the {scale} scale; what trains them needs one"
     for name, values in chosen.items():
         for part, own in ((f"workloads.{name}", values), (f"workloads.{name}.quick", values.get("quick") or {})):
@@ -40,7 +42,7 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
             yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
         elif name not in built_in():
             yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, built_in())}"
-        if "batch_size" not in values:
+        if not trained[name]:
             yield f"workloads.{name}.batch_size: missing"
 
 
@@ -69,21 +71,23 @@ def _file_problems(file: object) -> Iterator[str]:
 
 
 def scaled(workloads: Mapping[str, Mapping[str, Any] | None], scale: str) -> dict[str, dict[str, Any]]:
-    """Their values at one scale; with `quick: null`, none at the quick one.
+    """Their values at one scale. Left out are those with `quick: null` or, there, without a batch size.
 
     Those with a file also have `source`, the SHA-256 of all that they are made of.
     """
+    every = {name: _values(given, scale) for name, given in workloads.items() if given is not None}
+    found = {name: values for name, values in every.items() if "batch_size" in values}
     return {
-        name: _values(given, scale)
-        for name, given in workloads.items()
-        if given is not None and (scale != "quick" or given.get("quick", {}) is not None)
+        name: values | ({"source": _hash(values["file"])} if "file" in values else {}) for name, values in found.items()
     }
 
 
 def _values(given: Mapping[str, Any], scale: str) -> dict[str, Any]:
     values = {key: value for key, value in given.items() if key != "quick"}
-    values |= given.get("quick", {}) if scale == "quick" else {}
-    return values | ({"source": _hash(values["file"])} if "file" in values else {})
+    quick = given.get("quick", {})
+    if scale != "quick":
+        return values
+    return {} if quick is None else values | quick
 
 
 def files(workloads: Mapping[str, Mapping[str, Any] | None]) -> list[str]:

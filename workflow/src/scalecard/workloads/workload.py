@@ -19,10 +19,14 @@ from torch import Tensor, nn
 
 from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
-from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet50, toy
+from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet18_quarter, resnet50, resnet50_quarter, toy
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 
-BUILT_IN = {"gpt": gpt, "lenet": lenet, "resnet18": resnet18, "resnet50": resnet50, "toy": toy}
+BUILT_IN = {
+    **{"gpt": gpt, "lenet": lenet, "toy": toy},
+    **{"resnet18": resnet18, "resnet18_quarter": resnet18_quarter},
+    **{"resnet50": resnet50, "resnet50_quarter": resnet50_quarter},
+}
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
@@ -136,15 +140,18 @@ class Workload:
         inputs, _ = self.batch(1, HOST)
         return samples * next(leaves(inputs)).numel()
 
-    def plain(self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool) -> reference.Plain:
+    def plain(
+        self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float = 0.0
+    ) -> reference.Plain:
         """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
 
-        It needs twice the memory then. What the device cannot hold at once it gets in smaller and smaller pieces. If it
-        cannot hold the model, the CPU computes, or an error says that it is out of memory.
+        Its parameters begin, relatively, by `nudge` from where they are. `exactly` needs twice the memory. What the
+        device cannot hold at once it gets in smaller and smaller pieces. If it cannot hold the model, the CPU computes,
+        or an error says that it is out of memory.
         """
         host = [] if self.device_only or device.type == "cpu" else [(self, HOST)]
         tries = chain(((load, device) for load in self._in_pieces(max(sizes))), host)
-        return first_that_fits(partial(load._trained, sizes, num_steps, exactly, place) for load, place in tries)
+        return first_that_fits(partial(load._trained, sizes, num_steps, exactly, nudge, place) for load, place in tries)
 
     def _in_pieces(self, most: int) -> Iterator["Workload"]:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
@@ -158,19 +165,26 @@ class Workload:
         """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
         return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
-    def _trained(self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device) -> reference.Plain:
+    def _trained(
+        self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, device: torch.device
+    ) -> reference.Plain:
         model = self.network(device)
         if self.each and self._divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
-        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly)
+        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge)
 
-    def trained(self, steps: Sequence[reference.Step], device: torch.device, exactly: bool) -> reference.Plain:
+    def trained(
+        self, steps: Sequence[reference.Step], device: torch.device, exactly: bool, nudge: float = 0.0
+    ) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
         given = [self.exactly(parts) for parts in steps] if exactly else steps
-        return self._train(self.network(device), given, exactly)
+        return self._train(self.network(device), given, exactly, nudge)
 
-    def _train(self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool) -> reference.Plain:
+    def _train(self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float) -> reference.Plain:
         model = model.double() if exactly and not self.inexact else model
+        with torch.no_grad():
+            for parameter in model.parameters() if nudge else ():
+                parameter.mul_(1 + nudge)
         return reference.train(model, steps, loss=self.plain_loss, lr=self.lr)
 
     def steps(

@@ -8,7 +8,7 @@ from torch import nn
 from scalecard.workloads.builtin.lenet import batch as batch
 from scalecard.workloads.builtin.lenet import dataset as dataset
 from scalecard.workloads.builtin.lenet import loss as loss
-from scalecard.workloads.builtin.resnet50 import blocks as blocks
+from scalecard.workloads.builtin.resnets import blocks as blocks
 
 INIT_STD = 0.01
 
@@ -20,7 +20,12 @@ def model() -> nn.Module:
     made: nn.Module = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
     made.conv1 = nn.Conv2d(1, 64, kernel_size=3, stride=1, padding=1)
     made.maxpool = nn.Identity()
-    for layer in made.modules():
+    initialise(made)
+    return made
+
+
+def initialise(model: nn.Module) -> None:
+    """As in the textbook."""
+    for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.normal_(layer.weight, std=INIT_STD)
-    return made

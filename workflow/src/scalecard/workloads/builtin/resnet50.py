@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.workloads.builtin.images import Pictures
+from scalecard.workloads.builtin.resnets import blocks as blocks
 
 
 def model(*, num_classes: int = 1000) -> nn.Module:
@@ -36,11 +37,3 @@ def loss(scores: Tensor, labels: Tensor) -> Tensor:
     if labels.is_floating_point():
         return functional.mse_loss(scores, labels)
     return functional.cross_entropy(scores, labels)
-
-
-def blocks(model: nn.Module) -> list[nn.Module]:
-    """The stem, every residual block, and the head; of ResNet-18, too."""
-    stem = nn.Sequential(*(model.get_submodule(name) for name in ("conv1", "bn1", "relu", "maxpool")))
-    layers = (model.get_submodule(name) for name in ("layer1", "layer2", "layer3", "layer4"))
-    head = nn.Sequential(model.get_submodule("avgpool"), nn.Flatten(1), model.get_submodule("fc"))
-    return [stem, *(block for layer in layers for block in layer.children()), head]
