@@ -58,9 +58,18 @@ def test_every_variant_gets_its_part_of_the_seconds(rule: Rule) -> None:
     begin_budget(1000, 4000)
     machine = SimulatedMachine()
     (timing,) = time_rounds(
-        variants(w=machine.work(1.0)), devices=[], rule=replace(rule, max_seconds=40), clock=machine.clock
+        variants(w=machine.work(1.0)), devices=[], rule=replace(rule, min_rounds=6, max_seconds=40), clock=machine.clock
     )
     assert (len(timing.completion), timing.stopped) == (10, "10 s per variant")
+
+
+def test_slow_work_gets_three_times_as_long_to_reach_the_fewest_rounds(rule: Rule) -> None:
+    begin_budget(0, 0)
+    for seconds, rounds in ((1.0, 12), (2.5, 12), (3.0, 10), (40.0, 2)):
+        machine = SimulatedMachine()
+        work, short = variants(w=machine.work(seconds)), replace(rule, min_rounds=12, max_seconds=10)
+        (timing,) = time_rounds(work, devices=[], rule=short, clock=machine.clock)
+        assert (len(timing.completion), timing.stopped) == (rounds, "10 s per variant"), seconds
 
 
 def test_what_has_not_begun_is_left_out_and_never_run(rule: Rule) -> None:

@@ -12,14 +12,14 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scalecard import experiments, progress
+from scalecard import experiments, progress, time_spent
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RanksFailed
@@ -39,11 +39,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one process measured: its records and its warnings. If it `ended_early`, its last record says how."""
+    """What one process measured: its records, its warnings, and the seconds that it `spent` by what was done.
+
+    If it `ended_early`, its last record says how.
+    """
 
     records: list[Record]
     warnings: list[str]
     ended_early: bool = False
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 class ProcessLost(RuntimeError):
@@ -98,10 +102,13 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     records = merged([outcome.records for outcome in outcomes])
     told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
+    for outcome in outcomes:
+        time_spent.add(outcome.spent)
     return replace(
         result,
         started=watch.started,
         finished=watch.finished,
+        spent={kind: round(seconds, 2) for kind, seconds in time_spent.take().items()},
         warnings=[*result.warnings, *told, *([TWICE] if twice else [])],
         failed_again=twice,
         records=records,
@@ -251,7 +258,7 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome
     ours = _our_own(caught)
     for text in ours:
         progress.say(f"warning: {text}")
-    return replace(outcome, warnings=ours)
+    return replace(outcome, warnings=ours, spent=time_spent.take())
 
 
 def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:

@@ -26,6 +26,12 @@ NOTABLE_DRIFT = 0.02  # on the log scale
 NOTABLE_CORRELATION = 0.4
 FEWEST_SAMPLES = 12
 SIGNIFICANCE = 0.01
+# What the time of measuring is spent on, as time_spent.py calls it, in words.
+SPENT = {
+    **{"timed": "timed samples", "warm-up": "warm-up", "proof": "proofs", "trial": "trials"},
+    **{"compilation": "compilation", "launch": "launches of ranks"},
+}
+LEAST_SHARE = 0.01  # that is told
 
 
 def provenance(results: Sequence[Result]) -> str:
@@ -87,7 +93,20 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
         f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
         _throttled(timed),
         _processes(timed),
+        *time_spent(results),
     ]
+
+
+def time_spent(results: Sequence[Result]) -> list[str]:
+    """How much of the time of measuring were timed samples, and what the rest was; nothing if that is not known."""
+    whole = sum(result.seconds for result in results if result.spent)
+    parts = {kind: sum(result.spent.get(kind, 0.0) for result in results) for kind in SPENT}
+    if not whole:
+        return []
+    shares = {SPENT[kind]: seconds / whole for kind, seconds in parts.items() if seconds >= LEAST_SHARE * whole}
+    timed = shares.pop(SPENT["timed"], 0.0)
+    others = ", ".join(f"{formatting.percent(share)} {what}" for what, share in shares.items())
+    return [f"Time: {formatting.percent(timed)} of it was timed samples{f'; {others}' if others else ''}."]
 
 
 def _throttled(timed: Sequence[Record]) -> str:

@@ -6,6 +6,7 @@ nothing outlives a killed measurement. What the ranks of a node write down for i
     began.RANK     the process ID
     failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
     records        what rank 0 has yielded so far
+    spent.RANK     on what it spent its seconds, once it ends
 
 A rank that was killed leaves no second note, and makes those that wait for it fail as well.
 """
@@ -19,7 +20,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,17 +33,19 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 
-from scalecard import progress
+from scalecard import progress, time_spent
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
+from scalecard.records.atomic import write_atomically
 from scalecard.records.axes import Case
 from scalecard.records.journal import Journal
 from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.redact import anonymous
+from scalecard.time_spent import Kind, spent_on
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
@@ -81,6 +84,16 @@ class Notes:
             isolation.kill(pid)
         if others:
             time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those waiting
+
+    def spend(self, seconds: Mapping[str, float], rank: int) -> None:
+        """Called by a rank that ends."""
+        write_atomically(self.folder / f"spent.{rank}", json.dumps(seconds))
+
+    def time_spent(self) -> dict[str, float]:
+        """How this node's first rank that ended by itself spent its seconds; the ranks work side by side."""
+        ended = sorted(self.folder.glob("spent.*"))
+        spent: dict[str, float] = json.loads(ended[0].read_text()) if ended else {}
+        return spent
 
     def failure(self, error: ChildFailedError, *, nccl: bool) -> Failure:
         """The rank of this node that failed first, and those that did not answer it."""
@@ -202,6 +215,19 @@ def launch(
     meeting = Rendezvous.arrive(layout)
     if not meeting:
         return []
+    with spent_on(Kind.LAUNCH):
+        return _on_ranks(meeting, function, args, layout, machine, devices_each, timeout)
+
+
+def _on_ranks(
+    meeting: Rendezvous,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    layout: Layout,
+    machine: Machine,
+    devices_each: int,
+    timeout: timedelta,
+) -> list[Any]:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
         notes = Notes(Path(folder))
@@ -215,6 +241,8 @@ def launch(
             raise failure from error
         except RendezvousError as error:
             raise meeting.missing_nodes_error() from error
+        finally:
+            time_spent.add(notes.time_spent())
     return [returned[rank] for rank in sorted(returned)]
 
 
@@ -243,5 +271,6 @@ def _main(
         notes.leave(error, rank)
         raise
     finally:
+        notes.spend(time_spent.take(), rank)
         if dist.is_initialized():
             dist.destroy_process_group()

@@ -14,6 +14,7 @@ from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import OVER, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
+from scalecard.time_spent import Kind, spent_on
 
 
 def time_epochs(
@@ -58,7 +59,8 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
                 break
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                 if timing.prepared and not timing.failure:
-                    meter.add(timing, partial(bench.sample, timing), 1)
+                    with spent_on(Kind.TIMED):
+                        meter.add(timing, partial(bench.sample, timing), 1)
                     if test := timing.prepared.subject.test:
                         timing.accuracies.append(test())
     for timing in timings:

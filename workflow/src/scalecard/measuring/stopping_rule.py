@@ -86,8 +86,8 @@ class Decision:
             return OVER
         if done >= self.rule.max_rounds:
             return f"{self.rule.max_rounds} rounds"
-        # Below six rounds there is no interval, so slow work gets up to three times as long to reach one.
-        if done >= 2 and each >= self.longest and (done >= FEWEST or each >= 3 * self.longest):
+        # Slow work gets up to three times as long to reach min_rounds.
+        if each >= self.longest and (done >= self.rule.min_rounds or (done >= 2 and each >= 3 * self.longest)):
             return f"{self.longest:.3g} s per variant"
         if done < self._next_look:
             return ""

@@ -340,6 +340,8 @@ class Result:
     records: Annotated[list[Record], Field(min_length=1)]
     budget_seconds: Annotated[int, Field(ge=0)] = 0
     """The share of config.yaml's `budget`, in seconds, that it was allowed to take; 0: as long as it needs."""
+    spent: dict[Name, NotNegative] = field(default_factory=dict)
+    """Seconds by what was done with them; what is left of the whole was spent on none of these."""
     failed_again: bool = False
     """Whether cases failed here and in the result that this one replaced: the next run leaves it alone."""
     schema_version: Literal[5] = 5
