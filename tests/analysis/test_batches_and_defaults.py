@@ -98,6 +98,7 @@ def test_fsdp_that_keeps_its_parameters_is_a_setting_on_the_most_devices(make_re
 
 def split(size: int, seconds: float, implementation: str = "gpipe", **case: object) -> Record:
     own: Case = {
+        "workload": "resnet50",
         "strategy": implementation,
         "split_size": size,
         "devices": 2,
@@ -134,7 +135,7 @@ def test_data_parallel_of_one_process_is_to_be_avoided_if_ddp_is_surely_faster(m
             {"devices": devices, "batch_size": 256, "lr": 0.1}, seconds, f"epoch {devices}", metric="epoch_time"
         )
 
-    spec = {"models": ["resnet18"], "batch_sizes": [256, 512], "lrs": [0.1, 0.2]}
+    spec = {"model": "resnet18", "models": ["resnet18"], "batch_sizes": [256, 512], "lrs": [0.1, 0.2]}
     slow = measured(make_result, spec, dp_concise=[epoch(1, 14.1), epoch(8, 10.0)], ddp=ddp(OPTIONS))
     (said,) = on_data_parallel(slow)
     assert said.startswith("resnet18: avoid nn.DataParallel: it is 1.41x (")

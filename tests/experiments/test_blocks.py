@@ -22,7 +22,7 @@ from support.blocks import block
         ("async_timing", {"nodes": 2}, ["experiments.async_timing.nodes: unknown key"]),
         ("dp_scratch", {"lr": -1}, ["experiments.dp_scratch.lr = -1", "greater than 0"]),
         ("allreduce", {"bytes": [6]}, ["bytes = 6", "multiple of 4"]),
-        ("ddp", {"models": ["vgg"]}, ['experiments.ddp.models.0 = "vgg"', "'lenet' or 'resnet18'"]),
+        ("ddp", {"models": ["vgg"]}, ['experiments.ddp.models.0 = "vgg"', "'lenet', 'resnet18' or 'resnet18_quarter'"]),
         ("tensor_parallel", {"models": ["lenet", "lenet"]}, ["tensor_parallel.models", '"lenet" occurs twice']),
         ("tensor_parallel", {"batch_size": 0}, ["experiments.tensor_parallel.batch_size = 0", "greater than 0"]),
         ("ddp", {"devices": 0}, ["experiments.ddp.devices = 0"]),

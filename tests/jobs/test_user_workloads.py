@@ -106,9 +106,24 @@ def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None
 
 
 def test_what_trains_the_workloads_gets_them() -> None:
-    for name in ("strategies", "input", "tuning"):
-        assert list(merged_block(CONFIG, name, "quick")["workloads"]) == ["gpt"]
+    assert list(merged_block(CONFIG, "strategies", "full")["workloads"]) == ["resnet50", "gpt"]
+    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["resnet18_quarter", "gpt"]
+    for name in ("input", "tuning"):
+        assert list(merged_block(CONFIG, name, "quick")["workloads"]) == ["gpt"], "they leave one out"
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")
+
+
+def test_what_is_left_out_is_trained_if_there_is_nothing_else() -> None:
+    config: dict[str, Any] = json.loads(json.dumps(CONFIG))
+    config["workloads"]["gpt"] = None
+    assert list(merged_block(config, "tuning", "quick")["workloads"]) == ["resnet18_quarter"]
+
+
+def test_only_what_is_trained_can_be_left_out() -> None:
+    config: dict[str, Any] = json.loads(json.dumps(CONFIG))
+    config["experiments"]["tuning"]["leave_out"] = ["gtp"]
+    with pytest.raises(InvalidConfig, match=r"tuning\.leave_out = gtp: no such workload; did you mean"):
+        resolve(config, check=False)
 
 
 def test_the_configuration_is_checked_for_them_only_if_something_trains_them() -> None:

@@ -111,7 +111,7 @@ def test_efficiency_is_the_share_of_its_own_rate_that_a_rank_keeps(make_result: 
         timed([seconds] * 7, metric="step_time", **case, scaling=scaling, devices=devices)
         for seconds, scaling, devices in ((0.1, "strong", 1), (0.06, "strong", 2), (0.125, "weak", 2))
     ]
-    figure = ddp.plot([make_result(records, experiment="ddp", spec={"models": ["lenet"]})])
+    figure = ddp.plot([make_result(records, experiment="ddp", spec={"models": ["lenet"], "accuracy_models": []})])
     found = {(s.point.series, s.point.x): s.point.value for s in points.of(figure) if s.unit == "share"}
     assert found == pytest.approx({("strong", 1): 1, ("strong", 2): 0.1 / 0.12, ("weak", 1): 1, ("weak", 2): 0.8})
     plt.close(figure)
@@ -127,7 +127,7 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
         timed([0.3] * 7, metric="step_time", **cut, strategy="stage alone", stage=0),
         timed([0.6] * 7, metric="step_time", **cut, strategy="stage alone", stage=1),
     ]
-    figure = model_parallel.plot([make_result(records, experiment="model_parallel")])
+    figure = model_parallel.plot([make_result(records, experiment="model_parallel", spec={"model": "resnet50"})])
     (lanes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "who computes when"]
     busy = [
         (round(patch.get_y() + 0.25), round(patch.get_x(), 3), round(patch.get_width(), 3))
@@ -139,7 +139,7 @@ def test_devices_compute_one_after_the_other_as_long_as_their_stages_take(make_r
     plt.close(figure)
 
 
-def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: Make) -> None:
+def test_a_pipeline_is_drawn_over_split_sizes_beside_the_bubble(make_result: Make) -> None:
     shared = {"batch_size": 8, "image_size": 8}
     records = [timed([1.0] * 7, metric="step_time", strategy="single device", **shared)]
     for size, seconds in ((8, 1.0), (4, 0.8), (1, 0.7)):
@@ -154,11 +154,11 @@ def test_a_pipeline_is_drawn_over_micro_batches_beside_the_bubble(make_result: M
                 cut="after layer2",
             )
         )
-    spec = {"split_sizes": [1, 4, 8], "batch_size": 8}
+    spec = {"model": "resnet50", "split_sizes": [1, 4, 8], "batch_size": 8}
     figure = pipeline.plot([make_result(records, experiment="pipeline", spec=spec)])
-    assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({1: 1.0, 2: 1.25, 8: 1 / 0.7})
+    assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({8: 1.0, 4: 0.8, 1: 0.7})
     (bound,) = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
-    assert list(bound.get_ydata()) == pytest.approx([1, 4 / 3, 16 / 9])  # type: ignore[arg-type]
+    assert list(bound.get_ydata()) == pytest.approx([9 / 16, 3 / 4, 1])  # type: ignore[arg-type]
     plt.close(figure)
 
 

@@ -25,7 +25,7 @@ def test_every_section_names_numbers_that_are_told_apart(gpus: int, scale: str) 
 
 @pytest.mark.parametrize("name", sections.names())
 def test_what_was_not_measured_has_no_number(make_result: Callable[..., Result], name: str) -> None:
-    spec = {"models": ["lenet"], "batch_sizes": [1], "lrs": [0.1], "split_sizes": [1]}
+    spec = {"model": "resnet50", "models": ["lenet"], "batch_sizes": [1], "lrs": [0.1], "split_sizes": [1]}
     result = make_result([Record.skipped({"devices": 2}, "needs 2 devices")], experiment=name, spec=spec)
     assert list(sections.load(name).nightly(result)) == []
 

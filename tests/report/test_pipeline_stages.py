@@ -18,6 +18,9 @@ def steady(seconds: float, *, metric: str = "step_time", blocks: Sequence[int] =
     return replace(timed(samples, metric=metric, **case), blocks=[*blocks])
 
 
+SPEC = {"model": "resnet50"}
+
+
 def texts(section: object, result: Result) -> str:
     return "\n".join(finding.text for finding in section.findings(result))  # type: ignore[attr-defined]
 
@@ -36,7 +39,7 @@ def of_model_parallel() -> list[Record]:
 
 
 def test_stages_stand_beside_perfect_balance(make_result: Callable[..., Result]) -> None:
-    said = texts(model_parallel, make_result(of_model_parallel(), experiment="model_parallel"))
+    said = texts(model_parallel, make_result(of_model_parallel(), experiment="model_parallel", spec=SPEC))
     assert "Cut after layer2, 2 devices (blocks 0-7 | 8-17): the stages take 120 ms, 300 ms alone" in said
     assert "43 % more than perfect balance, 210 ms each" in said
     assert "can be more than 1.33x as fast as one device, and with perfect balance 1.90x" in said
@@ -47,7 +50,7 @@ def test_stages_stand_beside_perfect_balance(make_result: Callable[..., Result])
 
 
 def test_a_stage_that_was_not_measured_says_nothing_of_balance(make_result: Callable[..., Result]) -> None:
-    said = texts(model_parallel, make_result(of_model_parallel()[:3], experiment="model_parallel"))
+    said = texts(model_parallel, make_result(of_model_parallel()[:3], experiment="model_parallel", spec=SPEC))
     assert "Plain model parallelism, cut after layer2, 2 devices," in said
     assert "perfect balance" not in said
 

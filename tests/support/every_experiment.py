@@ -145,7 +145,10 @@ def _dp_scratch(spec: Settings) -> Iterator[Kind]:
 
 def _dp_concise(spec: Settings) -> Iterator[Kind]:
     for metric, devices, batch, lr in product(("epoch_time", "accuracy"), (1, 2), spec["batch_sizes"], spec["lrs"]):
-        yield metric, {"devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"}
+        yield (
+            metric,
+            {"workload": spec["model"], "devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"},
+        )
 
 
 def _ddp(spec: Settings) -> Iterator[Kind]:
@@ -161,7 +164,7 @@ def _ddp(spec: Settings) -> Iterator[Kind]:
 
 
 def _model_parallel(spec: Settings) -> Iterator[Kind]:
-    resnet: Case = {"workload": "resnet50", "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    resnet: Case = {"workload": spec["model"], "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
     shared: Case = {**resnet, "batches": spec["batches"]}
     for strategy in ("single device", "model parallel"):
         yield "step_time", {"workload": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
@@ -173,11 +176,11 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
         yield "step_time", {**own, "strategy": "model parallel"}
         for stage in (0, 1):
             yield "step_time", {**own, "strategy": "stage alone", "stage": stage}
-    yield "peak_memory", {"workload": "resnet50"}
+    yield "peak_memory", {"workload": spec["model"]}
 
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
-    shared: Case = {"batch_size": spec["batch_size"], "image_size": spec["image_size"]}
+    shared: Case = {"workload": spec["model"], "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
     yield "step_time", {"strategy": "single device", **shared}
     yield "step_time", {"strategy": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
@@ -201,7 +204,7 @@ def _hybrid(spec: Settings) -> Iterator[Kind]:
     for strategy, ranks in (("model parallel", 1), ("hybrid", 2)):
         yield (
             "step_time",
-            {"workload": "resnet50", "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared},
+            {"workload": spec["model"], "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared},
         )
 
 

@@ -95,7 +95,8 @@ def _of_pipeline(result: Result) -> Iterator[Change]:
     if fastest is None or default is None:
         return
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
-    what = f"ResNet-50 by {fastest.case['strategy']}{cut} on {on(fastest.integer('devices', 2))}"
+    model, where = formatting.model_name(fastest.text("workload")), on(fastest.integer("devices", 2))
+    what = f"{model} by {fastest.case['strategy']}{cut} on {where}"
     for size in sorted({record.integer("split_size") for record in runs} - {TUTORIALS_SPLIT}):
         if record := _with_split(runs, fastest, size):
             instead = f"the tutorial's {TUTORIALS_SPLIT}"

@@ -8,6 +8,10 @@ from scalecard.records.axes import IN_BYTES, Case, axis_label
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
+MODELS = {
+    **{"lenet": "LeNet", "resnet18": "ResNet-18", "resnet18_quarter": "quarter-width ResNet-18"},
+    **{"resnet50": "ResNet-50", "resnet50_quarter": "quarter-width ResNet-50"},
+}
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
@@ -28,6 +32,11 @@ def on_tick(value: float, unit: str) -> str:
     if unit == "share":
         return percent(value)
     return f"{value:g}x" if unit == "x" else number(value)
+
+
+def model_name(workload: str) -> str:
+    """A built-in model as its authors write it; others as they are called in config.yaml."""
+    return MODELS.get(workload, workload)
 
 
 def number(value: float) -> str:
@@ -145,6 +154,14 @@ def direction(record: Record) -> str:
 def final(record: Record) -> float:
     """The last value of a curve over epochs; the median of the processes' last values."""
     return statistics.median(samples[-1] for samples in record.samples)
+
+
+def accuracies(one: Record, most: Record, kind: str) -> str:
+    """'Test accuracy after 5 epochs is 0.862 on one rank and 0.858 on 2, on synthetic images'."""
+    return (
+        f"Test accuracy after {len(one.samples[0])} epochs is {final(one):.3f} on one {kind} and {final(most):.3f} on"
+        f" {most.case['devices']}, on {one.case['data']} images"
+    )
 
 
 def accuracy_error(one: float, other: float, images: int) -> float:

@@ -46,7 +46,7 @@ from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import built_in
 
-Model = Literal["lenet", "resnet18"]
+Model = Literal["lenet", "resnet18", "resnet18_quarter"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 CHECK_BATCH = 2  # per rank
 

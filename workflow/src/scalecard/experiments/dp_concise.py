@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from torch import nn
 
@@ -33,12 +34,12 @@ from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload, built_in
 
-MODEL = "resnet18"
 CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
+    model: Literal["resnet18", "resnet18_quarter"]
     batch_sizes: Sweep
     lrs: Rates
     epochs: Positive
@@ -66,12 +67,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         build = partial(_epoch, spec, devices[0], dataset)
         for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
-            case: Case = {"batch_size": batch_size, "lr": lr}
+            case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
             variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
             yield from guarded(_timed(spec, devices, variants), case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
-        yield Record.skipped({"devices": count}, note, metric="epoch_time")
+        yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
 
 
 def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data: str) -> Variant:
@@ -79,7 +80,7 @@ def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data:
     odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
     return Variant(
         name=progress.counted(count, "device"),
-        case={"devices": count, "batch_size": at.batch_size, "lr": at.lr, "data": data},
+        case={"workload": spec.model, "devices": count, "batch_size": at.batch_size, "lr": at.lr, "data": data},
         build=build,
         proven_at=[Setting(count, odd, lr, odd * spec.check_steps - 1, exact=True), Setting(count, even, lr, even)],
         timed_at=at,
@@ -95,7 +96,7 @@ def _timed(spec: Spec, devices: list[Device], variants: list[Variant]) -> Iterat
 
 def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:
     images = dataset.limited(at.num_images, None).to(first.torch)
-    workload = built_in(MODEL, seed=spec.seed, lr=at.lr, exact=at.exact)
+    workload = built_in(spec.model, seed=spec.seed, lr=at.lr, exact=at.exact)
     module = workload.network(first.torch)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
     trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
@@ -124,4 +125,4 @@ def _expected(spec: Spec, first: Device, train: datasets.Split, workload: Worklo
     shares = 1 if at.exact else at.devices
     split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
     steps = split(dtype=at.dtype, shares=shares)
-    return expected(MODEL, partial(workload.trained, steps, first.torch), exact=at.exact)
+    return expected(spec.model, partial(workload.trained, steps, first.torch), exact=at.exact)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import AFTER_LAYER2, resnet50
+from scalecard.benchmarks.training.cuts import AFTER_LAYER2, Model, resnet50
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -46,6 +46,7 @@ DEVICES_EACH = HYBRID.replica_devices  # one for each stage
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
     nodes: Positive
+    model: Model
     batch_size: Positive
     image_size: Positive
     num_classes: Positive
@@ -60,7 +61,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     ranks_per_node = machine.num_devices // DEVICES_EACH
     if ranks_per_node * spec.nodes < 2:
         needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
-        case: Case = {"workload": "resnet50", "strategy": HYBRID.name, "ranks": 2}
+        case: Case = {"workload": spec.model, "strategy": HYBRID.name, "ranks": 2}
         yield Record.skipped(case, f"{needed}; this machine has {machine.num_devices}", metric="step_time")
     if ranks_per_node == 0:
         return
@@ -84,7 +85,7 @@ def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
 
 def _case(spec: Spec, layout: Layout) -> Case:
     """What the strategies of a layout have in common."""
-    case: Case = {"workload": "resnet50", **layout.case, "ranks": layout.ranks, "devices": layout.ranks * DEVICES_EACH}
+    case: Case = {"workload": spec.model, **layout.case, "ranks": layout.ranks, "devices": layout.ranks * DEVICES_EACH}
     return {**case, "image_size": spec.image_size, "batch_size": spec.batch_size * layout.ranks}
 
 

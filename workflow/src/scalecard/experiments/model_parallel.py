@@ -16,7 +16,7 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
-from scalecard.benchmarks.training.cuts import chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
+from scalecard.benchmarks.training.cuts import Model, chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.hardware.devices import Device, open_devices
@@ -35,6 +35,7 @@ from scalecard.workloads.workload import built_in
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
+    model: Model
     batch_size: Positive
     image_size: Positive
     batches: Positive
@@ -49,12 +50,12 @@ class Spec(Common):
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The toy, then ResNet-50: time, stages and blocks alone, peak memory."""
     if machine.num_devices < 2:
-        for part in ("toy", "resnet50"):
+        for part in ("toy", spec.model):
             case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
     with open_devices(machine) as devices:
         yield from _toy(spec, devices[:2])
-        yield from guarded(_resnet50(spec, devices), {"workload": "resnet50"}, metric="step_time")
+        yield from guarded(_resnet50(spec, devices), {"workload": spec.model}, metric="step_time")
 
 
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -73,7 +74,7 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     workload = resnet50(spec)
-    case: Case = {"workload": "resnet50", "batch_size": spec.batch_size, "image_size": spec.image_size}
+    case: Case = {"workload": spec.model, "batch_size": spec.batch_size, "image_size": spec.image_size}
     counts = device_counts(len(devices))[1:]
     blocks = time_blocks(workload, devices[0], spec.measure, case) if counts else []
     for timing in blocks:
@@ -84,13 +85,13 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     for name, cuts in chosen_cuts(lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
-    progress.doing(f"ResNet-50: {', '.join(variant.name for variant in variants)}")
+    progress.doing(f"{spec.model}: {', '.join(variant.name for variant in variants)}")
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
     yield from not_cut(blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
-    yield from peak_memory(timings, workload="resnet50")
+    yield from peak_memory(timings, workload=spec.model)
 
 
 def _variant(

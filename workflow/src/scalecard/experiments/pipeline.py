@@ -24,6 +24,7 @@ from scalecard.benchmarks.training.cut_model import CutWorkload
 from scalecard.benchmarks.training.cuts import (
     AFTER_LAYER2,
     TEXTBOOK,
+    Model,
     chosen_cuts,
     not_cut,
     resnet50,
@@ -60,6 +61,7 @@ PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
+    model: Model
     batch_size: Positive
     image_size: Positive
     num_classes: Positive
@@ -87,11 +89,15 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Everything in one process first, then the library's schedules on two ranks, and ours beside them."""
     if machine.num_devices < 2:
         for name in (*PIPELINES, *(f"torch {schedule}" for schedule in SCHEDULES)):
-            case: Case = {"strategy": name, "split_size": spec.split_sizes[0]}
+            case: Case = {"workload": spec.model, "strategy": name, "split_size": spec.split_sizes[0]}
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        yield from guarded(_in_process(spec, machine, devices), {"strategy": "in one process"}, metric="step_time")
+        yield from guarded(
+            _in_process(spec, machine, devices),
+            {"workload": spec.model, "strategy": "in one process"},
+            metric="step_time",
+        )
     empty_cache()
     yield from beside_the_library(spec, machine)
 
@@ -99,7 +105,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator[Record]:
     """By number of devices: on two, the textbook's cut with all that it is compared with, and the balanced one."""
     counts, workload = device_counts(machine.num_devices)[1:], resnet50(spec)
-    case: Case = {"image_size": spec.image_size}
+    case = _about(spec)
     blocks: list[Timing] = []
 
     def timed_blocks() -> list[Timing]:
@@ -116,10 +122,15 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
     yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})
 
 
+def _about(spec: Spec) -> Case:
+    """What all cases have in common."""
+    return {"workload": spec.model, "image_size": spec.image_size}
+
+
 def _on_devices(
     spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], references: References
 ) -> Iterator[Record]:
-    cases: dict[str, Case] = {name: {"image_size": spec.image_size, "devices": count, "cut": name} for name in cuts}
+    cases: dict[str, Case] = {name: {**_about(spec), "devices": count, "cut": name} for name in cuts}
     variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
     progress.doing(f"{len(variants)} variants on {count} devices, proven one by one, then timed in rounds")
     timings = time_rounds(variants, devices=devices[:count], rule=spec.measure, energy=True)
@@ -130,14 +141,14 @@ def _on_devices(
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
     for record in records:
         yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
-    yield from peak_memory(timings, workload="resnet50")
+    yield from peak_memory(timings, workload=spec.model)
 
 
 def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: References, case: Case) -> Iterator[Variant]:
     """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
     of = partial(_ways, spec, devices, references)
     if case["cut"] == TEXTBOOK:
-        yield from of(SINGLE.name, WHOLE, (), [spec.batch_size], {"image_size": spec.image_size})
+        yield from of(SINGLE.name, WHOLE, (), [spec.batch_size], _about(spec))
         yield from of(MODEL_PARALLEL.name, IN_STAGES, cuts, [spec.batch_size], case)
         for name, form in PIPELINES.items():
             yield from of(name, form, cuts, spec.split_sizes, case, proven_stages=min(4, len(devices)))
@@ -227,7 +238,7 @@ def _library(
         for size in runnable
     ]
     both = [size for size in runnable if size in spec.balanced_sizes]
-    case: Case = {"image_size": spec.image_size, "beside": f"torch {schedule}"}
+    case: Case = {**_about(spec), "beside": f"torch {schedule}"}
     for one in _ways(spec, devices, references, schedule, OURS[schedule], AFTER_LAYER2, both, case):
         variants.append(replace(one, build=driven_by_the_first(ctx, one.build), devices=()))
     progress.doing(f"torch {schedule}: {len(runnable)} split sizes, and ours")
@@ -237,7 +248,7 @@ def _library(
 
 def _library_case(spec: Spec, schedule: str, split_size: int) -> Case:
     case: Case = {"strategy": f"torch {schedule}", "library": True, "split_size": split_size}
-    return {**case, "batch_size": spec.batch_size, "image_size": spec.image_size}
+    return {**case, **_about(spec), "batch_size": spec.batch_size}
 
 
 def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:

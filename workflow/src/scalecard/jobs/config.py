@@ -12,7 +12,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,8 @@ def _validator(schema: Path) -> Any:
     return strict(yaml.safe_load(schema.read_text()))
 
 
-def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Blocks of no experiment, and values in a block that all experiments share."""
+def block_problems(experiments: Mapping[str, Mapping[str, Any]], trained: Collection[str]) -> Iterator[str]:
+    """Blocks of no experiment, values in a block that all experiments share, and workloads that are not `trained`."""
     known = experiment_names()
     for name, block in experiments.items():
         if name not in known:
@@ -129,6 +129,9 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]]) -> Iterator[str
         for part, values in ((f"experiments.{name}", block), (f"experiments.{name}.quick", block.get("quick", {}))):
             for key in sorted(NOT_IN_BLOCKS & values.keys()):
                 yield f"{part}.{key}: not in a block; set {key}: once, at the top level, for all experiments"
+            for workload in values.get("leave_out", ()):
+                if workload not in trained:
+                    yield f"{part}.leave_out = {workload}: no such workload; {did_you_mean(workload, sorted(trained))}"
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     _refuse(schema_problems(config))
     trained = any(map(trains_workloads, config["experiments"]))
     wrong = workloads.problems(config["workloads"]) if trained else ()
-    _refuse([*block_problems(config["experiments"]), *_cluster_problems(config), *wrong])
+    _refuse([*block_problems(config["experiments"], config["workloads"]), *_cluster_problems(config), *wrong])
     _refuse(build.package_problems(config["container"]))
     machine = probe()
     if check and config["cluster"] == "none" and (found := vendors.problems()):
@@ -226,10 +229,11 @@ def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, 
     shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
     if spans_nodes(name):
         shared["nodes"] = config["nodes"]
-    if trains_workloads(name):
-        shared["workloads"] = workloads.scaled(config["workloads"], scale)
     own = _scaled(config["experiments"][name], scale)
     own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
+    if trains_workloads(name):
+        trained, left_out = workloads.scaled(config["workloads"], scale), own.pop("leave_out", ())
+        shared["workloads"] = {each: trained[each] for each in trained if each not in left_out} or trained
     return {**shared, **own}
 
 

@@ -145,20 +145,21 @@ def _change(found: list[Change], one: Change) -> str:
 
 
 def on_data_parallel(measured: PlatformResults) -> list[str]:
-    """nn.DataParallel of the textbook's ResNet-18 beside DDP, each against one device in its own experiment."""
+    """nn.DataParallel of the textbook's network beside DDP, each against one device in its own experiment."""
     threads, ranks = measured.of("dp_concise"), measured.of("ddp")
     if not (threads and ranks):
         return []
+    model = threads.spec["model"]
     textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
     slow = _gain(threads.select("epoch_time", **textbook))
-    fast = _gain(ranks.select("step_time", workload="resnet18", scaling="strong", nodes=None))
+    fast = _gain(ranks.select("step_time", workload=model, scaling="strong", nodes=None))
     if not (slow and fast) or slow[0] != fast[0]:
         return []
     devices, a, b = slow[0], slow[1], fast[1]
     if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
         return []
     where = f"as fast on {on(devices)} as on one"
-    return [f"resnet18: avoid nn.DataParallel: it is {formatting.factor(a)} {where}, and DDP {formatting.factor(b)}."]
+    return [f"{model}: avoid nn.DataParallel: it is {formatting.factor(a)} {where}, and DDP {formatting.factor(b)}."]
 
 
 def _gain(records: list[Record]) -> tuple[int, Ratio] | None:

@@ -1,13 +1,14 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
 Efficiency over the number of ranks, a panel per model: the share of one rank's samples per second that each rank keeps,
-with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Last: time of a step with each
-option on this platform, over the default's in the same rounds; left of 1 is faster. Bands and whiskers are 95 %
+with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
+step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
+one rank and on the most, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
 intervals.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 from matplotlib.figure import Figure
 
@@ -15,23 +16,36 @@ from scalecard.analysis import formatting
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.records.record import Result
+from scalecard.progress import counted
+from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Efficiency by ranks, a panel per model; relative step time by option."""
+    """Efficiency by ranks, a panel per model; relative step time by option; accuracy by epoch."""
     models = results[0].spec["models"]
-    figure, (*panels, last) = charts.panels(len(models) + 1)
-    for model, axes in zip(models, panels, strict=True):
+    trained = {model: curves for model in results[0].spec["accuracy_models"] if (curves := _curves(results[0], model))}
+    figure, panels = charts.panels(len(models) + 1 + len(trained))
+    for model, axes in zip(models, panels, strict=False):
         shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
         charts.curves(shown, axes, unit="share")
         axes.axhline(1, color=style.colour("ideal"), linestyle=":")
         axes.set(xlabel="ranks", ylabel="efficiency", title=f"{model}: 100 % is ideal", ylim=(0, None))
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
-    charts.ratios(_relative(results[0]), last)
-    last.set(xlabel="time of a step over the default's", ylabel="", title=f"options, {models[-1]}")
+    options, *epochs = panels[len(models) :]
+    charts.ratios(_relative(results[0]), options)
+    options.set(xlabel="time of a step over the default's", ylabel="", title=f"options, {models[-1]}")
+    for (model, curves), axes in zip(trained.items(), epochs, strict=True):
+        charts.accuracies([p for name, r in curves.items() for p in points.epochs(results[0], r, series=name)], axes)
+        axes.set(title=f"{model}: accuracy after each epoch")
     return figure
+
+
+def _curves(result: Result, model: str) -> dict[str, Record]:
+    """Accuracies on one rank and, in a node, on the most."""
+    every = result.select("accuracy", workload=model, nodes=None)
+    ends = [record for record in every if record.case["devices"] == 1] + formatting.largest(every, "devices")
+    return {counted(record.integer("devices"), "rank"): record for record in ends}
 
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
@@ -73,6 +87,7 @@ def findings(result: Result) -> list[Finding]:
         for model in result.spec["models"]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
+    found += [text for model in result.spec["accuracy_models"] for text in _accuracy(result, model)]
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
@@ -127,6 +142,12 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
         name = min(ratios, key=lambda name: ratios[name].value)
         what = f"The best option other than accumulation for {model}{formatting.over_nodes(nodes)}, {name},"
         yield Finding(text=formatting.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
+
+
+def _accuracy(result: Result, model: str) -> Iterator[Finding]:
+    for one, most in pairwise(_curves(result, model).values()):
+        text = f"{formatting.accuracies(one, most, 'rank')}, for {formatting.model_name(model)}."
+        yield Finding(text=text, topic=Topic.ACCURACY)
 
 
 def nightly(result: Result) -> Iterator[Number]:

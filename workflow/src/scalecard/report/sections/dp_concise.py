@@ -49,19 +49,19 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _speed(result: Result) -> Iterator[Finding]:
-    batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
+    batch, lr, model = result.spec["batch_sizes"][0], result.spec["lrs"][0], formatting.model_name(result.spec["model"])
     single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
     if single is None:
         return
     most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
         rate = f"{(result.spec['train_images'] or 60_000) / single.median:.4g} images/s"
-        text = f"One device trains ResNet-18 at {rate}: {formatting.time(single)} per epoch."
+        text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
         yield Finding(text=text, headline=rate, topic=Topic.ONE_DEVICE)
         return
     gain, count = formatting.speedup(most, single), most.case["devices"]
     text = (
-        f"nn.DataParallel trains ResNet-18 {formatting.factor(gain)} as fast on {count} devices as on one, at batch"
+        f"nn.DataParallel trains {model} {formatting.factor(gain)} as fast on {count} devices as on one, at batch"
         f" {batch}."
     )
     yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)
@@ -88,7 +88,7 @@ def _accuracy(result: Result) -> Iterator[Finding]:
 
 def published(result: Result) -> dict[str, float]:
     """Our values for the textbook's pair: all 60,000 images, batch 256 on one device, twice that on two."""
-    if result.spec["train_images"] is not None:
+    if result.spec["train_images"] is not None or result.spec["model"] != "resnet18":
         return {}
     pair = {1: {"batch_size": 256, "lr": 0.1}, 2: {"batch_size": 512, "lr": 0.2}}
     found = {count: result.find("epoch_time", devices=count, **case) for count, case in pair.items()}
@@ -99,4 +99,5 @@ def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
     case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
     for record in formatting.largest(result.select("epoch_time", **case), "devices"):
-        yield Number(label=f"epoch of ResNet-18 on {record.case['devices']} devices", record=record)
+        model = formatting.model_name(record.text("workload"))
+        yield Number(label=f"epoch of {model} on {record.case['devices']} devices", record=record)

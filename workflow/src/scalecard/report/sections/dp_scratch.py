@@ -54,11 +54,7 @@ def findings(result: Result) -> list[Finding]:
     found = [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.FROM_SCRATCH)]
     one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
     if one and many:
-        text = (
-            f"Test accuracy after {len(one.samples[0])} epochs is {formatting.final(one):.3f} on one device and"
-            f" {formatting.final(many):.3f} on {count}, on {one.case['data']} images."
-        )
-        found.append(Finding(text=text, topic=Topic.ACCURACY))
+        found.append(Finding(text=f"{formatting.accuracies(one, many, 'device')}.", topic=Topic.ACCURACY))
     return found
 
 

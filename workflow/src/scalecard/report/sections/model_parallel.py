@@ -23,9 +23,7 @@ CUTS = ("after layer2", "balanced")
 def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
-    cuts = [
-        cut for cut in here.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name) if _stages(here, cut)
-    ]
+    cuts = [cut for cut in _cut(here) if _stages(here, cut)]
     lanes = formatting.largest(cuts, "devices")[:1]
     bars = {
         model: [
@@ -33,12 +31,12 @@ def plot(results: Sequence[Result]) -> Figure:
             for result in results
             for record in result.select("step_time", workload=model, stage=None)
         ]
-        for model in ("resnet50", "toy")
+        for model in (here.spec["model"], "toy")
     }
     figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
     for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
         charts.bars(shown, axes, unit="s")
-        axes.set(xlabel="time", ylabel="", title={"resnet50": "ResNet-50", "toy": "toy"}[model])
+        axes.set(xlabel="time", ylabel="", title=formatting.model_name(model))
     for cut in lanes:
         _draw_lanes(cut, _stages(here, cut), others[0])
     return figure
@@ -80,8 +78,7 @@ def _idle(stage: Record, cut: Record) -> str:
 
 def findings(result: Result) -> list[Finding]:
     """One device against several, and the idle share of each."""
-    single = result.find("step_time", workload="resnet50", strategy=SINGLE.name)
-    cuts = result.select("step_time", workload="resnet50", strategy=MODEL_PARALLEL.name)
+    single, cuts = result.find("step_time", workload=result.spec["model"], strategy=SINGLE.name), _cut(result)
     if not (single and cuts):
         return [not_measured(result, "step_time", "Not compared", "one device")]
     found = list[Finding]()
@@ -130,19 +127,22 @@ def blocks(record: Record) -> str:
     return f" (blocks {named})" if named else ""
 
 
+def _cut(result: Result) -> list[Record]:
+    """Model parallelism at every cut; the toy has one only."""
+    return result.select("step_time", workload=result.spec["model"], strategy=MODEL_PARALLEL.name)
+
+
 def _stages(result: Result, cut: Record) -> list[Record]:
     """Each stage alone; none if one of them is missing."""
     where = {axis: cut.case.get(axis) for axis in ("devices", "cut")}
     stages = range(cut.integer("devices", 2))
-    found = [
-        result.find("step_time", workload="resnet50", strategy="stage alone", stage=stage, **where) for stage in stages
-    ]
+    found = [result.find("step_time", strategy="stage alone", stage=stage, **where) for stage in stages]
     return [record for record in found if record] if all(found) else []
 
 
 def published(result: Result) -> dict[str, float]:
     """Our values for the tutorial's workload: 3 batches of 120 images of 128 x 128."""
-    if [result.spec[key] for key in ("batch_size", "image_size", "batches")] != [120, 128, 3]:
+    if [result.spec[key] for key in ("model", "batch_size", "image_size", "batches")] != ["resnet50", 120, 128, 3]:
         return {}
     ours = {"time_single_gpu": SINGLE.name, "time_model_parallel": MODEL_PARALLEL.name}
     found = {metric: result.find("step_time", workload="resnet50", strategy=name) for metric, name in ours.items()}
@@ -150,11 +150,10 @@ def published(result: Result) -> dict[str, float]:
 
 
 def nightly(result: Result) -> Iterator[Number]:
-    """ResNet-50 on one device, and cut over two."""
+    """The network on one device, and cut over two."""
+    model = result.spec["model"]
     for name in (SINGLE.name, MODEL_PARALLEL.name):
-        if record := result.find("step_time", workload="resnet50", strategy=name):
-            yield Number(label=f"ResNet-50, {name}", record=record)
-    for record in result.select(
-        "step_time", workload="resnet50", strategy=MODEL_PARALLEL.name, cut="balanced", devices=2
-    ):
-        yield Number(label="ResNet-50, model parallel, balanced", record=record)
+        if record := result.find("step_time", workload=model, strategy=name):
+            yield Number(label=f"{formatting.model_name(model)}, {name}", record=record)
+    if record := result.find("step_time", workload=model, strategy=MODEL_PARALLEL.name, cut="balanced", devices=2):
+        yield Number(label=f"{formatting.model_name(model)}, model parallel, balanced", record=record)

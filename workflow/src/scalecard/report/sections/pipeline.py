@@ -1,15 +1,18 @@
 """How small should micro-batches be, and how close does a pipeline come to the ideal?
 
-How many times as fast as one device two train a batch, over the number m of micro-batches, a panel per platform.
-Dotted is what the bubble leaves of two equal stages, 2 m/(m + 1): few micro-batches leave a large bubble, many pay more
-overhead. Of the library's schedules the fastest is drawn. Last: the fastest step of each cut beside its schedule
-played with the stages' own times, which are not equal. Bands and whiskers are 95 % intervals.
+Time of one batch on two devices over the split size, the samples of a micro-batch, a panel per platform; lines across
+are one device and plain model parallelism. Dotted is what the bubble leaves two equal stages of one device's time,
+(m + 1)/2m in m micro-batches: large ones leave a large bubble, small ones pay more overhead. Of the library's schedules
+the fastest is drawn. Last: the fastest step of each cut beside its schedule played with the stages' own times, which
+are not equal. Bands and whiskers are 95 % intervals.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, platforms
@@ -28,36 +31,48 @@ TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Speed-up over micro-batches, a panel per platform; and steps beside what is played."""
+    """Time over split size, a panel per platform; and steps beside what is played."""
     figure, (*panels, last) = charts.panels(len(results) + 1)
     for result, axes in zip(results, panels, strict=True):
-        shown = _speedups(result)
-        charts.curves(shown, axes, unit="x")
-        counts = sorted({float(point.x) for point in shown})
-        if counts:
-            charts.ideal(axes, counts, [STAGES * m / (m + STAGES - 1) for m in counts], label="the bubble's bound")
-        axes.axhline(1, color=style.INK, linewidth=0.8, linestyle="--")
-        axes.set(xlabel="micro-batches", ylabel="speed-up over one device", xscale="log", ylim=(0, None))
-        axes.set_title("2 devices" if len(results) == 1 else platforms.platform_label(result))
-        charts.ticks(axes, counts)
+        shown = _times(result)
+        charts.curves(shown, axes, unit="s")
+        sizes = sorted({float(point.x) for point in shown})
+        if sizes:
+            _draw_lines(result, axes, sizes)
+        axes.set(xlabel="split size", ylabel="time of one batch", xscale="log", ylim=(0, None))
+        axes.set_title(f"{_model(result)} on 2 devices" if len(results) == 1 else platforms.platform_label(result))
+        charts.ticks(axes, sizes)
     charts.bars(_points(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
 
 
-def _speedups(result: Result) -> list[Point]:
-    """Over one device, at the textbook's cut: three of ours, and the faster one of the library's."""
-    single = result.find("step_time", strategy=LINES[0])
+def _model(result: Result) -> str:
+    return formatting.model_name(result.spec["model"])
+
+
+def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float]) -> None:
+    """What does not depend on the split size, and the least that the bubble allows."""
+    for name in LINES:
+        if record := result.find("step_time", strategy=name):
+            axes.plot(sizes, [record.median] * len(sizes), "--", color=style.INK, linewidth=0.8)
+            charts.name_line_end(axes, sizes[-1], record.median, name, style.INK)
+    if single := result.find("step_time", strategy=SINGLE.name):
+        counts = [math.ceil(result.spec["batch_size"] / size) for size in sizes]
+        bound = [single.median * (m + STAGES - 1) / (STAGES * m) for m in counts]
+        charts.ideal(axes, sizes, bound, label="the bubble's bound")
+
+
+def _times(result: Result) -> list[Point]:
+    """At the textbook's cut: three of ours, and the faster one of the library's."""
     runs = [r for r in result.select("step_time", beside=None) if r.case["strategy"] not in LINES and not _balanced(r)]
     library = [record for record in runs if record.case.get("library")]
     fastest = {record.case["strategy"] for record in sorted(library, key=lambda record: record.median)[:1]}
-    found = list[Point]()
-    for r in runs:
-        if single and (r not in library or r.case["strategy"] in fastest):
-            count = -(-r.integer("batch_size") // r.integer("split_size"))
-            gain = formatting.speedup(r, single)
-            found.append(points.compared(result, r, gain, series=r.text("strategy"), x=count))
-    return found
+    return [
+        points.timed(result, r, series=r.text("strategy"), x=r.integer("split_size"))
+        for r in runs
+        if r not in library or r.case["strategy"] in fastest
+    ]
 
 
 @dataclass(frozen=True)
@@ -107,9 +122,23 @@ def findings(result: Result) -> list[Finding]:
     whole = min(single, plain, key=lambda r: r.median)
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
+    text += _at_the_end(result, best)
     first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
     textbook = _textbook(result, single, split)
     return [first, *textbook, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
+
+
+def _at_the_end(result: Result, best: Record) -> str:
+    """What it says if the best of several split sizes is the first or the last of those that were measured."""
+    alike = {axis: value for axis, value in best.case.items() if axis != "split_size"}
+    sizes = {r.integer("split_size") for r in result.select("step_time", beside=None, **alike)} - {
+        best.case["batch_size"]
+    }
+    if len(sizes) < 2 or best.case["split_size"] not in (min(sizes), max(sizes)):
+        return ""
+    if best.case["split_size"] == min(sizes):
+        return " That is the smallest one: even there a micro-batch's overhead is less than what the bubble costs."
+    return " That is the largest one: a further micro-batch costs more here than the smaller bubble brings."
 
 
 def _balanced(record: Record) -> bool:
@@ -216,7 +245,7 @@ def _ideal(result: Result) -> Iterator[Finding]:
 
 def published(result: Result) -> dict[str, float]:
     """Our values for the tutorial's workload, 3 batches of 120 images of 128 x 128: three times one batch."""
-    if [result.spec[key] for key in ("batch_size", "image_size")] != [120, 128]:
+    if [result.spec[key] for key in ("model", "batch_size", "image_size")] != ["resnet50", 120, 128]:
         return {}
     best = {f"time_pipelined_split{s}": result.find("step_time", strategy="textbook", split_size=s) for s in (12, 20)}
     return {metric: 3 * record.median for metric, record in best.items() if record}

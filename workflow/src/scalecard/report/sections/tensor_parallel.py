@@ -17,7 +17,6 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
-MODELS = {"lenet": "LeNet", "resnet18": "ResNet-18"}
 HOW = {"column": "by columns", "row": "by rows", "pairs": "in pairs"}
 ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by n devices together
 
@@ -31,7 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
         charts.bars(own, axes, unit="s")
         if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=SINGLE.name)):
             charts.mark_at(axes, single.median, "one device")
-        axes.set(xlabel="time of a step", ylabel="", title=MODELS[model])
+        axes.set(xlabel="time of a step", ylabel="", title=formatting.model_name(model))
     return figure
 
 
@@ -83,15 +82,16 @@ def _exchanged(single: Record, divided: Sequence[Record]) -> Iterator[Finding]:
         return
     parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
     instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
+    model = formatting.model_name(single.text("workload"))
     text = (
-        f"A step of {MODELS[single.text('workload')]} at batch {single.case['batch_size']} on {devices} devices"
+        f"A step of {model} at batch {single.case['batch_size']} on {devices} devices"
         f" exchanges {parts}; data parallelism would exchange {instead} of gradients, at any batch."
     )
     yield Finding(text=text, topic=Topic.EXCHANGED_BYTES)
 
 
 def _name(record: Record) -> str:
-    return f"{MODELS[record.text('workload')]} divided {_how(record)}"
+    return f"{formatting.model_name(record.text('workload'))} divided {_how(record)}"
 
 
 def _how(record: Record) -> str:
