@@ -44,8 +44,22 @@ def test_a_clusters_jobs_get_the_share_and_some_minutes_to_start_and_end() -> No
 def test_minutes_follow_devices_nodes_and_processes(
     scale: str, devices: int | None, nodes: int, processes: int, minutes: int
 ) -> None:
-    assert estimated(60, scale, devices=devices, nodes=nodes, processes=processes) == minutes
+    assert estimated("ddp", 60, scale, devices=devices, nodes=nodes, processes=processes) == minutes
 
 
 def test_nobody_gets_nothing() -> None:
     assert min(shares(0.001, MINUTES, limited=False).values()) == 1
+
+
+def test_health_gives_up_no_time_and_the_others_share_what_is_left() -> None:
+    minutes = {"health": 10, "ddp": 120, "pipeline": 60}
+    assert shares(40, minutes, limited=False) == {"health": 600, "ddp": 1200, "pipeline": 600}
+    assert shares(5, minutes, limited=False) == {"health": 600, "ddp": 1, "pipeline": 1}
+    assert shares(40, {"health": 10}, limited=False) == {"health": 600}
+
+
+@pytest.mark.parametrize("name", ["allreduce", "pipeline", "hybrid"])
+def test_what_measures_nothing_on_one_device_takes_no_time_from_others(name: str) -> None:
+    assert estimated(name, 60, "full", devices=1, nodes=1, processes=3) == 0
+    assert estimated(name, 60, "full", devices=1, nodes=2, processes=3) > 0
+    assert estimated(name, 60, "full", devices=2, nodes=1, processes=3) == 30

@@ -20,6 +20,7 @@ onstart:
         scale=SETTINGS.scale,
         folder=Path(HERE),
         shares=SETTINGS.seconds,
+        handed_on=config["cluster"] == "none",
         devices=(
             SETTINGS.machine.describe()
             if config["cluster"] == "none"

@@ -12,7 +12,8 @@ import scipy
 
 from scalecard.analysis import formatting
 from scalecard.hardware.machine import from_facts
-from scalecard.records.record import Record, Result, Slowdown
+from scalecard.progress import counted
+from scalecard.records.record import Reason, Record, Result, Slowdown
 
 DIGITS = 12  # of the container's digest; the result has all of them
 METHOD = (
@@ -94,7 +95,20 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
         _throttled(timed),
         _processes(timed),
         *time_spent(results),
+        *filter(None, map(left_out, results)),
     ]
+
+
+def left_out(result: Result) -> str:
+    """What had no time, and about how many minutes it would all take; '' if nothing was left out."""
+    late = sum(record.reason is Reason.NO_TIME for record in result.records)
+    if not late:
+        return ""
+    whole = result.seconds * (1 + late / max(1, result.count("ok")))
+    return (
+        f"Left out of {result.experiment} for lack of time: {counted(late, 'case')}; all of it takes about"
+        f" {max(1, round(whole / 60))} min."
+    )
 
 
 def time_spent(results: Sequence[Result]) -> list[str]:

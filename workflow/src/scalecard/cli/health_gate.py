@@ -17,7 +17,7 @@ from scalecard.progress import counted
 from scalecard.records.record import Result
 
 # Which alerts each level of --fail-on means: a level includes those before it.
-ERRORS = {"errors"}
+ERRORS = {"errors", "not measured"}
 LOW = ERRORS | {"low", "slowed down"}
 LEVELS = {"errors": ERRORS, "low": LOW, "odd": LOW | {"odd one out"}}
 NOT_JUDGED = "not judged"

@@ -197,6 +197,7 @@ def _minutes(config: Mapping[str, Any], name: str, scale: str, machine: Machine)
     """The most that an experiment may take without a budget. A cluster's devices are not those of this machine."""
     block = merged_block(config, name, scale)
     return estimated(
+        name,
         _scaled(config["experiments"][name], scale).get("minutes", DEFAULT_MINUTES),
         scale,
         devices=config["devices"] or (machine.num_devices if config["cluster"] == "none" else None),

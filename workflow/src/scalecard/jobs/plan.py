@@ -4,8 +4,9 @@ Every measurement has a small file among its inputs, which is empty at first. Wh
 or memory ran out, or had no time in a smaller budget, it names that result, so that Snakemake sees a changed input,
 once.
 
-The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and the
-closing summary (jobs/end_summary.py) reads when the run started and whether it writes a report.
+The plan is a file in Snakemake's own folder. A job finds its place in it ('2 of 9') by the logs of the others, and what
+they left of their shares of the budget. The closing summary (jobs/end_summary.py) reads when the run started and
+whether it writes a report.
 """
 
 import json
@@ -29,6 +30,8 @@ PLAN = Path(".snakemake/scalecard-plan.json")
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where experiments were tried
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
+ALONE = ("allreduce", "pipeline", "hybrid")  # which measure nothing on a single device
+HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
 
@@ -72,12 +75,21 @@ class PlannedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`started` is in seconds since the epoch; `experiments` names the rules that measure, `expected` their seconds."""
+    """`started` is in seconds since the epoch; `experiments` names the rules that measure, `expected` their seconds.
+
+    `shares` of the budget, in seconds, are handed on: what one leaves, those that follow may take. Empty if none are.
+    """
 
     started: float
     jobs: list[PlannedJob]
     experiments: list[str]
     expected: dict[str, float]
+    shares: dict[str, int]
+
+    def begun(self, *, but: str) -> list[str]:
+        """The experiments of this run that have begun to measure, one left out."""
+        logs = {job.rule: Path(job.log) for job in self.jobs if job.log and job.rule in {*self.experiments} - {but}}
+        return [name for name, log in logs.items() if log.exists() and log.stat().st_mtime >= self.started]
 
 
 def announce(
@@ -87,12 +99,13 @@ def announce(
     scale: str,
     folder: Path,
     shares: Mapping[str, int],
+    handed_on: bool = True,
     devices: str,
 ) -> None:
     """Print what will be measured, on what, and how long it may take; save the plan.
 
     The expectation is how long it took last time on this platform or, at the quick scale, on two CPU cores; `shares` of
-    a budget, in seconds, are the most it may be.
+    a budget, in seconds, are the most it may be. A cluster's jobs, which have limits of their own, hand nothing on.
     """
     own = list(jobs)
     planned = [name for name in experiments if name in {job.rule for job in own}]
@@ -100,7 +113,8 @@ def announce(
     typical: dict[str, float] = yaml.safe_load(TYPICAL.read_text()).get(scale, {})
     likely = {name: before[name] or typical.get(name) for name in planned}
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items() if seconds}
-    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected)
+    kept = {name: shares[name] for name in planned if name in shares and handed_on}
+    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected, shares=kept)
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
@@ -147,20 +161,42 @@ def place(experiment: str) -> str:
     plan = read()
     if not plan or experiment not in plan.experiments:
         return ""
-    logs = [Path(job.log) for job in plan.jobs if job.log and job.rule in set(plan.experiments) - {experiment}]
-    begun = [log for log in logs if log.exists() and log.stat().st_mtime >= plan.started]
-    return f"{len(begun) + 1} of {len(plan.experiments)}"
+    return f"{len(plan.begun(but=experiment)) + 1} of {len(plan.experiments)}"
+
+
+def allowed(experiment: str, seconds: int, folder: Path) -> int:
+    """The seconds of a budget that an experiment may take: its share, and its part of what those before it left.
+
+    If they took more than theirs, it gets less, but half of its share, and health all of it.
+    """
+    plan = read()
+    if not plan or experiment not in plan.shares or not seconds:
+        return seconds
+    begun = plan.begun(but=experiment)
+    left = sum(plan.shares[name] - _taken(folder / f"{name}.json", plan) for name in begun)
+    part = seconds / sum(share for name, share in plan.shares.items() if name not in begun)
+    least = seconds if experiment == HEALTH else seconds / 2
+    return max(1, round(max(least, seconds + left * part)))
+
+
+def _taken(result: Path, plan: Plan) -> float:
+    """The seconds that it took in this run; its share if it wrote no result."""
+    fresh = result.exists() and result.stat().st_mtime >= plan.started
+    return (last_seconds(result) if fresh else None) or plan.shares[result.stem]
 
 
 def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def estimated(minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:
+def estimated(name: str, minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:
     """The `minutes` of config.yaml for these devices per node (None: not known yet), nodes and processes.
 
-    In proportion to the processes, and to the numbers of devices and nodes that are swept.
+    In proportion to the processes, and to the numbers of devices and nodes that are swept; none where there is nothing
+    to measure.
     """
+    if devices == 1 and nodes == 1 and name in ALONE:
+        return 0
     usual_devices, usual_processes = STATED_FOR[scale]
     swept = len(layouts(devices or usual_devices, nodes)) / len(layouts(usual_devices, 1))
     return math.ceil(minutes * swept * processes / usual_processes)
@@ -169,12 +205,15 @@ def estimated(minutes: int, scale: str, *, devices: int | None, nodes: int, proc
 def shares(budget: float | None, minutes: Mapping[str, int], *, limited: bool) -> dict[str, int]:
     """Each experiment's share of so many minutes, in seconds; its own minutes, if the budget is enough for all.
 
-    Empty without a budget, unless the time is `limited` by a cluster's scheduler: a job that it ends loses everything.
+    Health gets its own minutes whatever the budget, and the others share what is left. Empty without a budget, unless
+    the time is `limited` by a cluster's scheduler: a job that it ends loses everything.
     """
     if budget is None and not limited:
         return {}
-    part = min(1.0, (budget or math.inf) / sum(minutes.values()))
-    return {name: max(1, round(60 * own * part)) for name, own in minutes.items()}
+    whole = minutes.get(HEALTH, 0)
+    others = max(1, sum(minutes.values()) - whole)
+    part = min(1.0, max(0.0, (budget or math.inf) - whole) / others)
+    return {name: max(1, round(60 * own * (1 if name == HEALTH else part))) for name, own in minutes.items()}
 
 
 def job_minutes(minutes: Mapping[str, int], seconds: Mapping[str, int]) -> dict[str, int]:

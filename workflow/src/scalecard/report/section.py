@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis import formatting, limits, platforms, published_figures
+from scalecard.analysis import formatting, limits, platforms, provenance, published_figures
 from scalecard.analysis.limits import Judgement
 from scalecard.progress import counted
 from scalecard.records.files import as_json
@@ -101,13 +101,14 @@ class Section:
 
     @property
     def scale_notes(self) -> list[str]:
-        """What means little at the scale at which this ran."""
+        """What had no time, and what means little at the scale at which this ran."""
+        notes = [text] if (text := provenance.left_out(self.result)) else []
         images = self.result.spec.get("train_images")
         if images:
-            return [f"Only {images} images were trained on here: the accuracies and the epochs say little."]
-        if published_figures.published(self.name) and not self.ours:
-            return ["The sizes here are not those of the publications, so their numbers are not shown beside these."]
-        return []
+            notes.append(f"Only {images} images were trained on here: accuracies and epochs are of this small set.")
+        elif published_figures.published(self.name) and not self.ours:
+            notes.append("The sizes are not those of the publications, so their numbers are not shown beside these.")
+        return notes
 
     @property
     def limit(self) -> dict[str, Any]:

@@ -303,8 +303,18 @@ def _ways(result: Result) -> Iterator[Verdict]:
 
 
 def faults(result: Result) -> Iterator[Verdict]:
-    """One for everything that failed; what runs out of memory says nothing of a machine's health."""
+    """One for everything that failed, or had no time; what runs out of memory says nothing of a machine's health."""
     every = [*views(result), View(together(result))]
+    for record in result.records:
+        if record.reason is Reason.NO_TIME:
+            yield Verdict(
+                part=PARTS.get(record.text("part", ""), Part.HOST),
+                measured=record.text("part", "health"),
+                value=record.note,
+                normal="every part is to be measured",
+                verdict="not measured",
+                kind=Kind.NOT_MEASURED,
+            )
     failed = [(at, record) for at in every for record in at.result.records if record.is_fault]
     for at, record in failed:
         kind, normal = FAILURES.get(record.reason or Reason.ERROR, OTHER_FAILURE)

@@ -5,10 +5,13 @@ from enum import StrEnum
 
 from scalecard.analysis.health.per_node import Place
 
-WORDS = ("errors", "slowed down", "odd one out", "low", "not judged", "normal")  # the worst first
+WORDS = ("errors", "slowed down", "odd one out", "low", "not measured", "not judged", "normal")  # the worst first
 MOST_SEEN = 3  # of what a fault also shows in are told
 FINE = ("normal", "not judged")
-SYMBOLS = {"normal": "✓", "not judged": "–", "odd one out": "≠", "low": "▼", "slowed down": "↓", "errors": "✗"}
+SYMBOLS = {
+    **{"normal": "✓", "not judged": "–", "not measured": "?"},
+    **{"odd one out": "≠", "low": "▼", "slowed down": "↓", "errors": "✗"},
+}
 EXPERIMENT = "health"  # whose result is judged
 
 
@@ -60,6 +63,7 @@ class Kind(StrEnum):
     PCIE_COLLECTIVE = "PCIe collective"
     STORAGE = "storage"
     FREE_SPACE = "free space"
+    NOT_MEASURED = "not measured"
     OTHER = "other"  # evidence of no trouble that is known
 
 
@@ -116,6 +120,7 @@ ADVICE = {
     Kind.NODE_PAIR: "the way between the two: cables, the switches' ports, routing (`ibtracert`)",
     Kind.STORAGE: "whether other jobs read from it; `iostat -x`; the mount's options",
     Kind.FREE_SPACE: "`df -h` on that file system, and what filled it; results that cannot be saved are kept elsewhere",
+    Kind.NOT_MEASURED: "the `minutes` of health in config.yaml, which it gets whatever the budget",
     Kind.HOST_MEMORY: "whether every channel has its modules, and the BIOS's memory speed and NUMA settings",
 }
 
