@@ -120,9 +120,16 @@ def test_where_units_open_and_shut_the_tolerance_is_the_largest_of_five_runs() -
 
     wanted = expected("w", step, exact=False)
     assert isinstance(wanted, Change)
-    assert wanted.tolerance == pytest.approx(0.09)
-    assert began == [0.0, 0.0, *(run * NUDGE for run in (1, 2, 3, 4))]
-    assert float(wanted.step[0][0]) == pytest.approx(1.001), "what is compared is the step itself"
+    assert same_change("w", [ZEROS], [ONES * 1.003], wanted).tolerance == pytest.approx(0.003)
+    assert began == [0.0, 0.0], "one step is enough for one that is near"
+    far = same_change("w", [ZEROS], [ONES * 1.05], wanted)
+    assert far.passed
+    assert far.tolerance == pytest.approx(0.09)
+    assert began[2:] == [0.0, *(run * NUDGE for run in (1, 2, 3, 4))]
+    assert not same_change("w", [ZEROS], [ONES * 1.1], wanted).passed
+    assert len(began) == 7, "once"
+    gradients = [[ONES / 2], [ONES / 2]]
+    assert same_change("w", [ZEROS], [ONES * 1.05], compressed("w", wanted, gradients, torch.float16)).passed
 
 
 def test_without_rounding_the_tolerance_is_the_dtypes_resolution() -> None:

@@ -16,6 +16,7 @@ from scalecard import experiments, exports
 from scalecard.hardware.machine import probe
 from scalecard.report import answers, sections, toc
 from support.projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
+from support.shapes import DEFAULT, shapes
 
 pytestmark = pytest.mark.workflow
 
@@ -41,6 +42,16 @@ def test_every_experiment_leaves_a_result_a_figure_and_its_section(measured: Pat
     for name in answers.names():
         assert (measured / "results" / "figures" / f"{name}.svg").read_text().startswith("<?xml")
         assert f'<section id="{name}"' in report
+
+
+def test_every_figure_of_the_textbooks_has_its_shape_in_kind(measured: Path) -> None:
+    """In number it is that of the default run (tests/benchmarks/default_run.py)."""
+    found = shapes(results_of(measured))
+    fewer = {name: min(1.0, least) for name, least in DEFAULT.items()}
+    fewer |= {name: 0.0 for name in DEFAULT if "accuracy" in name or "curve" in name or "share" in name}
+    fewer |= {name: 2.0 for name in DEFAULT if "scalings" in name or "lines" in name or "GPipe, 1F1B" in name}
+    assert {name: value for name, value in found.items() if value < fewer[name]} == {}
+    assert found["share of the time that was timed samples"] > 0
 
 
 def test_every_case_that_was_timed_was_proven_and_counted(measured: Path) -> None:

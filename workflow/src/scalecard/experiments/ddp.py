@@ -91,7 +91,7 @@ class DdpReferences:
         if count > 1 and not at.exact:
             once = self.expected(at, ranks, 1, times)
             assert isinstance(once, Change), "a step is checked as timed"
-            return Change([count * part for part in once.step], once.tolerance)
+            return replace(once, step=[count * part for part in once.step])
         workload = built_in(self.model, seed=self.spec.seed, lr=LR, exact=at.exact)
         steps = [self._parts(at, ranks, count)] * times
         return expected(self.model, partial(workload.trained, steps, self.ctx.device), exact=at.exact)
