@@ -112,7 +112,7 @@ slurm generic kubernetes: $(VENV)/package
 
 # Ratios measured side by side in one run, against what the project promises.
 bench: $(VENV)/testing
-	$(RUN) python tests/benchmarks/bench.py
+	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/benchmarks/bench.py
 
 # The README's picture, from the report of this machine's own results. Needs Chromium.
 pictures: $(VENV)/testing

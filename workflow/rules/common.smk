@@ -59,6 +59,7 @@ MEASURED = expand(f"{HERE}/{{name}}.json", name=SETTINGS.blocks)
 ANSWERS = inputs.answers()
 ANSWER_SETTINGS = {"forecast": config["forecast"]}
 FIGURES = [*SETTINGS.blocks, *ANSWERS]
+FIRST_LOOK = [name for name in plan.FIRST_LOOK if name in SETTINGS.blocks]
 HISTORY = inputs.histories(SETTINGS.platform)
 
 if workflow.is_main_process:

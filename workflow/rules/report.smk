@@ -30,3 +30,24 @@ rule report:
         "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
         " --history {input.history:q} --exports {input.exports:q} --show {params.show:q}"
         " --answers {params.answers:q} --left-out {output.left_out:q} --output {output.html:q} 2>&1 | tee {log:q}"
+
+
+# A first report, of what is measured first: within a quarter of an hour on GPUs.
+rule first_look:
+    input:
+        results=[f"{HERE}/{name}.json" for name in FIRST_LOOK],
+        figures=[f"results/figures/{name}.html" for name in FIRST_LOOK],
+        code=inputs.of_report(),
+    output:
+        html=update("results/first_look.html"),
+    log:
+        "results/logs/first_look.log",
+    resources:
+        machine=10,
+    params:
+        figures=folder_of_figures,
+    message:
+        "write the first report"
+    shell:
+        "python -m scalecard report --results {input.results:q} --figures {params.figures:q} --show '[]'"
+        " --output {output.html:q} 2>&1 | tee {log:q}"

@@ -31,6 +31,8 @@ TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where ex
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
 ALONE = ("allreduce", "pipeline", "hybrid")  # which measure nothing on a single device
+# What is measured first, in this order, and what `snakemake first_look` shows.
+FIRST_LOOK = ("health", "ddp", "dp_scratch", "dp_concise")
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
@@ -63,6 +65,11 @@ def announce_repeats(due: Mapping[str, str]) -> None:
     """Say why experiments that are up to date are measured again."""
     for name, why in due.items():
         print(f"{name}: {why}", flush=True)
+
+
+def precedence(experiment: str) -> int:
+    """Snakemake's priority of its job: above that of figures, which are drawn side by side once all is measured."""
+    return 1 + (len(FIRST_LOOK) - FIRST_LOOK.index(experiment) if experiment in FIRST_LOOK else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

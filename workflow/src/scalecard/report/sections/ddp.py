@@ -30,14 +30,18 @@ def plot(results: Sequence[Result]) -> Figure:
         shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
         charts.curves(shown, axes, unit="share")
         axes.axhline(1, color=style.colour("ideal"), linestyle=":")
-        axes.set(xlabel="ranks", ylabel="efficiency", title=f"{model}: 100 % is ideal", ylim=(0, None))
+        axes.set(
+            xlabel="ranks", ylabel="efficiency", title=f"{formatting.model_name(model)}: 100 % is ideal", ylim=(0, None)
+        )
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     options, *epochs = panels[len(models) :]
     charts.ratios(_relative(results[0]), options)
-    options.set(xlabel="time of a step over the default's", ylabel="", title=f"options, {models[-1]}")
+    options.set(
+        xlabel="time of a step over the default's", ylabel="", title=f"options, {formatting.model_name(models[-1])}"
+    )
     for (model, curves), axes in zip(trained.items(), epochs, strict=True):
         charts.accuracies([p for name, r in curves.items() for p in points.epochs(results[0], r, series=name)], axes)
-        axes.set(title=f"{model}: accuracy after each epoch")
+        axes.set(title=f"{formatting.model_name(model)}: accuracy after each epoch")
     return figure
 
 
@@ -92,7 +96,7 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
-    single = result.find("step_time", workload=model, scaling="strong", devices=1)
+    single, name = result.find("step_time", workload=model, scaling="strong", devices=1), formatting.model_name(model)
     for scaling in ("strong", "weak"):
         most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
@@ -101,7 +105,7 @@ def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]
         gain = formatting.scaled(formatting.speedup(most[0], single), 1 if scaling == "strong" else count)
         share = formatting.percent(gain.value / count)
         text = (
-            f"DDP's {scaling} scaling of {model} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
+            f"DDP's {scaling} scaling of {name} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
             f" {formatting.factor(gain)} the samples/s of one rank."
         )
         leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
@@ -114,20 +118,24 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options, over = options_of(result, model, nodes), formatting.over_nodes(nodes)
+    options, over, network = (
+        options_of(result, model, nodes),
+        formatting.over_nodes(nodes),
+        formatting.model_name(model),
+    )
     if not set(APART) <= set(options):
         return
     sync, alone, reduce = (options[name] for name in APART)
     if sync.over(alone).verdict == "unclear":
         text = (
-            f"{model}'s step with and without communication{over} cannot be told apart here ({formatting.time(sync)}"
+            f"{network}'s step with and without communication{over} cannot be told apart here ({formatting.time(sync)}"
             f" and {formatting.time(alone)})."
         )
     else:
         exposed = sync.median - alone.median
         hidden = 1 - exposed / reduce.median
         text = (
-            f"Of {model}'s communication{over} ({formatting.time(reduce)} alone),"
+            f"Of {network}'s communication{over} ({formatting.time(reduce)} alone),"
             f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast:"
             f" {formatting.percent(hidden) if hidden > 0 else 'none of it'} is hidden."
         )
@@ -140,7 +148,8 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
     if choices and (default := options.get("default")):
         ratios = {name: options[name].over(default) for name in choices}
         name = min(ratios, key=lambda name: ratios[name].value)
-        what = f"The best option other than accumulation for {model}{formatting.over_nodes(nodes)}, {name},"
+        network = formatting.model_name(model)
+        what = f"The best option other than accumulation for {network}{formatting.over_nodes(nodes)}, {name},"
         yield Finding(text=formatting.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
 
 
@@ -156,5 +165,6 @@ def nightly(result: Result) -> Iterator[Number]:
         for nodes in _spans(result):
             records = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
             for record in formatting.largest(records, "devices"):
-                label = f"step of {model} on {record.case['devices']} ranks{formatting.over_nodes(nodes)}"
+                where = f"{record.case['devices']} ranks{formatting.over_nodes(nodes)}"
+                label = f"step of {formatting.model_name(model)} on {where}"
                 yield Number(label=label, record=record)

@@ -1,8 +1,9 @@
 """What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
 
 First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
-accuracy after each epoch on one device and on the most, a panel for each batch size and learning rate. The textbook's
-pair changes batch, learning rate and devices together; here each is changed alone.
+accuracy after each epoch on one device and on the most, a panel for each batch size and learning rate; on one device
+alone, all of them in one. The textbook's pair changes batch, learning rate and devices together; here each is changed
+alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +13,14 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
-from scalecard.records.record import Result
+from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """Epoch times by devices, and a panel with the accuracies of each setting on this platform."""
     here = results[0]
-    settings = list(dict.fromkeys((r.case["batch_size"], r.case["lr"]) for r in here.select("accuracy")))
+    curves = _curves(here)
     # Of each platform at the first learning rate, which does not change the time, and of several at the first batch.
     shown = [
         points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
@@ -27,15 +28,25 @@ def plot(results: Sequence[Result]) -> Figure:
         for r in result.select("epoch_time", lr=result.spec["lrs"][0])
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
-    figure, (left, *others) = charts.panels(1 + len(settings), height=charts.height_of(shown))
+    figure, (left, *others) = charts.panels(1 + len(curves), height=charts.height_of(shown))
     charts.bars(shown, left, unit="s")
     left.set(xlabel="time of an epoch", ylabel="", title="epoch")
-    for (batch, lr), axes in zip(settings, others, strict=True):
-        curves = here.select("accuracy", batch_size=batch, lr=lr)
-        ends = [curves[0], *curves[1:][-1:]]
-        charts.accuracies([p for r in ends for p in points.epochs(here, r, series=f"{r.case['devices']} dev.")], axes)
-        axes.set(title=f"batch {batch}, lr {lr:g}")
+    for (title, named), axes in zip(curves.items(), others, strict=True):
+        charts.accuracies([p for name, curve in named.items() for p in points.epochs(here, curve, series=name)], axes)
+        axes.set(title=title)
     return figure
+
+
+def _curves(result: Result) -> dict[str, dict[str, Record]]:
+    """By panel and name: of every setting one device and the most; if that is one each time, all settings together."""
+    found = dict[str, dict[str, Record]]()
+    for record in result.select("accuracy"):
+        setting = f"batch {record.case['batch_size']}, lr {record.case['lr']:g}"
+        found.setdefault(setting, {})[f"{record.case['devices']} dev."] = record
+    if all(len(own) == 1 for own in found.values()):
+        every = {setting: record for setting, own in found.items() for record in own.values()}
+        return {"accuracy on one device": every} if every else {}
+    return {setting: dict([*own.items()][:1] + [*own.items()][1:][-1:]) for setting, own in found.items()}
 
 
 def findings(result: Result) -> list[Finding]:
