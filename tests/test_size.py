@@ -33,6 +33,7 @@ SHORT = {
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",
+    "workloads/builtin/resnet18_eighth.py": "one workload a file",
     "workloads/builtin/resnet18_quarter.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/resnet50_quarter.py": "one workload a file",

@@ -107,7 +107,7 @@ def test_two_folders_with_modules_of_one_name_are_refused(project: Path) -> None
 
 def test_what_trains_the_workloads_gets_them() -> None:
     assert list(merged_block(CONFIG, "strategies", "full")["workloads"]) == ["resnet50", "gpt"]
-    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["resnet18_quarter", "gpt"]
+    assert list(merged_block(CONFIG, "strategies", "quick")["workloads"]) == ["resnet18_eighth", "gpt"]
     for name in ("input", "tuning"):
         assert list(merged_block(CONFIG, name, "quick")["workloads"]) == ["gpt"], "they leave one out"
     assert "workloads" not in merged_block(CONFIG, "ddp", "quick")
@@ -116,7 +116,7 @@ def test_what_trains_the_workloads_gets_them() -> None:
 def test_what_is_left_out_is_trained_if_there_is_nothing_else() -> None:
     config: dict[str, Any] = json.loads(json.dumps(CONFIG))
     config["workloads"]["gpt"] = None
-    assert list(merged_block(config, "tuning", "quick")["workloads"]) == ["resnet18_quarter"]
+    assert list(merged_block(config, "tuning", "quick")["workloads"]) == ["resnet18_eighth"]
 
 
 def test_only_what_is_trained_can_be_left_out() -> None:

@@ -9,7 +9,8 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
 MODELS = {
-    **{"lenet": "LeNet", "resnet18": "ResNet-18", "resnet18_quarter": "quarter-width ResNet-18"},
+    **{"lenet": "LeNet", "resnet18": "ResNet-18"},
+    **{"resnet18_quarter": "quarter-width ResNet-18", "resnet18_eighth": "eighth-width ResNet-18"},
     **{"resnet50": "ResNet-50", "resnet50_quarter": "quarter-width ResNet-50"},
 }
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

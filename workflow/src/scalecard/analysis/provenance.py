@@ -120,7 +120,7 @@ def time_spent(results: Sequence[Result]) -> list[str]:
     shares = {SPENT[kind]: seconds / whole for kind, seconds in parts.items() if seconds >= LEAST_SHARE * whole}
     timed = shares.pop(SPENT["timed"], 0.0)
     others = ", ".join(f"{formatting.percent(share)} {what}" for what, share in shares.items())
-    return [f"Time: {formatting.percent(timed)} of it was timed samples{f'; {others}' if others else ''}."]
+    return [f"Time: {formatting.percent(timed)} of measuring was timed samples{f'; {others}' if others else ''}."]
 
 
 def _throttled(timed: Sequence[Record]) -> str:

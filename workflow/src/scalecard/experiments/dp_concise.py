@@ -39,7 +39,7 @@ CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
-    model: Literal["resnet18", "resnet18_quarter"]
+    model: Literal["resnet18", "resnet18_quarter", "resnet18_eighth"]
     batch_sizes: Sweep
     lrs: Rates
     epochs: Positive

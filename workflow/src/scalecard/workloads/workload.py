@@ -19,12 +19,21 @@ from torch import Tensor, nn
 
 from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
-from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet18_quarter, resnet50, resnet50_quarter, toy
+from scalecard.workloads.builtin import (
+    gpt,
+    lenet,
+    resnet18,
+    resnet18_eighth,
+    resnet18_quarter,
+    resnet50,
+    resnet50_quarter,
+    toy,
+)
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 
 BUILT_IN = {
     **{"gpt": gpt, "lenet": lenet, "toy": toy},
-    **{"resnet18": resnet18, "resnet18_quarter": resnet18_quarter},
+    **{"resnet18": resnet18, "resnet18_quarter": resnet18_quarter, "resnet18_eighth": resnet18_eighth},
     **{"resnet50": resnet50, "resnet50_quarter": resnet50_quarter},
 }
 UNITS = ("samples", "tokens")
