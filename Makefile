@@ -19,8 +19,10 @@ PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])
 
 # The tests that need a whole workflow, a cluster, an engine, a browser or a compiler.
 SLOW := workflow or cluster or container or browser or pretended
+# Side by side, since none of them measures this machine.
+SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
+.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -61,7 +63,7 @@ $(VENV)/mutating: $(VENV)/testing force
 # The other groups run side by side, three at a time: each has runs that its tests share, and much of it is waiting.
 test: test-fast
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target \
-	  test-clusters test-workflows test-containers test-pretended
+	  test-clusters test-workflows test-containers test-pretended test-ranks
 
 test-containers: $(VENV)/testing
 	$(RUN) pytest -m "container"
@@ -75,10 +77,12 @@ test-pretended: $(VENV)/testing
 test-workflows: $(VENV)/testing
 	$(RUN) pytest -m "(workflow or browser) and not (cluster or container)"
 
-# The tests that need no whole workflow, container engine, cluster, browser or compiler: for every edit. Side by side, since none
-# of them measures this machine.
+test-ranks: $(VENV)/testing
+	$(RUN) pytest $(SIDE_BY_SIDE) -m "ranks and not ($(SLOW))"
+
+# The tests that need no ranks, whole workflow, container engine, cluster, browser or compiler: for every edit.
 test-fast: $(VENV)/testing
-	$(RUN) pytest --numprocesses auto --maxprocesses 4 -m "not ($(SLOW))"
+	$(RUN) pytest $(SIDE_BY_SIDE) -m "not (ranks or $(SLOW))"
 
 # Whether wrong answers are caught, planted ones and those that a tool makes; hours. ARGS=--tenth takes three minutes.
 mutants: $(VENV)/mutating

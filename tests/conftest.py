@@ -29,6 +29,21 @@ from support.blocks import SHORTEST, block
 from support.builders import environment_of, here, repeated
 from support.fake_nvml import Board, FakeNvml
 
+RANKS = (
+    "benchmarks",
+    "distributed",
+    "experiments",
+    "parallel",
+    "test_run.py",
+)  # where most tests launch ranks or train
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Their marker: they are not for every edit."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in RANKS:
+            item.add_marker(pytest.mark.ranks)
+
 
 @pytest.fixture
 def machine() -> Machine:

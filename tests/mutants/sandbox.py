@@ -14,7 +14,7 @@ from pathlib import Path
 from entries import PACKAGE, Mutant
 from support.projects import ROOT, copy_project
 
-FAST = "not workflow and not cluster and not container and not browser"  # as `make test-fast`
+FAST = "not workflow and not cluster and not container and not browser"  # `make test-fast` and `make test-ranks`
 # `scalecard run` with a lock of its own: copies that wait for one another would prove nothing faster.
 RUN = (
     "import sys; from pathlib import Path; from scalecard.hardware import isolation;"
