@@ -29,13 +29,8 @@ from support.blocks import SHORTEST, block
 from support.builders import environment_of, here, repeated
 from support.fake_nvml import Board, FakeNvml
 
-RANKS = (
-    "benchmarks",
-    "distributed",
-    "experiments",
-    "parallel",
-    "test_run.py",
-)  # where most tests launch ranks or train
+# Where most tests launch ranks or train.
+RANKS = ("benchmarks", "distributed", "experiments", "parallel", "test_run.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

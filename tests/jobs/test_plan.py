@@ -104,36 +104,36 @@ def took(folder: Path, name: str, seconds: int) -> None:
 
 def test_what_one_leaves_of_its_share_those_that_follow_may_take(folder: Path) -> None:
     announce(folder, "ddp", "pipeline", "hybrid", ddp=50, pipeline=60, hybrid=20)
-    assert plan.allowed("ddp", 50, folder) == 50
+    assert plan.seconds_allowed("ddp", 50, folder) == 50
     took(folder, "ddp", 10)
-    assert plan.allowed("pipeline", 60, folder) == 60 + 40 * 60 // 80
-    assert plan.allowed("hybrid", 20, folder) == 20 + 40 * 20 // 80
+    assert plan.seconds_allowed("pipeline", 60, folder) == 60 + 40 * 60 // 80
+    assert plan.seconds_allowed("hybrid", 20, folder) == 20 + 40 * 20 // 80
     took(folder, "pipeline", 50)
-    assert plan.allowed("hybrid", 20, folder) == 20 + 40 + 10
+    assert plan.seconds_allowed("hybrid", 20, folder) == 20 + 40 + 10
 
 
 def test_what_took_too_long_is_made_up_for_but_leaves_half_of_a_share(folder: Path) -> None:
     announce(folder, "ddp", "pipeline", "hybrid", ddp=5, pipeline=60, hybrid=20)
     took(folder, "ddp", 13)
-    assert plan.allowed("pipeline", 60, folder) == 60 - 8 * 60 // 80
+    assert plan.seconds_allowed("pipeline", 60, folder) == 60 - 8 * 60 // 80
     took(folder, "pipeline", 59)
     took(folder, "ddp", 59)
-    assert plan.allowed("hybrid", 20, folder) == 10
+    assert plan.seconds_allowed("hybrid", 20, folder) == 10
 
 
 def test_one_that_wrote_no_result_took_its_share(folder: Path) -> None:
     announce(folder, "ddp", "pipeline", ddp=50, pipeline=60)
     Path("ddp.log").touch()
-    assert plan.allowed("pipeline", 60, folder) == 60
+    assert plan.seconds_allowed("pipeline", 60, folder) == 60
 
 
 def test_nothing_is_handed_on_by_hand_without_a_budget_or_on_a_cluster(folder: Path) -> None:
-    assert plan.allowed("ddp", 50, folder) == 50, "no plan"
+    assert plan.seconds_allowed("ddp", 50, folder) == 50, "no plan"
     announce(folder, "ddp", "pipeline")
     took(folder, "ddp", 10)
-    assert plan.allowed("pipeline", 0, folder) == 0
+    assert plan.seconds_allowed("pipeline", 0, folder) == 0
     shares = {"ddp": 50, "pipeline": 60}
     both = jobs("ddp", "pipeline")
     plan.announce(both, ["ddp", "pipeline"], scale="quick", folder=folder, shares=shares, handed_on=False, devices="")
     took(folder, "ddp", 10)
-    assert plan.allowed("pipeline", 60, folder) == 60
+    assert plan.seconds_allowed("pipeline", 60, folder) == 60

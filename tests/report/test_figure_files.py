@@ -10,11 +10,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
 from scalecard.figures import charts, points, style, svg
 from scalecard.figures.svg import sparkline
 from scalecard.records.record import Record, Result
 from scalecard.report import figure_files, sections
-from scalecard.report.sections import allreduce, ddp, hybrid, model_parallel, pipeline
+from scalecard.report.sections import allreduce, ddp, dp_concise, hybrid, model_parallel, pipeline
 from support.builders import timed
 from support.every_experiment import every_result
 
@@ -189,3 +190,66 @@ def test_a_small_line_goes_up_to_the_speed_up_and_the_ideal_to_the_corner() -> N
     top, bottom = 3.0, 27.0
     assert ideal == f"3.0,{bottom} 93.0,{top}"
     assert line.split()[-1] == f"93.0,{(top + bottom) / 2}"
+
+
+def accuracy(values: list[float], **case: object) -> Record:
+    about = {"metric": "accuracy", "unit": "fraction", "samples": [values]}
+    return Record(case={"data": "synthetic", **case}, **about)  # type: ignore[arg-type, dict-item]
+
+
+def drawn(figure: Figure, title: str) -> dict[str, list[float]]:
+    """The values of each line of a panel."""
+    lines = dict[str, list[float]]()
+    for shown in points.of(figure):
+        if shown.axes.get_title(loc="left") == title:
+            lines.setdefault(shown.point.series, []).append(shown.point.value)
+    plt.close(figure)
+    return lines
+
+
+def test_the_accuracy_of_ddp_is_drawn_on_one_rank_and_on_the_most_in_a_node(make_result: Make) -> None:
+    case = {"workload": "lenet", "batch_size": 16}
+    records = [accuracy([0.1 * count, 0.2 * count], **case, devices=count) for count in (1, 2, 4)]
+    records.append(accuracy([0.9, 0.9], **case, devices=8, nodes=2))
+    result = make_result(
+        records, experiment="ddp", spec={"models": ["lenet"], "accuracy_models": ["lenet", "resnet18"]}
+    )
+    lines = drawn(ddp.plot([result]), "LeNet: accuracy after each epoch")
+    assert lines == {"1 rank": pytest.approx([0.1, 0.2]), "4 ranks": pytest.approx([0.4, 0.8])}
+    said = "LeNet: Test accuracy after 2 epochs is 0.200 on one rank and 0.800 on 4, on synthetic images."
+    assert said in [finding.text for finding in ddp.findings(result)]
+
+
+def test_on_one_device_all_settings_of_dp_concise_share_a_panel(make_result: Make) -> None:
+    spec = {"model": "resnet18_eighth", "batch_sizes": [16, 32], "lrs": [0.1], "test_images": 500, "train_images": 1000}
+    settings = [{"batch_size": size, "lr": 0.1} for size in (16, 32)]
+    alone = [accuracy([0.5, 0.6], devices=1, **setting) for setting in settings]
+    lines = drawn(dp_concise.plot([make_result(alone, experiment="dp_concise", spec=spec)]), "accuracy on one device")
+    assert list(lines) == ["batch 16, lr 0.1", "batch 32, lr 0.1"]
+    several = [accuracy([0.5, 0.6], devices=count, **settings[0]) for count in (1, 2, 4)]
+    made = make_result(several, experiment="dp_concise", spec=spec)
+    assert list(drawn(dp_concise.plot([made]), "batch 16, lr 0.1")) == ["1 device", "4 devices"]
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({1: 0.5, 2: 0.7, 4: 0.9}, "That is the smallest one"),
+        ({1: 0.9, 2: 0.7, 4: 0.5}, "That is the largest one"),
+        ({1: 0.9, 2: 0.5, 4: 0.7}, ""),
+        ({2: 0.5}, ""),
+    ],
+)
+def test_a_best_split_size_at_an_end_of_the_sweep_has_its_reason(
+    make_result: Make, times: dict[int, float], said: str
+) -> None:
+    shared = {"workload": "resnet50", "batch_size": 8, "image_size": 8}
+    whole = {**shared, "split_size": 8}
+    records = [timed([1.0] * 7, metric="step_time", strategy=name, **whole) for name in pipeline.LINES]
+    cut = {**shared, "strategy": "gpipe", "devices": 2, "cut": "after layer2"}
+    for size, seconds in {**times, 8: 0.4}.items():
+        records.append(timed([seconds] * 7, metric="step_time", split_size=size, **cut))
+    result = make_result(records, experiment="pipeline", spec={"model": "resnet50", "batch_size": 8})
+    first = pipeline.findings(result)[0].text
+    assert said in first
+    assert ("That is the" in first) == bool(said)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from scalecard.jobs import end_summary
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Reason, Record, Result
+from scalecard.report.section import Section
 
 Make = Callable[..., Result]
 
@@ -30,6 +31,18 @@ def test_it_counts_cases_and_warnings_and_leads_with_findings(make_result: Make)
 
 def test_it_does_not_name_a_report_that_was_not_written(make_result: Make) -> None:
     assert "report.html" not in end_summary.success([make_result([epochs(1.0, 1)], **SCRATCH)], None, 1)
+
+
+def test_it_says_where_the_time_went_and_what_had_none(make_result: Make) -> None:
+    """One minute of measuring; a third of all cases had no time, so that all of them take a minute and a half."""
+    late = Record.skipped({"devices": 4}, "left out", reason=Reason.NO_TIME, metric="epoch_time")
+    spent = {"timed": 30.0, "proof": 15.0, "launch": 0.1}
+    result = make_result([epochs(2.0, 1), epochs(1.0, 2), late], **SCRATCH, spent=spent)
+    text = end_summary.success([result], None, 60, {"dp_scratch": 45})
+    assert "Time: 50 % of measuring was timed samples; 25 % proofs." in text
+    assert "Left out of dp_scratch for lack of time: 1 case; all of it takes about 2 min." in text
+    assert "Left out of dp_scratch for lack of time: 1 case" in Section.of(result).scale_notes[0]
+    assert "Time:" not in end_summary.success([result], None, 60, {}), "it was not measured in this run"
 
 
 def test_what_was_measured_is_compared_with_what_was_expected(make_result: Make) -> None:

@@ -14,7 +14,7 @@ for experiment, block in SETTINGS.blocks.items():
             json=update(f"{HERE}/{experiment}.json"),  # the old result stays until there is a new one
         log:
             f"results/logs/{SETTINGS.platform}/{experiment}.log",
-        priority: plan.precedence(experiment)
+        priority: plan.priority(experiment)
         resources:
             machine=100,
             runtime=SETTINGS.job_minutes[experiment],

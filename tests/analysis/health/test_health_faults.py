@@ -105,3 +105,17 @@ def test_the_first_screen_names_a_fault_of_health_by_its_alert_alone() -> None:
     other = replace(box, experiment="ddp", records=[Record.failed({"devices": 2}, WRONG, reason=Reason.NOT_PROVEN)])
     (said,) = faults_of(other)
     assert said.startswith("Not proven: devices 2: 10 products")
+
+
+@pytest.mark.parametrize("level", ["errors", "low", "odd"])
+def test_a_part_without_time_is_one_alert_and_fails_every_level(level: str) -> None:
+    box = HEALTHY.result()
+    late = [
+        Record.skipped(record.case, "left out", reason=Reason.NO_TIME) if record.case.get("part") == "load" else record
+        for record in box.records
+    ]
+    (alert,) = alerts(replace(box, records=late))
+    assert alert.verdict == "not measured"
+    assert "`minutes` of health" in alert.advice
+    assert check([replace(box, records=late)], "box", fail_on=level).failing == [alert]
+    assert "Nothing stands out" not in " ".join(each.text for each in health.findings(replace(box, records=late)))

@@ -33,6 +33,7 @@ from scalecard.measuring import shared_decisions, stopping_rule, telemetry, trac
 from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
+from scalecard.time_spent import Activity
 
 T = TypeVar("T")
 
@@ -102,13 +103,12 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     records = merged([outcome.records for outcome in outcomes])
     told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
-    for outcome in outcomes:
-        time_spent.add(outcome.spent)
+    spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
     return replace(
         result,
         started=watch.started,
         finished=watch.finished,
-        spent={kind: round(seconds, 2) for kind, seconds in time_spent.take().items()},
+        spent={one.value: round(seconds, 2) for one, seconds in spent.items() if seconds},
         warnings=[*result.warnings, *told, *([TWICE] if twice else [])],
         failed_again=twice,
         records=records,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class Activity(StrEnum):
     """What is done with the time."""
 
     TIMED = "timed"  # rounds and epochs, whose samples are kept, and windows in which energy is read
@@ -22,11 +22,11 @@ class Kind(StrEnum):
 
 
 _seconds: dict[str, float] = {}
-_open: list[float] = []  # of every phase that has begun: the seconds of what is nested in it
+_open: list[float] = []  # of every activity that has begun: the seconds of what is nested in it
 
 
 @contextmanager
-def spent_on(kind: Kind) -> Iterator[None]:
+def spent_on(activity: Activity) -> Iterator[None]:
     """Count the time of the body, without what is nested in it."""
     began = time.monotonic()
     _open.append(0.0)
@@ -34,7 +34,7 @@ def spent_on(kind: Kind) -> Iterator[None]:
         yield
     finally:
         elapsed = time.monotonic() - began
-        _count({kind: elapsed - _open.pop()})
+        _count({activity: elapsed - _open.pop()})
         if _open:
             _open[-1] += elapsed
 
@@ -47,12 +47,12 @@ def add(seconds: Mapping[str, float]) -> None:
 
 
 def _count(seconds: Mapping[str, float]) -> None:
-    for kind, more in seconds.items():
-        _seconds[str(kind)] = _seconds.get(str(kind), 0.0) + more
+    for activity, more in seconds.items():
+        _seconds[str(activity)] = _seconds.get(str(activity), 0.0) + more
 
 
 def take() -> dict[str, float]:
-    """The seconds by kind so far, which are then counted from zero again."""
-    taken = {kind.value: _seconds[kind] for kind in Kind if kind in _seconds}
+    """The seconds by activity so far, which are then counted from zero again."""
+    taken = {activity.value: _seconds[activity] for activity in Activity if activity in _seconds}
     _seconds.clear()
     return taken

@@ -4,14 +4,18 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from scalecard.progress import counted
 from scalecard.records.axes import IN_BYTES, Case, axis_label
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
 MODELS = {
-    **{"lenet": "LeNet", "resnet18": "ResNet-18"},
-    **{"resnet18_quarter": "quarter-width ResNet-18", "resnet18_eighth": "eighth-width ResNet-18"},
-    **{"resnet50": "ResNet-50", "resnet50_quarter": "quarter-width ResNet-50"},
+    "lenet": "LeNet",
+    "resnet18": "ResNet-18",
+    "resnet18_quarter": "quarter-width ResNet-18",
+    "resnet18_eighth": "eighth-width ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet50_quarter": "quarter-width ResNet-50",
 }
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
@@ -155,6 +159,12 @@ def direction(record: Record) -> str:
 def final(record: Record) -> float:
     """The last value of a curve over epochs; the median of the processes' last values."""
     return statistics.median(samples[-1] for samples in record.samples)
+
+
+def on_one_and_most(curves: Sequence[Record], kind: str) -> dict[str, Record]:
+    """Those on one device and on the most, which may be one, by their number: '1 rank' and '8 ranks'."""
+    ends = [record for record in curves if record.case["devices"] == 1] + largest(curves, "devices")
+    return {counted(record.integer("devices"), kind): record for record in ends}
 
 
 def accuracies(one: Record, most: Record, kind: str) -> str:

@@ -14,6 +14,7 @@ from scalecard.analysis import formatting
 from scalecard.hardware.machine import from_facts
 from scalecard.progress import counted
 from scalecard.records.record import Reason, Record, Result, Slowdown
+from scalecard.time_spent import Activity
 
 DIGITS = 12  # of the container's digest; the result has all of them
 METHOD = (
@@ -27,10 +28,13 @@ NOTABLE_DRIFT = 0.02  # on the log scale
 NOTABLE_CORRELATION = 0.4
 FEWEST_SAMPLES = 12
 SIGNIFICANCE = 0.01
-# What the time of measuring is spent on, as time_spent.py calls it, in words.
-SPENT = {
-    **{"timed": "timed samples", "warm-up": "warm-up", "proof": "proofs", "trial": "trials"},
-    **{"compilation": "compilation", "launch": "launches of ranks"},
+# What the time of measuring is spent on besides timed samples.
+OVERHEADS = {
+    Activity.WARM_UP: "warm-up",
+    Activity.PROOF: "proofs",
+    Activity.TRIAL: "trials",
+    Activity.COMPILATION: "compilation",
+    Activity.LAUNCH: "launches of ranks",
 }
 LEAST_SHARE = 0.01  # that is told
 
@@ -94,8 +98,7 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
         f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
         _throttled(timed),
         _processes(timed),
-        *time_spent(results),
-        *filter(None, map(left_out, results)),
+        *filter(None, [time_spent(results), *map(left_out, results)]),
     ]
 
 
@@ -111,16 +114,20 @@ def left_out(result: Result) -> str:
     )
 
 
-def time_spent(results: Sequence[Result]) -> list[str]:
-    """How much of the time of measuring were timed samples, and what the rest was; nothing if that is not known."""
-    whole = sum(result.seconds for result in results if result.spent)
-    parts = {kind: sum(result.spent.get(kind, 0.0) for result in results) for kind in SPENT}
-    if not whole:
-        return []
-    shares = {SPENT[kind]: seconds / whole for kind, seconds in parts.items() if seconds >= LEAST_SHARE * whole}
-    timed = shares.pop(SPENT["timed"], 0.0)
-    others = ", ".join(f"{formatting.percent(share)} {what}" for what, share in shares.items())
-    return [f"Time: {formatting.percent(timed)} of measuring was timed samples{f'; {others}' if others else ''}."]
+def time_spent(results: Sequence[Result]) -> str:
+    """How much of the time of measuring was timed samples, and what the rest was; '' if that is not known."""
+    known = [result for result in results if result.spent]
+    if not known:
+        return ""
+    whole = sum(result.seconds for result in known)
+    shares = {activity: sum(result.spent.get(activity, 0.0) for result in known) / whole for activity in Activity}
+    others = [
+        f"{formatting.percent(shares[activity])} {what}"
+        for activity, what in OVERHEADS.items()
+        if shares[activity] >= LEAST_SHARE
+    ]
+    told = f"; {', '.join(others)}" if others else ""
+    return f"Time: {formatting.percent(shares[Activity.TIMED])} of measuring was timed samples{told}."
 
 
 def _throttled(timed: Sequence[Record]) -> str:

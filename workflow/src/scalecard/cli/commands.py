@@ -191,7 +191,7 @@ def _fetch(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
     from scalecard.jobs.inputs import read_machine
-    from scalecard.jobs.plan import allowed, place
+    from scalecard.jobs.plan import place, seconds_allowed
     from scalecard.run import run
 
     expected = read_machine(args.machine)
@@ -211,7 +211,7 @@ def _run(args: argparse.Namespace) -> None:
         args.output.parent.name,
         args.output,
         strict=args.strict,
-        seconds=allowed(args.name, args.seconds, args.output.parent),
+        seconds=seconds_allowed(args.name, args.seconds, args.output.parent),
         usual=args.usual,
     )
 

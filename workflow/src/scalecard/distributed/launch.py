@@ -6,7 +6,7 @@ nothing outlives a killed measurement. What the ranks of a node write down for i
     began.RANK     the process ID
     failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
     records        what rank 0 has yielded so far
-    spent.RANK     on what it spent its seconds, once it ends
+    spent          what rank 0 spent its seconds on, once it ends
 
 A rank that was killed leaves no second note, and makes those that wait for it fail as well.
 """
@@ -20,7 +20,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -45,7 +45,7 @@ from scalecard.records.axes import Case
 from scalecard.records.journal import Journal
 from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.redact import anonymous
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
@@ -85,14 +85,14 @@ class Notes:
         if others:
             time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those waiting
 
-    def spend(self, seconds: Mapping[str, float], rank: int) -> None:
-        """Called by a rank that ends."""
-        write_atomically(self.folder / f"spent.{rank}", json.dumps(seconds))
+    def keep_time_spent(self) -> None:
+        """Called by rank 0 when it ends; the others work beside it."""
+        write_atomically(self.folder / "spent", json.dumps(time_spent.take()))
 
     def time_spent(self) -> dict[str, float]:
-        """How this node's first rank that ended by itself spent its seconds; the ranks work side by side."""
-        ended = sorted(self.folder.glob("spent.*"))
-        spent: dict[str, float] = json.loads(ended[0].read_text()) if ended else {}
+        """What rank 0 spent its seconds on; empty if it was killed, or is on another node."""
+        kept = self.folder / "spent"
+        spent: dict[str, float] = json.loads(kept.read_text()) if kept.exists() else {}
         return spent
 
     def failure(self, error: ChildFailedError, *, nccl: bool) -> Failure:
@@ -197,6 +197,7 @@ def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> 
     return [one for one in wanted[max(begun, default=0) :] if one not in done]
 
 
+@spent_on(Activity.LAUNCH)
 def launch(
     function: Callable[..., Any],
     *args: Any,
@@ -215,19 +216,6 @@ def launch(
     meeting = Rendezvous.arrive(layout)
     if not meeting:
         return []
-    with spent_on(Kind.LAUNCH):
-        return _on_ranks(meeting, function, args, layout, machine, devices_each, timeout)
-
-
-def _on_ranks(
-    meeting: Rendezvous,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    layout: Layout,
-    machine: Machine,
-    devices_each: int,
-    timeout: timedelta,
-) -> list[Any]:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # each rank prints its own traceback
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
         notes = Notes(Path(folder))
@@ -271,6 +259,7 @@ def _main(
         notes.leave(error, rank)
         raise
     finally:
-        notes.spend(time_spent.take(), rank)
+        if rank == 0:
+            notes.keep_time_spent()
         if dist.is_initialized():
             dist.destroy_process_group()

@@ -171,5 +171,9 @@ def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: boo
     """The plain loop's steps on one device, in training mode in either precision."""
     images, labels = _batch(spec, batch_size, first, torch.float32)
     steps = [reference.split(images, labels, [batch_size])] * (spec.check_steps if exact else 1)
-    plain = partial(built_in(model, seed=spec.seed, lr=spec.lr).trained, steps, first.torch)
-    return expected(model, (lambda _exactly, _nudge=0.0: plain(True)) if exact else plain, exact=exact)
+    workload = built_in(model, seed=spec.seed, lr=spec.lr)
+
+    def plain(exactly: bool, nudge: float = 0.0) -> reference.Plain:
+        return workload.trained(steps, first.torch, exact or exactly, nudge)
+
+    return expected(model, plain, exact=exact)

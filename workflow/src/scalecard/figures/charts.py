@@ -6,7 +6,7 @@ is shown. `finish` places the names, once all limits are known.
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from matplotlib.transforms import ScaledTranslation
 from scalecard.analysis import formatting
 from scalecard.figures import points, style
 from scalecard.figures.points import Point
+from scalecard.records.record import Record, Result
 
 COLUMNS = 2  # of panels
 BAR = 0.27  # inches of height for each bar
@@ -178,8 +179,9 @@ def ratios(shown: Sequence[Point], axes: Axes) -> None:
     axes.margins(x=0.2)
 
 
-def accuracies(shown: Sequence[Point], axes: Axes) -> None:
-    """Test accuracy after each epoch."""
+def accuracies(result: Result, named: Mapping[str, Record], axes: Axes) -> None:
+    """Test accuracy after each epoch, a line for each of these."""
+    shown = [point for name, record in named.items() for point in points.epochs(result, record, series=name)]
     curves(shown, axes, unit="share")
     axes.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1.02))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -234,7 +234,8 @@ def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, 
     own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
     if trains_workloads(name):
         trained, left_out = workloads.scaled(config["workloads"], scale), own.pop("leave_out", ())
-        shared["workloads"] = {each: trained[each] for each in trained if each not in left_out} or trained
+        kept = {each: values for each, values in trained.items() if each not in left_out}
+        shared["workloads"] = kept or trained  # where nothing else is left to train, it is trained
     return {**shared, **own}
 
 

@@ -61,8 +61,9 @@ def success(
     took = {result.experiment: result.seconds for result in results}
     compared = [f"{n} {duration(took[n])} ({duration(s)})" for n, s in (expected or {}).items() if n in took]
     lines += [f"  Measuring took (and was expected to take): {', '.join(compared)}."] if compared else []
-    lines += [f"  {text}" for text in provenance.time_spent([r for r in results if r.experiment in (expected or {})])]
-    lines += [f"  {text}" for text in filter(None, map(provenance.left_out, results))]
+    fresh = [result for result in results if result.experiment in (expected or {})]
+    told = [provenance.time_spent(fresh), *map(provenance.left_out, results)]
+    lines += [f"  {text}" for text in filter(None, told)]
     lines += [f"  Warning: {text}" for text in warnings]
     lines += [f"  - {text}" for text in findings]
     lines.append(f"Report: {report}" if report else "This command did not write the report; plain `snakemake` does.")

@@ -30,7 +30,7 @@ PLAN = Path(".snakemake/scalecard-plan.json")
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where experiments were tried
 # Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
 STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
-ALONE = ("allreduce", "pipeline", "hybrid")  # which measure nothing on a single device
+NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
 # What is measured first, in this order, and what `snakemake first_look` shows.
 FIRST_LOOK = ("health", "ddp", "dp_scratch", "dp_concise")
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
@@ -67,7 +67,7 @@ def announce_repeats(due: Mapping[str, str]) -> None:
         print(f"{name}: {why}", flush=True)
 
 
-def precedence(experiment: str) -> int:
+def priority(experiment: str) -> int:
     """Snakemake's priority of its job: above that of figures, which are drawn side by side once all is measured."""
     return 1 + (len(FIRST_LOOK) - FIRST_LOOK.index(experiment) if experiment in FIRST_LOOK else 0)
 
@@ -171,7 +171,7 @@ def place(experiment: str) -> str:
     return f"{len(plan.begun(but=experiment)) + 1} of {len(plan.experiments)}"
 
 
-def allowed(experiment: str, seconds: int, folder: Path) -> int:
+def seconds_allowed(experiment: str, seconds: int, folder: Path) -> int:
     """The seconds of a budget that an experiment may take: its share, and its part of what those before it left.
 
     If they took more than theirs, it gets less, but half of its share, and health all of it.
@@ -202,7 +202,7 @@ def estimated(name: str, minutes: int, scale: str, *, devices: int | None, nodes
     In proportion to the processes, and to the numbers of devices and nodes that are swept; none where there is nothing
     to measure.
     """
-    if devices == 1 and nodes == 1 and name in ALONE:
+    if devices == 1 and nodes == 1 and name in NEED_SEVERAL_DEVICES:
         return 0
     usual_devices, usual_processes = STATED_FOR[scale]
     swept = len(layouts(devices or usual_devices, nodes)) / len(layouts(usual_devices, 1))

@@ -14,7 +14,7 @@ from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import OVER, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 
 def time_epochs(
@@ -59,7 +59,7 @@ def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple
                 break
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                 if timing.prepared and not timing.failure:
-                    with spent_on(Kind.TIMED):
+                    with spent_on(Activity.TIMED):
                         meter.add(timing, partial(bench.sample, timing), 1)
                     if test := timing.prepared.subject.test:
                         timing.accuracies.append(test())

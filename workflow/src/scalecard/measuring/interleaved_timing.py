@@ -19,7 +19,7 @@ from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import Decision, Rule, budget_left
 from scalecard.measuring.timer import Bench, Clock, Synchronised
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 IN_VAIN = "slowed-down-once-more"  # decided once in a run
 
@@ -64,13 +64,13 @@ def _measure(
     """The timings, and what slowed a GPU down meanwhile (the same on every rank)."""
     rounds_id = uuid.uuid4().hex[:8]
     timings = [timing.again(rounds_id) for timing in ready]
-    with spent_on(Kind.WARM_UP):
+    with spent_on(Activity.WARM_UP):
         for timing in timings:
             if timing.prepared and not timing.failure:
                 progress.detail(f"warming up {timing.variant.name}")
                 with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                     timing.iterations = bench.warm_up(timing.prepared.call, rule, timing.variant.place)
-    with telemetry.watching(bench.ranks.leads) as watch, spent_on(Kind.TIMED):
+    with telemetry.watching(bench.ranks.leads) as watch, spent_on(Activity.TIMED):
         reason = _run_rounds(timings, bench, rule, at_once=at_once)
         if energy:
             meter = Meter(bench, watch)

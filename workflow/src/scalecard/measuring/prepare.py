@@ -17,9 +17,10 @@ from scalecard.measuring.proof import ProofFailed, agreed, checksum, refuse_fail
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
 from scalecard.records.record import Check, Count
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 
+@spent_on(Activity.PROOF)
 def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     """A Timing of every variant, without samples yet; if the time is over, all are left out instead.
 
@@ -30,23 +31,22 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
     if budget_over(bench.ranks):
         return [Timing(variant=variant, left_out=LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
-    with spent_on(Kind.PROOF):
-        for timing in timings:
-            with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
-                timing.prepared = _prepared(timing.variant, bench)
+    for timing in timings:
+        with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
+            timing.prepared = _prepared(timing.variant, bench)
     for timing in timings:  # updates count from here on: proving another one changes parameters that variants share
         if timing.prepared:
             timing.prepared.versions = timing.prepared.subject.versions()
     return timings
 
 
+@spent_on(Activity.PROOF)
 def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
     """The checks of every variant, by its name, at the settings at which it is not timed; some may have failed."""
-    with spent_on(Kind.PROOF):
-        return {
-            variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
-            for variant in variants
-        }
+    return {
+        variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+        for variant in variants
+    }
 
 
 # By builder, as long as there is one, and setting.

@@ -2,7 +2,8 @@
 
 Parameters are compared twice. In float64, after several steps, they must be equal but for rounding. As timed, the
 change of one step must be that of the plain loop within a tolerance that is derived: a multiple of how far the plain
-loop in this dtype is from the one in float64 that adds up the same samples in the opposite order.
+loop in this dtype is from the one in float64 that adds up the same samples in the opposite order, or the farthest of
+several such loops.
 """
 
 import functools
@@ -23,7 +24,6 @@ from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 RUNS, NUDGE = 5, 2**-20  # plain steps as timed that a tolerance may be derived from, and how far they start apart
-SMOOTH = 1000  # times the precision: rounding moves a step by less if no unit opens or shuts
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
 CHUNK = 2**22  # values that are compared at a time: more would take several times a large tensor's memory
@@ -75,13 +75,13 @@ class Change:
         return replace(self, step=[self.step[index] for index in parameters])
 
 
-class Plain(Protocol):
+class PlainLoop(Protocol):
     """Trains as the strategy does or, `exactly`, on the same values in float64, from parameters nudged by so much."""
 
     def __call__(self, exactly: bool, nudge: float = 0.0, /) -> Trained: ...
 
 
-def expected(name: str, plain: Plain, *, exact: bool) -> Trained | Change:
+def expected(name: str, plain: PlainLoop, *, exact: bool) -> Trained | Change:
     """What a strategy must do: in float64 what the plain loop does; as timed its change, within its rounding error.
 
     ProofFailed if equality would prove nothing: if the loop's parameters hardly changed, or its loss did not fall.
@@ -128,22 +128,20 @@ def same_parameters(name: str, ours: Iterable[Tensor], trained: Trained) -> Chec
     return Check(name=name, dtype="float64", difference=_largest(list(ours), wanted), tolerance=TOLERANCE)
 
 
-def _expected_change(name: str, plain: Plain) -> Change:
-    """The step as timed. Of a network whose units open or stay shut, the tolerance is the largest of several runs'.
+def _expected_change(name: str, plain: PlainLoop) -> Change:
+    """The step as timed; the widest tolerance is the largest of several runs'.
 
-    Rounding moves a unit's input to either side of zero: a few of many, and none in some runs. So the same step is
-    taken from parameters that differ by little more than their rounding, once a step is seen to need it.
+    Rounding moves a unit's input to either side of zero, which opens or shuts it: a few of many, and none in some runs.
+    So once a step is seen to be farther, the plain one is taken from parameters that differ by little more than their
+    rounding.
     """
-    first = change(name, plain(False), plain(True))
-    if first.tolerance < SMOOTH * torch.finfo(first.step[0].dtype).eps:
-        return first
 
     @functools.cache
     def widest() -> float:
         exactly = plain(True)
         return max(change(name, plain(False, run * NUDGE), exactly).tolerance for run in range(1, RUNS))
 
-    return replace(first, widest=widest)
+    return replace(change(name, plain(False), plain(True)), widest=widest)
 
 
 def change(name: str, trained: Trained, exact: Trained) -> Change:

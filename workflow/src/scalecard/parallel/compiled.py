@@ -17,7 +17,7 @@ import torch
 
 from scalecard.distributed.context import RankContext
 from scalecard.hardware import host
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 MOST_WORKERS = 32  # of one process, as inductor has it
@@ -115,7 +115,7 @@ class _Counter:
 
 
 def _graph(ran: _Counter, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    with spent_on(Kind.COMPILATION), _turns.next() if _turns else nullcontext():
+    with spent_on(Activity.COMPILATION), _turns.next() if _turns else nullcontext():
         made = torch._dynamo.lookup_backend("inductor")(module, inputs)
 
     def run(*args: Any) -> Any:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any
 
-import pydantic
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     PlainSerializer,
+    ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
@@ -51,17 +51,17 @@ def complete(**computed: Callable[[Any], bool]) -> Any:
                 raise ValueError(f"lacks the field {name}")
         for name, accepts in computed.items():
             if not accepts(data[name]):
-                raise _at(name, data[name], "is not what the other fields say")
+                raise _field_error(name, data[name], "is not what the other fields say")
         return {key: value for key, value in data.items() if key not in computed}
 
     method: Any = classmethod(check)
     return model_validator(mode="before")(method)
 
 
-def _at(name: str, value: Any, what: str) -> pydantic.ValidationError:
+def _field_error(name: str, value: Any, what: str) -> ValidationError:
     """An error that names this field, as a type's own would."""
     error = InitErrorDetails(type=PydanticCustomError("value_error", what), loc=(name,), input=value)
-    return pydantic.ValidationError.from_exception_data("", [error])
+    return ValidationError.from_exception_data("", [error])
 
 
 def _moment(text: str) -> str:

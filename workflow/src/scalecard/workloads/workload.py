@@ -32,9 +32,14 @@ from scalecard.workloads.builtin import (
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 
 BUILT_IN = {
-    **{"gpt": gpt, "lenet": lenet, "toy": toy},
-    **{"resnet18": resnet18, "resnet18_quarter": resnet18_quarter, "resnet18_eighth": resnet18_eighth},
-    **{"resnet50": resnet50, "resnet50_quarter": resnet50_quarter},
+    "gpt": gpt,
+    "lenet": lenet,
+    "resnet18": resnet18,
+    "resnet18_eighth": resnet18_eighth,
+    "resnet18_quarter": resnet18_quarter,
+    "resnet50": resnet50,
+    "resnet50_quarter": resnet50_quarter,
+    "toy": toy,
 }
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")

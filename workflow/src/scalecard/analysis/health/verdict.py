@@ -9,8 +9,13 @@ WORDS = ("errors", "slowed down", "odd one out", "low", "not measured", "not jud
 MOST_SEEN = 3  # of what a fault also shows in are told
 FINE = ("normal", "not judged")
 SYMBOLS = {
-    **{"normal": "✓", "not judged": "–", "not measured": "?"},
-    **{"odd one out": "≠", "low": "▼", "slowed down": "↓", "errors": "✗"},
+    "normal": "✓",
+    "not judged": "–",
+    "not measured": "?",
+    "low": "▼",
+    "odd one out": "≠",
+    "slowed down": "↓",
+    "errors": "✗",
 }
 EXPERIMENT = "health"  # whose result is judged
 

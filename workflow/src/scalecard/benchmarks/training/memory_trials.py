@@ -19,7 +19,7 @@ from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Family
-from scalecard.time_spent import Kind, spent_on
+from scalecard.time_spent import Activity, spent_on
 
 GRAIN = 16  # the largest batch is right to one part in so many
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
@@ -64,8 +64,7 @@ class Trials:
             if at.workload.batch_size % shares:
                 raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
             strategy.suits(at)
-            with spent_on(Kind.TRIAL):
-                mine = self._needs(partial(strategy.build, references, at))
+            mine = self._needs(partial(strategy.build, references, at))
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
@@ -91,6 +90,7 @@ class Trials:
             if reason_of(left) is Reason.DEVICE_FAULT:
                 raise
 
+    @spent_on(Activity.TRIAL)
     def _needs(self, build: Callable[[], Subject]) -> Trial:
         """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.
 

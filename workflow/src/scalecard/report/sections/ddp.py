@@ -8,7 +8,7 @@ intervals.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import product
 
 from matplotlib.figure import Figure
 
@@ -16,7 +16,6 @@ from scalecard.analysis import formatting
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
-from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -26,30 +25,26 @@ def plot(results: Sequence[Result]) -> Figure:
     models = results[0].spec["models"]
     trained = {model: curves for model in results[0].spec["accuracy_models"] if (curves := _curves(results[0], model))}
     figure, panels = charts.panels(len(models) + 1 + len(trained))
-    for model, axes in zip(models, panels, strict=False):
+    for model, axes in zip(models, panels[: len(models)], strict=True):
         shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
         charts.curves(shown, axes, unit="share")
         axes.axhline(1, color=style.colour("ideal"), linestyle=":")
-        axes.set(
-            xlabel="ranks", ylabel="efficiency", title=f"{formatting.model_name(model)}: 100 % is ideal", ylim=(0, None)
-        )
+        axes.set(xlabel="ranks", ylabel="efficiency", ylim=(0, None))
+        axes.set(title=f"{formatting.model_name(model)}: 100 % is ideal")
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     options, *epochs = panels[len(models) :]
     charts.ratios(_relative(results[0]), options)
-    options.set(
-        xlabel="time of a step over the default's", ylabel="", title=f"options, {formatting.model_name(models[-1])}"
-    )
+    options.set(xlabel="time of a step over the default's", ylabel="")
+    options.set(title=f"options, {formatting.model_name(models[-1])}")
     for (model, curves), axes in zip(trained.items(), epochs, strict=True):
-        charts.accuracies([p for name, r in curves.items() for p in points.epochs(results[0], r, series=name)], axes)
+        charts.accuracies(results[0], curves, axes)
         axes.set(title=f"{formatting.model_name(model)}: accuracy after each epoch")
     return figure
 
 
 def _curves(result: Result, model: str) -> dict[str, Record]:
     """Accuracies on one rank and, in a node, on the most."""
-    every = result.select("accuracy", workload=model, nodes=None)
-    ends = [record for record in every if record.case["devices"] == 1] + formatting.largest(every, "devices")
-    return {counted(record.integer("devices"), "rank"): record for record in ends}
+    return formatting.on_one_and_most(result.select("accuracy", workload=model, nodes=None), "rank")
 
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
@@ -118,11 +113,8 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options, over, network = (
-        options_of(result, model, nodes),
-        formatting.over_nodes(nodes),
-        formatting.model_name(model),
-    )
+    options, over = options_of(result, model, nodes), formatting.over_nodes(nodes)
+    network = formatting.model_name(model)
     if not set(APART) <= set(options):
         return
     sync, alone, reduce = (options[name] for name in APART)
@@ -154,9 +146,10 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
-    for one, most in pairwise(_curves(result, model).values()):
-        text = f"{formatting.accuracies(one, most, 'rank')}, for {formatting.model_name(model)}."
-        yield Finding(text=text, topic=Topic.ACCURACY)
+    match [*_curves(result, model).values()]:
+        case [one, most]:
+            text = f"{formatting.model_name(model)}: {formatting.accuracies(one, most, 'rank')}."
+            yield Finding(text=text, topic=Topic.ACCURACY)
 
 
 def nightly(result: Result) -> Iterator[Number]:

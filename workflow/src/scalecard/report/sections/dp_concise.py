@@ -14,6 +14,7 @@ from scalecard.analysis import formatting
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
+from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -32,21 +33,17 @@ def plot(results: Sequence[Result]) -> Figure:
     charts.bars(shown, left, unit="s")
     left.set(xlabel="time of an epoch", ylabel="", title="epoch")
     for (title, named), axes in zip(curves.items(), others, strict=True):
-        charts.accuracies([p for name, curve in named.items() for p in points.epochs(here, curve, series=name)], axes)
+        charts.accuracies(here, named, axes)
         axes.set(title=title)
     return figure
 
 
 def _curves(result: Result) -> dict[str, dict[str, Record]]:
-    """By panel and name: of every setting one device and the most; if that is one each time, all settings together."""
-    found = dict[str, dict[str, Record]]()
-    for record in result.select("accuracy"):
-        setting = f"batch {record.case['batch_size']}, lr {record.case['lr']:g}"
-        found.setdefault(setting, {})[f"{record.case['devices']} dev."] = record
-    if all(len(own) == 1 for own in found.values()):
-        every = {setting: record for setting, own in found.items() for record in own.values()}
-        return {"accuracy on one device": every} if every else {}
-    return {setting: dict([*own.items()][:1] + [*own.items()][1:][-1:]) for setting, own in found.items()}
+    """By panel and name: a panel for each setting or, where only one device trained, one for all of them."""
+    settings = by_key((f"batch {r.case['batch_size']}, lr {r.case['lr']:g}", r) for r in result.select("accuracy"))
+    if settings and all(len(own) == 1 for own in settings.values()):
+        return {"accuracy on one device": {setting: curve for setting, (curve,) in settings.items()}}
+    return {setting: formatting.on_one_and_most(own, "device") for setting, own in settings.items()}
 
 
 def findings(result: Result) -> list[Finding]:

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.figures import charts, points
-from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
@@ -31,10 +30,7 @@ def plot(results: Sequence[Result]) -> Figure:
         charts.ideal(left, counts, counts)
     left.set(xlabel="devices", ylabel="speed-up over one device", title="how many times as fast", ylim=(0, None))
     charts.ticks(left, counts)
-    curves = results[0].select("accuracy")
-    ends = (1, *(record.case["devices"] for record in formatting.largest(curves, "devices")))
-    named = [(r, counted(r.integer("devices"), "device")) for r in curves if r.case["devices"] in ends]
-    charts.accuracies([p for r, name in named for p in points.epochs(results[0], r, series=name)], right)
+    charts.accuracies(results[0], formatting.on_one_and_most(results[0].select("accuracy"), "device"), right)
     right.set(title="accuracy after each epoch")
     return figure
 

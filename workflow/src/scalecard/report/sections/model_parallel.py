@@ -23,7 +23,7 @@ CUTS = ("after layer2", "balanced")
 def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
-    cuts = [cut for cut in _cut(here) if _stages(here, cut)]
+    cuts = [cut for cut in _steps_of_cuts(here) if _stages(here, cut)]
     lanes = formatting.largest(cuts, "devices")[:1]
     bars = {
         model: [
@@ -78,7 +78,7 @@ def _idle(stage: Record, cut: Record) -> str:
 
 def findings(result: Result) -> list[Finding]:
     """One device against several, and the idle share of each."""
-    single, cuts = result.find("step_time", workload=result.spec["model"], strategy=SINGLE.name), _cut(result)
+    single, cuts = result.find("step_time", workload=result.spec["model"], strategy=SINGLE.name), _steps_of_cuts(result)
     if not (single and cuts):
         return [not_measured(result, "step_time", "Not compared", "one device")]
     found = list[Finding]()
@@ -127,8 +127,8 @@ def blocks(record: Record) -> str:
     return f" (blocks {named})" if named else ""
 
 
-def _cut(result: Result) -> list[Record]:
-    """Model parallelism at every cut; the toy has one only."""
+def _steps_of_cuts(result: Result) -> list[Record]:
+    """Model parallelism at every cut, but not of the toy."""
     return result.select("step_time", workload=result.spec["model"], strategy=MODEL_PARALLEL.name)
 
 

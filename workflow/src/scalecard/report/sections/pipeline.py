@@ -40,15 +40,12 @@ def plot(results: Sequence[Result]) -> Figure:
         if sizes:
             _draw_lines(result, axes, sizes)
         axes.set(xlabel="split size", ylabel="time of one batch", xscale="log", ylim=(0, None))
-        axes.set_title(f"{_model(result)} on 2 devices" if len(results) == 1 else platforms.platform_label(result))
+        alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
+        axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
         charts.ticks(axes, sizes)
     charts.bars(_points(results[0]), last, unit="s")
     last.set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
-
-
-def _model(result: Result) -> str:
-    return formatting.model_name(result.spec["model"])
 
 
 def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float]) -> None:
@@ -129,16 +126,15 @@ def findings(result: Result) -> list[Finding]:
 
 
 def _at_the_end(result: Result, best: Record) -> str:
-    """What it says if the best of several split sizes is the first or the last of those that were measured."""
+    """A sentence why, if the best of several split sizes is the smallest or the largest that was measured."""
     alike = {axis: value for axis, value in best.case.items() if axis != "split_size"}
-    sizes = {r.integer("split_size") for r in result.select("step_time", beside=None, **alike)} - {
-        best.case["batch_size"]
-    }
-    if len(sizes) < 2 or best.case["split_size"] not in (min(sizes), max(sizes)):
-        return ""
-    if best.case["split_size"] == min(sizes):
+    every = {record.integer("split_size") for record in result.select("step_time", beside=None, **alike)}
+    sizes = sorted(every - {best.integer("batch_size")})
+    if len(sizes) > 1 and best.case["split_size"] == sizes[0]:
         return " That is the smallest one: even there a micro-batch's overhead is less than what the bubble costs."
-    return " That is the largest one: a further micro-batch costs more here than the smaller bubble brings."
+    if len(sizes) > 1 and best.case["split_size"] == sizes[-1]:
+        return " That is the largest one: a further micro-batch costs more here than the smaller bubble brings."
+    return ""
 
 
 def _balanced(record: Record) -> bool:

@@ -52,7 +52,7 @@ def plot(results: Sequence[Result]) -> Figure:
         charts.bars([points.timed(here, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
         left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {here.spec['epochs_of']}")
         curves = here.select("accuracy")
-        charts.accuracies([p for r in curves for p in points.epochs(here, r, series=_rungs(r))], right)
+        charts.accuracies(here, {_rungs(curve): curve for curve in curves}, right)
         right.set(title="accuracy after each epoch")
     return figure
 
