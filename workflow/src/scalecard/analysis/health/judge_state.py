@@ -226,7 +226,7 @@ def held_back(record: Record, device: int, *, in_laptop: bool = False) -> dict[s
 def _loads(every: Sequence[View]) -> Iterator[Verdict]:
     """Whether a sustained load slowed a device down. A power cap is normal, and a laptop's heat."""
     known = [(at, record, course(record)) for at in every for record in at.result.select("time", part="load")]
-    usual = median(went.at_the_end for _, _, went in known) if known else 1.0
+    usual = min(1.0, median(went.at_the_end for _, _, went in known)) if known else 1.0  # none must become faster
     for at, record, went in known:
         device, gpus = record.integer("device"), at.result.environment["gpus"]
         in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
