@@ -120,7 +120,6 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        _in_a_fresh_process(name, runtimes.refuse_unusable, machine)  # so that this one keeps no CUDA context
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 
@@ -242,8 +241,12 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
 
 
 def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
-    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings."""
+    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings.
+
+    ValueError, before anything is measured, if PyTorch cannot compute on the machine's GPUs.
+    """
     progress.inherit(quiet=not nodes.here().leads)
+    runtimes.refuse_unusable(machine)
     experiment = experiments.load(name)
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
