@@ -222,6 +222,14 @@ def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> 
     assert (found.inexact, found.frozen) == (False, False)
 
 
+def test_a_rate_that_float64_needs_may_move_little_as_timed(tmp_path: Path) -> None:
+    """As ResNet-50's: batch normalisation keeps what is timed small, and the proof in float64 is without it."""
+    two = "nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width), nn.Linear(width, width))"
+    text = changed("nn.Linear(3, width)", two)
+    text = text.replace("torch.ones(size, 3)", "torch.arange(30.0, 30 + 90 * size, 30).view(size, 3)")
+    assert 0 < examined(written(tmp_path, text), HOST, 3, 2).lr < 1e-3
+
+
 def test_dropout_is_noticed_and_so_is_a_model_that_cannot_compute_in_float64(tmp_path: Path) -> None:
     drops = written(tmp_path, changed("nn.Linear(3, width)", "nn.Sequential(nn.Linear(3, width), nn.Dropout())"))
     assert examined(drops, HOST, 3, 2).frozen

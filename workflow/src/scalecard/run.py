@@ -120,6 +120,8 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
+        # In a fork, so that this process keeps no CUDA context; it imports nothing again.
+        _in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 
@@ -231,8 +233,8 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
     return Outcome([*journal.read(), how], [], ended_early=True)
 
 
-def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
-    context = multiprocessing.get_context("spawn")
+def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str = "spawn") -> T:
+    context = multiprocessing.get_context(start)
     with ProcessPoolExecutor(1, context, initializer=isolation.die_with, initargs=(os.getpid(),)) as fresh:
         try:
             return fresh.submit(work, *args).result()
@@ -241,12 +243,8 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any) -> T:
 
 
 def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
-    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings.
-
-    ValueError, before anything is measured, if PyTorch cannot compute on the machine's GPUs.
-    """
+    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
-    runtimes.refuse_unusable(machine)
     experiment = experiments.load(name)
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -35,7 +35,7 @@ from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
@@ -56,10 +56,13 @@ class Spec(OfWorkloads, Common):
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload on one device, then on several of one process, then on several ranks.
 
-    ValueError if one of them turns out not to be trainable, before anything is measured.
+    A workload that turns out not to be trainable is a failed record; over several nodes, which are not told of it, that
+    is a ValueError before anything is measured.
     """
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
-    for workload in _examined(spec, machine):
+    workloads, failed = _examined(spec, machine)
+    yield from failed
+    for workload in workloads:
         if machine.kind == "cpu":
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
             yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
@@ -74,19 +77,29 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
 
 
-def _examined(spec: Spec, machine: Machine) -> list[Workload]:
-    """The workloads as they are trained; nodes but the first, which look at nothing, are told later."""
+def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Record]]:
+    """The workloads as they are trained, and a record of each that cannot be; all but the first node look at nothing.
+
+    Those are told later.
+    """
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
-    if found and isinstance(found[0], str):
-        raise ValueError(found[0])
-    return found[0] if found else spec.loads
+    if not found:
+        return spec.loads, []
+    workloads, problems = found[0]
+    if problems and spec.nodes > 1:
+        raise ValueError("\n".join(problems.values()))
+    failed = partial(Record.failed, reason=Reason.ERROR, metric="step_time")
+    return workloads, [failed({"workload": name}, why) for name, why in problems.items()]
 
 
-def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> list[Workload] | str:
-    try:
-        return [examined(workload, ctx.device, spec.check_steps, num_devices) for workload in spec.loads]
-    except NotAWorkload as error:
-        return str(error)
+def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workload], dict[str, str]]:
+    found, failed = list[Workload](), dict[str, str]()
+    for workload in spec.loads:
+        try:
+            found.append(examined(workload, ctx.device, spec.check_steps, num_devices))
+        except NotAWorkload as error:
+            failed[workload.name] = str(error)
+    return found, failed
 
 
 def _launched(

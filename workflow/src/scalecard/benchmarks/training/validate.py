@@ -224,7 +224,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
 
 
 def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:
-    """A third of the largest at which plain steps of all these move the parameters far enough and lower the loss.
+    """A third of the largest at which plain steps of all these lower the loss, and those in float64 move far enough.
 
     A third, because other batches are trained at it as well. The first of them is the cheapest.
     """
@@ -235,11 +235,11 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
 
 
 def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
-    """As timed, one step is compared."""
+    """As timed, one step is compared, and relative to itself: it may be short."""
     trained = workload.plain(device, (workload.batch_size,), num_steps if workload.exact else 1, exactly=False)
     first, last = trained.losses
     moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
-    return last < first and 30 * MOVED * TOLERANCE < moved < math.inf
+    return last < first and (30 * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
 
 
 def _draws(workload: Workload) -> bool:
