@@ -51,7 +51,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
         yield from _absent(machine)
         wanted = [(_case(ends, size), ends) for ends in _ends(machine, devices) for size in _sizes(spec, ends)]
-        wanted.sort(key=lambda one: one[0]["bytes"] != max(spec.bytes))  # the rates of the links first, if time is short
+        wanted.sort(key=lambda one: one[0]["bytes"] != max(spec.bytes))  # the links' rates first: time may be short
         for case, ends in progress.cases(wanted, label=_label):
             yield from guarded(_matrix_point(spec, case, ends, devices[0]), case)
 
