@@ -168,6 +168,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
         "SCALECARD_DEADLINE",
         "SCALECARD_PACE",
         "SCALECARD_DECISIONS",
+        "SCALECARD_PROCESS",
     ):
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
     monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)

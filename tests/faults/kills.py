@@ -43,7 +43,7 @@ def campaign(place: Workplace, counts: dict[str, int], seed: int) -> str:
 
 def _disturbed(place: Workplace, name: str, moment: float) -> bool:
     """One run and its signal; False if the run ended well before."""
-    before = place.results()
+    before, groups = place.results(), place.kept()
     running = place.start(*place.again())
     with ended(running):
         try:
@@ -63,6 +63,11 @@ def _disturbed(place: Workplace, name: str, moment: float) -> bool:
         raise Unexpected(f"{name}: survived: {', '.join(survivors)}")
     if lost := set(before) - set(place.results()):
         raise Unexpected(f"{name}: lost {', '.join(sorted(lost))}")
+    after, results = place.kept(), place.results()
+    for path, lines in groups.items():
+        done = results.get(f"{path.parent.name}.json") != before.get(f"{path.parent.name}.json")
+        if not done and after.get(path, [])[: len(lines)] != lines:
+            raise Unexpected(f"{name}: lost groups of {path}")
     return True
 
 

@@ -95,6 +95,11 @@ class Workplace:
                 found[path.name] = path.read_bytes()
         return found
 
+    def kept(self) -> dict[Path, list[str]]:
+        """The groups of records that wait for the next run, by file, without what a kill cut short."""
+        files = (self.folder / "results").glob("*/unfinished/*/process *.jsonl")
+        return {path: [line for line in path.read_text().splitlines() if line.endswith("}")] for path in files}
+
     def result(self, name: str) -> Path:
         (path,) = (self.folder / "results").glob(f"*/{name}.json")
         return path
@@ -120,6 +125,7 @@ class Workplace:
         state, results = self.folder / ".snakemake", self.folder / "results"
         found = [*self.temporary.iterdir(), *(state / "locks").glob("*"), *(state / "scalecard-running").glob("*.*")]
         found += [path for path in results.rglob(".*") if path.is_file()]
+        found += results.glob("*/unfinished")
         found += Path("/dev/shm").glob("sem.scalecard-run-*")
         return [str(path) for path in found if path.name not in KEPT]
 

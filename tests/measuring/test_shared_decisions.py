@@ -9,25 +9,22 @@ from scalecard.measuring import shared_decisions
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(shared_decisions.FOLDER, "")
+    monkeypatch.setenv(shared_decisions.PROCESS, "1")
 
 
-def as_another_process(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
-    monkeypatch.setattr(shared_decisions.os, "getpid", lambda: pid)
-
-
-def test_only_the_first_process_that_asks_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it asks, and for every name anew."""
+def test_only_the_first_process_that_asks_is_the_first(tmp_path: Path) -> None:
+    """However often it asks, for every name anew, and also where a run goes on that had been ended."""
     shared_decisions.begin(tmp_path)
     answers = []
-    for pid, name in [(11, "cut"), (11, "cut"), (12, "cut"), (12, "batch"), (11, "batch")]:
-        as_another_process(monkeypatch, pid)
+    for number, name in [(1, "cut"), (1, "cut"), (2, "cut"), (2, "batch"), (1, "batch")]:
+        shared_decisions.begin_process(number)
         answers.append(shared_decisions.first(name))
     assert answers == [True, True, False, True, False]
 
 
-def test_without_a_run_every_process_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pid in (11, 12):
-        as_another_process(monkeypatch, pid)
+def test_without_a_run_every_process_is_the_first() -> None:
+    for number in (1, 2):
+        shared_decisions.begin_process(number)
         assert shared_decisions.first("cut")
 
 

@@ -4,6 +4,7 @@ What was measured outlives an error: the result of an experiment that ends early
 one that says how it ended.
 """
 
+import hashlib
 import importlib
 import multiprocessing
 import os
@@ -30,12 +31,17 @@ from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
-from scalecard.records.files import TWICE, failed_again, refuse_unsavable, save_or_keep
+from scalecard.records import groups
+from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
+from scalecard.records.groups import Groups
 from scalecard.records.journal import Journal, merged
 from scalecard.records.record import Reason, Record, Result
 from scalecard.time_spent import Activity
 
 T = TypeVar("T")
+ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
+# Of the environment, what must be as it was.
+SAME = ("fingerprint", "host", "machine", "python", "os", "torch", "torchvision", "lock", "container", "packages")
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,13 @@ def run(
     strict: bool = False,
     seconds: int = 0,
     usual: int = 0,
+    code: str = "",
 ) -> None:
     """Measure and save. `block` is the experiment's merged block of config.yaml, as a JSON string.
 
-    `seconds` is about how long it may take (0: as long as it needs), and `usual` how long without such a limit.
+    `seconds` is about how long it may take (0: as long as it needs), and `usual` how long without such a limit. `code`
+    names the code that measures: groups of records are kept beside the result until it is complete, for a next run by
+    the same code; without it, none are.
     Raises ValueError for a bad block, before anything is measured. Nothing half-written is left behind. Only the first
     node of a job saves.
     """
@@ -87,15 +96,22 @@ def run(
             refuse_unsavable(result, output)
         watch = Stopwatch()
         stopping_rule.begin_budget(seconds, usual / spec.measure.processes)
-        shared_decisions.begin(folder)
+        unfinished = _unfinished(result, spec, job, output, code)
+        shared_decisions.begin(unfinished or folder)
         tracing.begin_traces(output.with_name("traces") / name)
-        outcomes = list(_outcomes(name, spec, machine, folder))
+        outcomes = list(_outcomes(name, spec, machine, folder, unfinished, watch.started))
         watch.stop()
     if job.leads:
         result = _measured(result, watch, outcomes, output)
         save_or_keep(result, output, elsewhere=_other_folders(output, spec))
-        counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
-        progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
+        _say_done(result, output)
+        if unfinished and not is_due(output, 0):
+            groups.discard(unfinished)
+
+
+def _say_done(result: Result, output: Path) -> None:
+    counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
+    progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
 
 def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
@@ -104,6 +120,7 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
+    told += _told_of_earlier_runs(records, watch.started)
     return replace(
         result,
         started=watch.started,
@@ -113,6 +130,39 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
         failed_again=twice,
         records=records,
     )
+
+
+def _told_of_earlier_runs(records: list[Record], now: str) -> list[str]:
+    """That records were kept from runs that had been ended, if some were."""
+    kept = [record for record in records if {*record.runs} - {now}]
+    if not kept:
+        return []
+    first = min(run for record in kept for run in record.runs)
+    told = f"{progress.counted(len(kept), 'case')} of an earlier run, which began at {first} and was ended, were kept"
+    progress.say(told)
+    return [told]
+
+
+def _unfinished(result: Result, spec: Any, job: nodes.Nodes, output: Path, code: str) -> Path | None:
+    """The folder in which groups of records are kept until the result is complete; None if they are not.
+
+    They are not on several nodes, where all processes must measure the same.
+    """
+    folder = output.parent / groups.FOLDER / result.experiment
+    if not code or job.count > 1 or result.experiment in ANEW:
+        return None
+    return folder if groups.prepare(folder, _conditions(result, spec, code)) else None
+
+
+def _conditions(result: Result, spec: Any, code: str) -> dict[str, Any]:
+    """What must be as it was for groups of an earlier run to be kept: nothing that varies by itself is in it."""
+    files = [load.file for load in getattr(spec, "loads", ()) if load.file]
+    return {
+        "code": code,
+        "spec": result.spec,
+        "environment": {key: result.environment[key] for key in SAME},
+        "workloads": {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files},
+    }
 
 
 def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
@@ -199,8 +249,13 @@ def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
     return found
 
 
-def _outcomes(name: str, spec: Any, machine: Machine, folder: Path) -> Iterator[Outcome]:
-    """The outcomes of `measure.processes` fresh processes, one after another, until one ends early."""
+def _outcomes(
+    name: str, spec: Any, machine: Machine, folder: Path, unfinished: Path | None, started: str
+) -> Iterator[Outcome]:
+    """The outcomes of `measure.processes` fresh processes, one after another, until one ends early.
+
+    Each goes on with the groups that its file in `unfinished` has.
+    """
     wanted, longest = spec.measure.processes, 0.0
     for number in range(1, wanted + 1):
         began = time.monotonic()
@@ -211,17 +266,19 @@ def _outcomes(name: str, spec: Any, machine: Machine, folder: Path) -> Iterator[
             return
         if wanted > 1:
             progress.doing(f"process {number} of {wanted}")
-        outcome = _outcome(name, spec, machine, Journal(folder / f"records of process {number}"))
+        shared_decisions.begin_process(number)
+        kept = Groups(unfinished / f"process {number}.jsonl", started) if unfinished else None
+        outcome = _outcome(name, spec, machine, Journal(folder / f"records of process {number}"), kept)
         yield outcome
         if outcome.ended_early:
             return
         longest = max(longest, time.monotonic() - began)
 
 
-def _outcome(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
+def _outcome(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None = None) -> Outcome:
     """What a fresh process measured, also if it was killed."""
     try:
-        return _in_a_fresh_process(name, measure, name, spec, machine, journal)
+        return _in_a_fresh_process(name, measure, name, spec, machine, journal, kept)
     except ProcessLost as error:
         return _ended_early(error, journal)
 
@@ -242,14 +299,16 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: st
             raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-def measure(name: str, spec: Any, machine: Machine, journal: Journal) -> Outcome:
-    """What a fresh process does: measure every case of a Spec, and keep each as it comes, and our own warnings."""
+def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None) -> Outcome:
+    """What a fresh process does: measure every case of a Spec that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
+    groups.begin(kept)
     experiment = experiments.load(name)
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
+            records = experiment.run(spec, machine)
+            outcome = Outcome(journal.keep(map(kept.stamped, records) if kept else records), [])
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves
                 traceback.print_exc()

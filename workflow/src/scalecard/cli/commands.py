@@ -190,7 +190,7 @@ def _fetch(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
-    from scalecard.jobs.inputs import read_machine
+    from scalecard.jobs.inputs import digest_of_experiment, read_machine
     from scalecard.jobs.plan import place, seconds_allowed
     from scalecard.run import run
 
@@ -213,6 +213,7 @@ def _run(args: argparse.Namespace) -> None:
         strict=args.strict,
         seconds=seconds_allowed(args.name, args.seconds, args.output.parent),
         usual=args.usual,
+        code=digest_of_experiment(args.name),
     )
 
 

@@ -40,6 +40,7 @@ from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvou
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
+from scalecard.records import groups
 from scalecard.records.atomic import write_atomically
 from scalecard.records.axes import Case
 from scalecard.records.journal import Journal
@@ -174,16 +175,21 @@ def launch_and_record(
     of `cases` that was not done, in their order, which says which rank it was and how.
 
     `then` are further cases, which come after these, with their metrics. No records on a node that does not take part.
+    They are a group: what an earlier run kept of it is not measured again.
     """
-    try:
-        records: list[list[Record]] = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
-    except RanksFailed as error:
-        progress.say(f"failed: {error}")
-        failed = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
-        wanted = [*((case, metric) for case in cases), *then]
-        left = _not_done(wanted, error.records)
-        return [*error.records, *(failed(case, metric=of) for case, of in left)]
-    return records[0] if records else []
+    wanted = [*((case, metric) for case in cases), *then]
+
+    def launched() -> Iterator[Record]:
+        try:
+            found = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
+        except RanksFailed as error:
+            progress.say(f"failed: {error}")
+            failed = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
+            left = _not_done(wanted, error.records)
+            found = [[*error.records, *(failed(case, metric=of) for case, of in left)]]
+        yield from found[0] if found else ()
+
+    return [*groups.once([function.__qualname__, str(layout), wanted], launched())]
 
 
 def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:

@@ -77,7 +77,8 @@ class Setting:
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
     counts = device_counts(machine.num_devices)[1:]
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        yield from _from_scratch(spec, devices, Setting(2, 8), {"textbook": True})
+        textbook: Case = {"devices": 2, "bytes": 8, "textbook": True}
+        yield from guarded(_from_scratch(spec, devices, Setting(2, 8), {"textbook": True}), textbook)
         wanted = [Setting(count, size) for count in counts for size in spec.bytes]
         for at in progress.cases(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
             case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}

@@ -20,6 +20,7 @@ from scalecard.benchmarks.machine.matmul import MODES, Products, subject, unsupp
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Variant
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
 from scalecard.records.axes import Case
@@ -37,7 +38,7 @@ class Spec(Common):
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Enqueue and completion time over dtypes and sizes; then one device after the other against all at once."""
     with open_devices(machine) as devices:
-        yield from _one_device(spec, machine, devices[0])
+        yield from guarded(_one_device(spec, machine, devices[0]), {"mode": "single", "devices": 1})
         yield from _all_devices(spec, devices)
 
 
@@ -70,5 +71,9 @@ def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
             Variant(name=mode, case={"mode": mode, **case}, build=partial(subject, spec.seed, mode, used), timed_at=at)
             for mode in MODES
         ]
-        for timing in time_rounds(variants, devices=used, rule=spec.measure):
-            yield timing.record()
+        yield from guarded(_in_turn(spec, variants, used), case)
+
+
+def _in_turn(spec: Spec, variants: Sequence[Variant], used: Sequence[Device]) -> Iterator[Record]:
+    for timing in time_rounds(variants, devices=used, rule=spec.measure):
+        yield timing.record()

@@ -22,6 +22,7 @@ from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.training_subject import Precision, training
@@ -75,13 +76,16 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             )
             for count in counts
         ]
-        progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
-        timings = time_epochs(variants, num_epochs=spec.epochs, devices=devices[: machine.num_devices])
-    for timing in timings:
-        yield timing.record("epoch_time")
-        yield timing.accuracy_record()
+        yield from guarded(_epochs(spec, variants, devices, counts[-1]), case, metric="epoch_time")
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="epoch_time")
+
+
+def _epochs(spec: Spec, variants: list[Variant], devices: list[Device], used: int) -> Iterator[Record]:
+    progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
+    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices[:used]):
+        yield timing.record("epoch_time")
+        yield timing.accuracy_record()
 
 
 def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:

@@ -54,7 +54,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
     with open_devices(machine) as devices:
-        yield from _toy(spec, devices[:2])
+        yield from guarded(_toy(spec, devices[:2]), {"workload": "toy"}, metric="step_time")
         yield from guarded(_resnet50(spec, devices), {"workload": spec.model}, metric="step_time")
 
 

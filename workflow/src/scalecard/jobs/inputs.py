@@ -7,6 +7,7 @@ What depends on a value, such as a block of config.yaml, is no file's edit: `sna
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -34,6 +35,13 @@ TEMPLATES = Path("workflow/report")
 def of_experiment(name: str) -> list[str]:
     """What `scalecard run NAME` executes."""
     return _files("run", f"experiments.{name}")
+
+
+def digest_of_experiment(name: str) -> str:
+    """Names the code that measures; '' outside the project's folder."""
+    if not SOURCES.exists():
+        return ""
+    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in of_experiment(name))).hexdigest()
 
 
 def of_image() -> list[str]:

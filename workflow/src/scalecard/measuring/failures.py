@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from scalecard import progress
 from scalecard.hardware.failures import first_line, reason_of
 from scalecard.measuring.proof import Void
+from scalecard.records import groups
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record, Unit
 
@@ -37,7 +38,14 @@ def caught(*, on_failure: Callable[[str, Reason], object], alone: bool) -> Itera
 
 
 def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: Unit = "s") -> Iterator[Record]:
-    """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so."""
+    """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so.
+
+    They are a group: what an earlier run kept of it is not measured again.
+    """
+    return groups.once([case, metric], _guarded(records, case, metric, unit))
+
+
+def _guarded(records: Iterable[Record], case: Case, metric: str, unit: Unit) -> Iterator[Record]:
     failures: list[tuple[str, Reason]] = []
     with caught(on_failure=lambda *failure: failures.append(failure), alone=False):
         yield from records

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 FOLDER = "SCALECARD_DECISIONS"  # inherited by the processes that measure
+PROCESS = "SCALECARD_PROCESS"  # the number of the present one
 
 
 class Ranks(Protocol):
@@ -49,13 +50,19 @@ ALONE: Ranks = _Alone()
 
 
 def begin(folder: Path) -> None:
-    """This process, and those that it starts, keep decisions in this folder; nothing was decided yet."""
+    """This process, and those that it starts, keep decisions in this folder, with what was decided there before."""
     os.environ[FOLDER] = str(folder)
+
+
+def begin_process(number: int) -> None:
+    """The process that is started next is this one of the run's."""
+    os.environ[PROCESS] = str(number)
 
 
 def first(name: str) -> bool:
     """Whether this is the first process of the run that asks; what does not vary is measured by that one alone."""
-    mine: bool = decided(f"{name}, process", os.getpid) == os.getpid()
+    number = int(os.environ.get(PROCESS) or 1)
+    mine: bool = decided(f"{name}, process", lambda: number) == number
     return mine
 
 

@@ -75,6 +75,8 @@ def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
             yield f"work[{index}].passed", f"true, but {count.counted:g} were counted, not {count.expected:g}"
     if record.telemetry and len(record.telemetry) != len(record.samples):
         yield "telemetry", f"{len(record.telemetry)} entries for {len(record.samples)} processes"
+    if record.runs and len(record.runs) != len(record.samples):
+        yield "runs", f"{len(record.runs)} entries for {len(record.samples)} processes"
 
 
 def _unpaired(

@@ -58,5 +58,6 @@ def _merge(records: Sequence[Record]) -> Record:
         measured[0],
         samples=[samples for record in measured for samples in record.samples],
         telemetry=[entry for record in measured for entry in record.telemetry],
+        runs=[run for record in measured for run in record.runs],
         note="; ".join(lost) or measured[0].note,
     )

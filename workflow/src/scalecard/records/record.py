@@ -226,6 +226,8 @@ class Record:
     """Of a model that is cut, how many blocks each stage has."""
     telemetry: list[Telemetry] = field(default_factory=list)
     """One entry per list of samples if something was timed."""
+    runs: list[Moment] = field(default_factory=list)
+    """When the run began that took each list of samples: an earlier one than the result's, if that was ended."""
 
     check_complete = complete(uncertainty=_has_bounds)
 

@@ -1,0 +1,114 @@
+"""Groups of records that outlive a run that was ended, so that the next one measures only what is missing.
+
+A group is what `once` is given: cases that are timed in the same rounds, or all that one launch of ranks measures. It
+is kept, whole, as soon as it was measured, in a file for each process of the run. If anything changes that it was
+measured with, nothing is kept. A group in which something failed or had no time is measured again.
+"""
+
+import contextlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from scalecard import progress
+from scalecard.records.atomic import write_atomically
+from scalecard.records.record import Reason, Record
+
+FOLDER = "unfinished"  # in a platform's folder, with one for each experiment
+CONDITIONS = "conditions.json"
+_RECORDS = TypeAdapter(list[Record])
+
+
+def prepare(folder: Path, conditions: Mapping[str, Any]) -> bool:
+    """Whether groups can be kept in this folder, which then has those alone that were measured under `conditions`."""
+    text, header = json.dumps(conditions, sort_keys=True, indent=1), folder / CONDITIONS
+    try:
+        if not (header.exists() and header.read_text() == text):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            write_atomically(header, text)
+    except OSError:  # saving the result will say what is wrong with the disk
+        return False
+    return True
+
+
+def discard(folder: Path) -> None:
+    """The result is complete, and so needs none of them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another experiment's are there
+        folder.parent.rmdir()
+
+
+class Groups:
+    """Those of one process of a run, which `began` at this moment: a line each in the file `path`."""
+
+    def __init__(self, path: Path, began: str) -> None:
+        self._path, self._began = path, began
+        self._kept = dict(_lines(path))
+        self._met, self._inside = Counter[str](), False
+
+    def stamped(self, record: Record) -> Record:
+        """With the run that each list of its samples is from."""
+        return record if record.runs else replace(record, runs=[self._began] * len(record.samples))
+
+    def once(self, what: object, records: Iterable[Record]) -> Iterator[Record]:
+        """The records of the group `what`: those kept or, if there are none, `records`, which are then kept.
+
+        A group within another one is a part of that.
+        """
+        if self._inside:
+            yield from records
+            return
+        name = json.dumps(what, sort_keys=True)
+        self._met[name] += 1
+        key = f"{name}, {self._met[name]}"
+        if key in self._kept:
+            yield from self._kept[key]
+            return
+        found, self._inside = list[Record](), True
+        try:
+            for record in records:
+                found.append(self.stamped(record))
+                yield found[-1]
+        finally:
+            self._inside = False
+        if not any(record.is_fault or record.reason is Reason.NO_TIME for record in found):
+            self._keep(key, found)
+
+    def _keep(self, key: str, records: list[Record]) -> None:
+        data = {"group": key, "records": _RECORDS.dump_python(records, mode="json", warnings=False)}
+        try:
+            with self._path.open("a") as file:
+                file.write(f"\n{json.dumps(data)}")  # what a kill cut short ends before it
+        except OSError as error:
+            progress.say(f"warning: {self._path}: what was measured is not kept until the end: {error.strerror}")
+
+
+def _lines(path: Path) -> Iterator[tuple[str, list[Record]]]:
+    """The groups in a file, without what was cut short."""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            data = json.loads(line)
+            yield data["group"], _RECORDS.validate_python(data["records"], strict=False)
+        except (ValueError, KeyError, TypeError, ValidationError):
+            continue
+
+
+_here: Groups | None = None
+
+
+def begin(kept: Groups | None) -> None:
+    """From now on, the groups of this process are kept there, or nowhere."""
+    global _here
+    _here = kept
+
+
+def once(what: object, records: Iterable[Record]) -> Iterator[Record]:
+    """`Groups.once` where groups are kept: in the process that measures, not in its ranks."""
+    return _here.once(what, records) if _here else iter(records)
