@@ -219,7 +219,7 @@ def test_an_experiment_that_ends_early_leaves_what_it_has_and_how_it_ended(
     assert "in ends_early" in capsys.readouterr().err, "where it was raised"
 
 
-def measures_one_case_and_is_killed(name: str, spec: Any, machine: Machine, journal: Journal) -> None:
+def measures_one_case_and_is_killed(name: str, spec: Any, machine: Machine, journal: Journal, kept: None) -> None:
     journal.keep([timed([1.0])])
     os.kill(os.getpid(), signal.SIGKILL)
 

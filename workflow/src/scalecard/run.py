@@ -102,14 +102,14 @@ def run(
         outcomes = list(_outcomes(name, spec, machine, folder, unfinished, watch.started))
         watch.stop()
     if job.leads:
-        result = _measured(result, watch, outcomes, output)
-        save_or_keep(result, output, elsewhere=_other_folders(output, spec))
-        _say_done(result, output)
-        if unfinished and not is_due(output, 0):
-            groups.discard(unfinished)
+        _save(_measured(result, watch, outcomes, output), output, spec, unfinished)
 
 
-def _say_done(result: Result, output: Path) -> None:
+def _save(result: Result, output: Path, spec: Any, unfinished: Path | None) -> None:
+    """Save; groups of records are kept only if the next run will need them."""
+    save_or_keep(result, output, elsewhere=_other_folders(output, spec))
+    if unfinished and not is_due(output, 0):
+        groups.discard(unfinished)
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
@@ -299,7 +299,7 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: st
             raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None) -> Outcome:
+def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None = None) -> Outcome:
     """What a fresh process does: measure every case of a Spec that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
     groups.begin(kept)
