@@ -15,6 +15,7 @@ from scalecard.benchmarks.training.validate import (
     check_values,
     examined,
 )
+from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
 from scalecard.workloads.nested import leaves
 from scalecard.workloads.workload import BUILT_IN, Workload
@@ -220,6 +221,14 @@ def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> 
     found = examined(steep, HOST, 3, 2)
     assert 0 < found.lr < 0.03, "at 0.03 it would overshoot"
     assert (found.inexact, found.frozen) == (False, False)
+
+
+def test_a_run_looks_at_a_workload_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(shared_decisions.FOLDER, str(tmp_path))
+    steep = written(tmp_path, changed(".mean()", ".mean() * 300"))
+    first = examined(steep, HOST, 3, 2)
+    monkeypatch.setattr("scalecard.benchmarks.training.validate._rate", lambda *_: pytest.fail("looked again"))
+    assert examined(steep, HOST, 3, 2) == first
 
 
 def test_a_rate_that_float64_needs_may_move_little_as_timed(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from scalecard.records.strategies import Family
 from scalecard.time_spent import Activity, spent_on
 
 GRAIN = 16  # the largest batch is right to one part in so many
+LEAP = 8  # from a batch to the next one that is tried, once two peaks give a line
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 
@@ -234,14 +235,14 @@ def largest_batch(
     """The largest batch that was seen to fit, up to `most`: `start`, or a multiple of `multiple`.
 
     peak(batch) tries one and returns the bytes that it needed; None if they were too many. `start` fits, in `known`
-    bytes, and each further sample takes at most `slope` bytes. The next one that is tried is at most twice the largest
-    that fitted, halfway to the smallest that did not, and never beyond where the line through the last two peaks meets
-    `memory`: if only one rank ran out of memory, the others would wait for it in vain.
+    bytes, and each further sample takes at most `slope` bytes. The next one that is tried is twice `start`, then at
+    most LEAP times the largest that fitted, halfway to the smallest that did not, and never beyond where the line
+    through the last two peaks meets `memory`: if only one rank ran out of memory, the others would wait for it in vain.
     """
-    fits, above = start, most + 1
+    fits, above, leap = start, most + 1, 2
     while True:
         reach = fits + int((memory - known) / slope) if slope > 0 else above - 1
-        middle = 2 * fits if above > most else (fits + above) // 2
+        middle = leap * fits if above > most else (fits + above) // 2
         batch = min(reach, middle, above - 1) // multiple * multiple
         if batch - fits < max(1, fits // GRAIN):
             return fits
@@ -249,4 +250,4 @@ def largest_batch(
         if found is None or found > memory:
             above = batch
         else:
-            slope, fits, known = (found - known) / (batch - fits), batch, found
+            slope, fits, known, leap = (found - known) / (batch - fits), batch, found, LEAP

@@ -19,6 +19,7 @@ from torch.utils.data import default_collate
 from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE
+from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, UNITS, Workload, accepted, chosen, loaded
@@ -207,8 +208,18 @@ def _called(workload: Workload, function: str, *args: Any) -> Any:
 def examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     """The workload with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
-    NotAWorkload if there is no such rate.
+    Looked at by the first process of a run. NotAWorkload if there is no such rate.
     """
+
+    def look() -> tuple[float, bool, bool]:
+        found = _examined(workload, device, num_steps, num_devices)
+        return found.lr, found.frozen, found.inexact
+
+    lr, frozen, inexact = decided(f"examined-{workload.name}-{num_devices}", look)
+    return replace(workload, lr=lr, frozen=frozen, inexact=inexact)
+
+
+def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
     workload = replace(workload, frozen=_draws(workload))
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
