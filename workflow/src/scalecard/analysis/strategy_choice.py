@@ -15,7 +15,7 @@ from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import Family
 
-FITS, TOO_LARGE, UNABLE, LOST = "fits", "does not fit", "cannot be used", "failed"
+FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
 HALF = 2.0  # times as long as the one that is recommended: what is to be avoided
 
@@ -60,7 +60,7 @@ class StrategyRun:
         if self.fits:
             return FITS
         if self.step.status == "skipped":
-            return UNABLE
+            return LATE if self.step.reason is Reason.NO_TIME else UNABLE
         return TOO_LARGE if self.step.reason is Reason.OUT_OF_MEMORY else LOST
 
     @property

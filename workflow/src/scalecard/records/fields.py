@@ -37,17 +37,18 @@ class StoredAs:
         return handler.generate_schema(self.type)
 
 
-def complete(**computed: Callable[[Any], bool]) -> Any:
+def complete(*later: str, **computed: Callable[[Any], bool]) -> Any:
     """A validator for a dataclass: a file has every field, even one with a default in Python.
 
-    It also has what is `computed` from the fields, which each must be accepted, and is then left out.
+    Files that are older than a `later` field lack it. A file also has what is `computed` from the fields, which each
+    must be accepted, and is then left out.
     """
 
     def check(cls: Any, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         for name in (*(field.name for field in fields(cls)), *computed):
-            if name not in data:
+            if name not in data and name not in later:
                 raise ValueError(f"lacks the field {name}")
         for name, accepts in computed.items():
             if not accepts(data[name]):

@@ -229,7 +229,7 @@ class Record:
     runs: list[Moment] = field(default_factory=list)
     """When the run began that took each list of samples: an earlier one than the result's, if that was ended."""
 
-    check_complete = complete(uncertainty=_has_bounds)
+    check_complete = complete("runs", uncertainty=_has_bounds)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

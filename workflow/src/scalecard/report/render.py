@@ -77,12 +77,13 @@ class Answer:
 
 
 def every_answer(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
-    """The answers that the results of one platform allow; all of them rest on the strategies.
+    """The answers that the results of one platform allow; all of them rest on the strategies of several devices.
 
     One that cannot be computed is added to what is left out.
     """
     measured = platforms.current(results, settings)
-    if measured.of("strategies") is None:
+    result = measured.of("strategies")
+    if result is None or result.environment["machine"]["num_devices"] * max(1, len(result.environment["nodes"])) == 1:
         return []
     tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]
     return [answer for answer in tried if answer and (answer.findings or answer.tables)]

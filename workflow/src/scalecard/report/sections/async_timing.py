@@ -1,8 +1,9 @@
 """How long does work take, and how long does launching it take?
 
 Left: TFLOP/s of one device over the size of the matrices, with the device's peak where it is near; in the shaded zone
-the host takes nearly all of the time to launch the products. Right: the same products on 1..N devices, one device after
-the other and all at once; all at once should take as long as one device alone. Bands are 95 % intervals.
+the host takes nearly all of the time to launch the products. Right, of several devices: the same products on 1..N
+devices, one device after the other and all at once; all at once should take as long as one device alone. Bands are 95 %
+intervals.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.figures import charts, points, style
+from scalecard.figures.points import Point
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
@@ -27,20 +29,25 @@ LAUNCHING = 0.9  # of the whole time
 
 def plot(results: Sequence[Result]) -> Figure:
     """TFLOP/s over matrix size; time over devices by mode."""
-    figure, (left, right) = charts.panels(2)
-    _draw_rates(results, left)
-    left.set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
-    charts.ticks(left, sorted(results[0].spec["sizes"]))
-    left.set_ylim(bottom=0)
     timed = [record for mode in MODES for record in results[0].select("time", mode=mode)]
     modes = [points.timed(results[0], r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
-    charts.curves(modes, right, unit="s")
-    if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
-        counts = sorted({float(point.x) for point in modes})
-        charts.ideal(right, counts, [serial[0].value] * len(counts))
-    right.set(xlabel="devices", ylabel="time", title="one by one, or all at once", ylim=(0, None))
-    charts.ticks(right, sorted({float(point.x) for point in modes}))
+    counts = sorted({float(point.x) for point in modes})
+    figure, panels = charts.panels(1 + (len(counts) > 1))
+    _draw_rates(results, panels[0])
+    panels[0].set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
+    charts.ticks(panels[0], sorted(results[0].spec["sizes"]))
+    panels[0].set_ylim(bottom=0)
+    if len(counts) > 1:
+        _draw_modes(modes, counts, panels[1])
     return figure
+
+
+def _draw_modes(modes: Sequence[Point], counts: Sequence[float], axes: Axes) -> None:
+    charts.curves(modes, axes, unit="s")
+    if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
+        charts.ideal(axes, counts, [serial[0].value] * len(counts))
+    axes.set(xlabel="devices", ylabel="time", title="one by one, or all at once", ylim=(0, None))
+    charts.ticks(axes, counts)
 
 
 def _draw_rates(results: Sequence[Result], axes: Axes) -> None:

@@ -154,6 +154,8 @@ def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
 def _rates(result: Result) -> Iterator[Finding]:
     topic = Topic.COPY_RATE
     for records, remark in _worth_showing(result):
+        if max(record.integer("bytes") for record in records) < max(result.spec["bytes"]):
+            continue  # there was no time for those that tell of the link
         best = max(records, key=limits.copy_rate)
         limit, reached, direction = limits.of_copy(result, best), limits.copy_rate(best), formatting.direction(best)
         text = (

@@ -4,12 +4,13 @@ Efficiency over the number of ranks, a panel per model: the share of one rank's 
 with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
 step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
 one rank and on the most, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
-intervals.
+intervals. On one rank alone: the time of a step with DDP beside a plain one.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
@@ -21,10 +22,25 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Efficiency by ranks, a panel per model; relative step time by option; accuracy by epoch."""
+    """Efficiency by ranks, a panel per model, and relative step time by option; accuracy by epoch."""
     models = results[0].spec["models"]
     trained = {model: curves for model in results[0].spec["accuracy_models"] if (curves := _curves(results[0], model))}
-    figure, panels = charts.panels(len(models) + 1 + len(trained))
+    several = any(record.case["devices"] != 1 for result in results for record in result.select("step_time"))
+    figure, panels = charts.panels((len(models) + 1 if several else 1) + len(trained))
+    epochs = panels[len(panels) - len(trained) :]
+    if several:
+        _draw_scaling(results, panels)
+    else:
+        charts.bars([point for result in results for point in _on_one_rank(result)], panels[0], unit="s")
+        panels[0].set(xlabel="time of a step", ylabel="", title="on one rank")
+    for (model, curves), axes in zip(trained.items(), epochs, strict=True):
+        charts.accuracies(results[0], curves, axes)
+        axes.set(title=f"{formatting.model_name(model)}: accuracy after each epoch")
+    return figure
+
+
+def _draw_scaling(results: Sequence[Result], panels: Sequence[Axes]) -> None:
+    models = results[0].spec["models"]
     for model, axes in zip(models, panels[: len(models)], strict=True):
         shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
         charts.curves(shown, axes, unit="share")
@@ -32,14 +48,20 @@ def plot(results: Sequence[Result]) -> Figure:
         axes.set(xlabel="ranks", ylabel="efficiency", ylim=(0, None))
         axes.set(title=f"{formatting.model_name(model)}: 100 % is ideal")
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
-    options, *epochs = panels[len(models) :]
+    options = panels[len(models)]
     charts.ratios(_relative(results[0]), options)
     options.set(xlabel="time of a step over the default's", ylabel="")
     options.set(title=f"options, {formatting.model_name(models[-1])}")
-    for (model, curves), axes in zip(trained.items(), epochs, strict=True):
-        charts.accuracies(results[0], curves, axes)
-        axes.set(title=f"{formatting.model_name(model)}: accuracy after each epoch")
-    return figure
+
+
+def _on_one_rank(result: Result) -> list[Point]:
+    """A plain step and DDP's, of each model."""
+    return [
+        points.timed(result, record, series=series, x=formatting.model_name(model))
+        for model in result.spec["models"]
+        for series, scaling in (("plain", "plain"), ("DDP", "strong"))
+        if (record := result.find("step_time", workload=model, scaling=scaling, devices=1))
+    ]
 
 
 def _curves(result: Result, model: str) -> dict[str, Record]:
@@ -87,7 +109,20 @@ def findings(result: Result) -> list[Finding]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += _best_option(result, result.spec["models"][-1], nodes)
     found += [text for model in result.spec["accuracy_models"] for text in _accuracy(result, model)]
+    found = found or [text for model in reversed(result.spec["models"]) for text in _wrapping(result, model)]
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
+
+
+def _wrapping(result: Result, model: str) -> Iterator[Finding]:
+    """What DDP costs where there is nothing to exchange."""
+    ours, plain = (
+        result.find("step_time", workload=model, scaling=scaling, devices=1) for scaling in ("strong", "plain")
+    )
+    if ours and plain:
+        what = f"On one rank, where there is nothing to exchange, DDP's step of {formatting.model_name(model)}"
+        text = formatting.versus(what, ours.over(plain), "a plain one")
+        times = f"{formatting.time(ours)} instead of {formatting.time(plain)}"
+        yield Finding(text=f"{text}: {times}.", headline="one rank", topic=Topic.OTHER_DDP_SCALING)
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:

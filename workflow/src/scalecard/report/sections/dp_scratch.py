@@ -2,7 +2,7 @@
 
 Left: how many times as fast an epoch is as on one device, at the same batch (strong scaling), with 95 % intervals;
 dotted is as many times as there are devices. Right: test accuracy after each epoch on one device and on the most; the
-curves should coincide, because the devices only share the work.
+curves should coincide, because the devices only share the work. With one device there is the accuracy alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,21 +17,22 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 def plot(results: Sequence[Result]) -> Figure:
     """Speed-up by devices beside the ideal; accuracy by epoch, on this platform."""
-    figure, (left, right) = charts.panels(2)
     shown = [
         points.compared(result, r, formatting.speedup(r, single), series="measured", x=r.integer("devices"))
         for result in results
         if (single := result.find("epoch_time", devices=1))
         for r in result.select("epoch_time")
     ]
-    charts.curves(shown, left, unit="x")
     counts = sorted({float(point.x) for point in shown})
-    if counts:
-        charts.ideal(left, counts, counts)
-    left.set(xlabel="devices", ylabel="speed-up over one device", title="how many times as fast", ylim=(0, None))
-    charts.ticks(left, counts)
-    charts.accuracies(results[0], formatting.on_one_and_most(results[0].select("accuracy"), "device"), right)
-    right.set(title="accuracy after each epoch")
+    figure, panels = charts.panels(1 + (len(counts) > 1))
+    if len(counts) > 1:
+        charts.curves(shown, panels[0], unit="x")
+        charts.ideal(panels[0], counts, counts)
+        panels[0].set(xlabel="devices", ylabel="speed-up over one device", ylim=(0, None))
+        panels[0].set(title="how many times as fast")
+        charts.ticks(panels[0], counts)
+    charts.accuracies(results[0], formatting.on_one_and_most(results[0].select("accuracy"), "device"), panels[-1])
+    panels[-1].set(title="accuracy after each epoch")
     return figure
 
 
@@ -40,7 +41,7 @@ def findings(result: Result) -> list[Finding]:
     single = result.find("epoch_time", devices=1)
     most = formatting.largest(result.select("epoch_time"), "devices")
     if single is None or not most or most[0] is single:
-        return [not_measured(result, "epoch_time", "Not compared", "one device")]
+        return [*_alone(result), not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
     gain = formatting.speedup(most[0], single)
     text = (
@@ -52,6 +53,14 @@ def findings(result: Result) -> list[Finding]:
     if one and many:
         found.append(Finding(text=f"{formatting.accuracies(one, many, 'device')}.", topic=Topic.ACCURACY))
     return found
+
+
+def _alone(result: Result) -> Iterator[Finding]:
+    single, accuracy = (result.find(metric, devices=1) for metric in ("epoch_time", "accuracy"))
+    if single and accuracy:
+        reached = formatting.percent(accuracy.samples[-1][-1])
+        text = f"LeNet trains an epoch in {formatting.time(single)} on one device, and its last one ends at {reached}."
+        yield Finding(text=text, headline=f"{formatting.time(single)} per epoch", topic=Topic.ACCURACY)
 
 
 def published(result: Result) -> dict[str, float]:

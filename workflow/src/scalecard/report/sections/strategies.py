@@ -1,7 +1,8 @@
 """Which way to split a model over devices is the fastest, which needs the least memory, and which cannot be used?
 
 Time of a step of every strategy on the most devices, one panel per workload, with the batch of one device shared by
-all; the dotted line is one device alone. Whiskers are 95 % intervals.
+all; the dotted line is one device alone. Whiskers are 95 % intervals. Of one device alone: its rate over the size of
+the batch.
 """
 
 import statistics
@@ -31,8 +32,10 @@ MEANINGS = {
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time of a step by strategy, a panel per workload."""
+    """Time of a step by strategy, a panel per workload; on one device, rates by batch."""
     names = workloads(results[0])
+    if not any(record.integer("devices", 1) > 1 for result in results for record in result.select("step_time")):
+        return _rates_of_one_device(results, names)
     shown = [[point for result in results for point in _at_most_devices(result, name)] for name in names]
     figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
     for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
@@ -41,6 +44,21 @@ def plot(results: Sequence[Result]) -> Figure:
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="", title=name)
+    return figure
+
+
+def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Figure:
+    figure, panels = charts.panels(len(names))
+    for name, axes in zip(names, panels, strict=False):
+        records = [(result, r) for result in results for r in result.select("local_time", workload=name)]
+        shown = [
+            points.rated(result, r, r.integer("units"), series=name, x=r.integer("batch_size")) for result, r in records
+        ]
+        charts.curves(shown, axes, unit=f"{records[0][1].text('unit')}/s" if records else "", named=False)
+        axes.set(
+            xlabel="samples in a batch", ylabel="per second", title=f"{name}, one device", xscale="log", ylim=(0, None)
+        )
+        charts.ticks(axes, sorted({float(point.x) for point in shown}))
     return figure
 
 
@@ -68,6 +86,7 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     single = step_records.single(result, workload)
     several = [r for r in _all(result, workload, scaling="strong") if r.integer("devices") > 1]
     if not several:
+        yield from _alone(result, workload)
         return
     best, *others = sorted(formatting.largest(several, "devices"), key=lambda r: r.median)
     most = best.integer("devices")
@@ -86,6 +105,21 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
             text = f"{workload}: with the same batch on {most} devices, {slower} take longer than one device."
             yield Finding(text=text, topic=Topic.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
+
+
+def _alone(result: Result, workload: str) -> Iterator[Finding]:
+    """What one device reaches, and what of it is left with a single sample."""
+    whole, one = step_records.single(result, workload), result.find("local_time", workload=workload, batch_size=1)
+    if whole is None or one is None:
+        return
+    rate, share = whole.integer("units") / whole.median, one.integer("units") / one.median
+    largest = result.find("largest_batch", workload=workload)
+    text = (
+        f"{workload}: one device trains {formatting.rate(whole, whole.integer('units'))} {whole.text('unit')}/s with a"
+        f" batch of {whole.integer('batch_size')}; a single sample per step leaves {formatting.percent(share / rate)}"
+        f" of that{f', and at most {largest.median:g} samples fit' if largest else ''}."
+    )
+    yield Finding(text=text, headline="one device", topic=Topic.BEST_STRATEGY)
 
 
 def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Finding]:
