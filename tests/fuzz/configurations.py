@@ -156,8 +156,8 @@ def _why_unusable(settings: Settings) -> Iterator[str]:
         if len(shlex.quote(block)) > COMMAND_LINE - 4096:
             yield f"{name}: {len(block)} letters do not fit into a command line"
         yield from (f"{name}: {problem}" for problem in _impossible(json.loads(block)))
-        if type(settings.minutes[name]) is not int or not 1 <= settings.minutes[name] <= 7 * 24 * 60:
-            yield f"{name}: {settings.minutes[name]} minutes"
+        if not 0 <= settings.needs[name] <= 7 * 24 * 3600:
+            yield f"{name}: needs {settings.needs[name]} s"
     if not all((letter.isalnum() and letter.isascii()) or letter in "._-" for letter in settings.platform):
         yield f"platform {settings.platform!r}"
 

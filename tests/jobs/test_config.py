@@ -76,16 +76,19 @@ def test_only_experiments_that_span_nodes_get_their_number() -> None:
 
 
 def test_an_experiment_may_have_minutes() -> None:
-    blocks = {"ddp": {"minutes": 7, "quick": {"minutes": 3}}, "hybrid": {}}
+    blocks = {"ddp": {"minutes": 7, "quick": {"minutes": 3}}, "hybrid": CONFIG["experiments"]["hybrid"]}
     node = {**CONFIG, "cluster": "slurm", "platform": "a100", "experiments": blocks}
     for scale, minutes in (("full", 7), ("quick", 3)):
         settings = resolve({**node, "scale": scale}, check=False)
-        assert settings.minutes == {"ddp": minutes, "hybrid": config.DEFAULT_MINUTES}
+        assert settings.needs["ddp"] == 60 * minutes
+        assert 0 < settings.needs["hybrid"] < 7200
 
 
-def test_minutes_are_for_the_devices_that_are_used() -> None:
-    settings = resolve({**CONFIG, "experiments": {"ddp": {"minutes": 8}}, "scale": "full", "devices": 1}, check=False)
-    assert settings.minutes == {"ddp": 2}
+def test_what_is_needed_is_for_the_devices_that_are_used() -> None:
+    one, two = (resolve({**CONFIG, "scale": "full", "devices": count}, check=False).needs for count in (1, 2))
+    assert all(one[name] <= two[name] for name in one)
+    assert one["ddp"] < two["ddp"]
+    assert [name for name, seconds in one.items() if not seconds] == ["allreduce", "pipeline", "hybrid"]
 
 
 @pytest.mark.parametrize(

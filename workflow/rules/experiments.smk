@@ -19,7 +19,7 @@ for experiment, block in SETTINGS.blocks.items():
             machine=100,
             runtime=SETTINGS.job_minutes[experiment],
             seconds=SETTINGS.seconds.get(experiment, 0),  # no params: a changed budget measures nothing again
-            usual=60 * SETTINGS.minutes[experiment],
+            usual=round(SETTINGS.needs[experiment]),
             nodes=SETTINGS.nodes[experiment],
             tasks=SETTINGS.nodes[experiment],
             tasks_per_gpu=0,  # otherwise the Slurm plugin reads `tasks` as tasks per GPU

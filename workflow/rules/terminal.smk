@@ -19,6 +19,7 @@ onstart:
         list(SETTINGS.blocks),
         scale=SETTINGS.scale,
         folder=Path(HERE),
+        needs=SETTINGS.needs,
         shares=SETTINGS.seconds,
         handed_on=config["cluster"] == "none",
         devices=(

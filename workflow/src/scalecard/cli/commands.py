@@ -67,6 +67,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
     _add_health(commands.add_parser("health", help="say which part of a machine is not as it should be"))
     _add_nights(commands)
+    needs = commands.add_parser("needs", help="print what each experiment of config.yaml should take on GPUs, a table")
+    needs.add_argument("--gpus", type=int, default=8, help="of one node (default %(default)s)")
     reruns = commands.add_parser("reruns", help="say what an edit of these files of the project runs again")
     reruns.add_argument("files", type=Path, nargs="+", metavar="FILE")
     return parser
@@ -311,6 +313,15 @@ def _trend(args: argparse.Namespace) -> int:
         for path in args.figure:
             figure_files.save(drawn, path)
     return int(args.fail_on == "slower" and bool(found.slower))
+
+
+def _needs(args: argparse.Namespace) -> None:
+    from scalecard.jobs import config, config_file, needs
+
+    if args.gpus < 1:
+        raise ValueError(f"--gpus {args.gpus}: must be at least 1")
+    values = config_file.parse(Path("config.yaml").read_text(), "config.yaml")
+    print(needs.table({name: config.merged_block(values, name, "full") for name in values["experiments"]}, args.gpus))
 
 
 def _reruns(args: argparse.Namespace) -> None:

@@ -22,16 +22,15 @@ import yaml
 
 from scalecard.hardware import vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
-from scalecard.jobs import workloads
+from scalecard.jobs import needs, workloads
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.containers import build
-from scalecard.jobs.plan import estimated, job_minutes, shares
+from scalecard.jobs.plan import job_minutes, shares
 from scalecard.jobs.source_code import SOURCES, experiment_names, spec_fields
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
 from scalecard.records.atomic import write_atomically
 
 CHECKED = Path(".snakemake/scalecard-checked")
-DEFAULT_MINUTES = 60
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
 NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "measure", "forecast", "workloads"}
@@ -138,15 +137,15 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]], trained: Collec
 class Settings:
     """What config.yaml comes to. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
-    Each experiment may take `seconds`, its share of the budget, of its `minutes`. `job_minutes` are the time limits for
-    a cluster's jobs.
+    Each experiment `needs` so many seconds for all of its cases, and may take `seconds`, its share of the budget.
+    `job_minutes` are the time limits for a cluster's jobs.
     """
 
     platform: str
     machine: Machine
     scale: str
     blocks: dict[str, str]
-    minutes: dict[str, int]
+    needs: dict[str, float]
     seconds: dict[str, int]
     job_minutes: dict[str, int]
     nodes: dict[str, int]
@@ -178,32 +177,28 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
         scale = "quick" if machine.emulated else "full"
     if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks(config, in_sif=in_sif)
-    minutes = {name: _minutes(config, name, scale, machine) for name in config["experiments"]}
-    shared = shares(config["budget"], minutes, limited=config["cluster"] != "none")
+    needed = {name: _seconds_needed(config, name, scale, machine) for name in config["experiments"]}
+    shared = shares(config["budget"], needed, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
         machine=machine,
         scale=scale,
         blocks=_blocks(config, scale),
-        minutes=minutes,
+        needs=needed,
         seconds=shared,
-        job_minutes=job_minutes(minutes, shared),
-        nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in minutes},
+        job_minutes=job_minutes(needed, shared),
+        nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in needed},
         workload_files=workloads.files(config["workloads"]),
     )
 
 
-def _minutes(config: Mapping[str, Any], name: str, scale: str, machine: Machine) -> int:
-    """The most that an experiment may take without a budget. A cluster's devices are not those of this machine."""
+def _seconds_needed(config: Mapping[str, Any], name: str, scale: str, machine: Machine) -> float:
+    """By the block's `minutes` or, without them, an estimate. A cluster's devices are not those of this machine."""
+    if stated := _scaled(config["experiments"][name], scale).get("minutes"):
+        return 60.0 * int(stated)
     block = merged_block(config, name, scale)
-    return estimated(
-        name,
-        _scaled(config["experiments"][name], scale).get("minutes", DEFAULT_MINUTES),
-        scale,
-        devices=config["devices"] or (machine.num_devices if config["cluster"] == "none" else None),
-        nodes=block.get("nodes", 1),
-        processes=block["measure"]["processes"],
-    )
+    devices = config["devices"] or (machine.num_devices if config["cluster"] == "none" else None)
+    return needs.seconds(name, block, scale, devices=devices, nodes=int(block.get("nodes", 1)))
 
 
 def spans_nodes(experiment: str) -> bool:

@@ -18,22 +18,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-import yaml
-
 from scalecard import progress
-from scalecard.distributed.layout import layouts
+from scalecard.jobs.needs import HEALTH
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import is_due
 
 MARKS = Path(".snakemake/scalecard-again")
 PLAN = Path(".snakemake/scalecard-plan.json")
-TYPICAL = Path(__file__).with_name("typical_seconds.yaml")  # by scale, where experiments were tried
-# Devices of one node, and fresh processes, for which config.yaml states an experiment's `minutes`.
-STATED_FOR = {"full": (8, 3), "quick": (2, 1)}
-NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
 # What is measured first, in this order, and what `snakemake first_look` shows.
 FIRST_LOOK = ("health", "ddp", "dp_scratch", "dp_concise")
-HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 SLACK = 5  # minutes of a cluster's job beyond that: to start, and for what is being compared when time is over
 
 
@@ -105,21 +98,21 @@ def announce(
     *,
     scale: str,
     folder: Path,
+    needs: Mapping[str, float],
     shares: Mapping[str, int],
     handed_on: bool = True,
     devices: str,
 ) -> None:
     """Print what will be measured, on what, and how long it may take; save the plan.
 
-    The expectation is how long it took last time on this platform or, at the quick scale, on two CPU cores; `shares` of
-    a budget, in seconds, are the most it may be. A cluster's jobs, which have limits of their own, hand nothing on.
+    The expectation is how long it took last time on this platform or what it is estimated to need; `shares` of a
+    budget, in seconds, are the most it may be. A cluster's jobs, which have limits of their own, hand nothing on.
     """
     own = list(jobs)
     planned = [name for name in experiments if name in {job.rule for job in own}]
     before = {name: last_seconds(folder / f"{name}.json") for name in planned}
-    typical: dict[str, float] = yaml.safe_load(TYPICAL.read_text()).get(scale, {})
-    likely = {name: before[name] or typical.get(name) for name in planned}
-    expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items() if seconds}
+    likely = {name: before[name] or needs[name] for name in planned}
+    expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items()}
     kept = {name: shares[name] for name in planned if name in shares and handed_on}
     plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected, shares=kept)
     write_atomically(PLAN, json.dumps(asdict(plan)))
@@ -127,13 +120,10 @@ def announce(
         return
     print(f"\n{progress.counted(len(planned), 'experiment')} to measure on {folder.name} ({devices}), {scale} scale:")
     for name in planned:
-        source = "last time" if before[name] else "on two CPU cores"
-        told = f"{_minutes(seconds)} {source}" if (seconds := likely[name]) else "not measured here before"
+        source = "last time" if before[name] else "estimated"
+        told = f"{_minutes(likely[name])} {source}" if likely[name] else "nothing to measure here"
         print(f"  {name:16} {told}{f', at most {_minutes(shares[name])}' if name in shares else ''}")
-    if len(expected) == len(planned):
-        print(f"  {'in total':16} about {_minutes(sum(expected.values()))}")
-    elif shares:
-        print(f"  {'in total':16} at most about {_minutes(sum(shares[name] for name in planned))}, by `budget`")
+    print(f"  {'in total':16} about {_minutes(sum(expected.values()))}", flush=True)
     print(flush=True)
 
 
@@ -196,33 +186,20 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def estimated(name: str, minutes: int, scale: str, *, devices: int | None, nodes: int, processes: int) -> int:
-    """The `minutes` of config.yaml for these devices per node (None: not known yet), nodes and processes.
+def shares(budget: float | None, needs: Mapping[str, float], *, limited: bool) -> dict[str, int]:
+    """Each experiment's share of so many minutes, in seconds: in proportion to the seconds that it should need.
 
-    In proportion to the processes, and to the numbers of devices and nodes that are swept; none where there is nothing
-    to measure.
-    """
-    if devices == 1 and nodes == 1 and name in NEED_SEVERAL_DEVICES:
-        return 0
-    usual_devices, usual_processes = STATED_FOR[scale]
-    swept = len(layouts(devices or usual_devices, nodes)) / len(layouts(usual_devices, 1))
-    return math.ceil(minutes * swept * processes / usual_processes)
-
-
-def shares(budget: float | None, minutes: Mapping[str, int], *, limited: bool) -> dict[str, int]:
-    """Each experiment's share of so many minutes, in seconds; its own minutes, if the budget is enough for all.
-
-    Health gets its own minutes whatever the budget, and the others share what is left. Empty without a budget, unless
-    the time is `limited` by a cluster's scheduler: a job that it ends loses everything.
+    Health gets its own whatever the budget. Empty without a budget, unless the time is `limited` by a cluster's
+    scheduler: then each gets twice what it needs.
     """
     if budget is None and not limited:
         return {}
-    whole = minutes.get(HEALTH, 0)
-    others = max(1, sum(minutes.values()) - whole)
-    part = min(1.0, max(0.0, (budget or math.inf) - whole) / others)
-    return {name: max(1, round(60 * own * (1 if name == HEALTH else part))) for name, own in minutes.items()}
+    whole = needs.get(HEALTH, 0.0)
+    others = (sum(needs.values()) - whole) or 1.0
+    part = 2.0 if budget is None else max(0.0, 60 * budget - whole) / others
+    return {name: max(1, round(own * (1 if name == HEALTH else part))) for name, own in needs.items()}
 
 
-def job_minutes(minutes: Mapping[str, int], seconds: Mapping[str, int]) -> dict[str, int]:
+def job_minutes(needs: Mapping[str, float], seconds: Mapping[str, int]) -> dict[str, int]:
     """The time limits to ask a cluster's scheduler for."""
-    return {name: SLACK + math.ceil(seconds.get(name, 60 * own) / 60) for name, own in minutes.items()}
+    return {name: SLACK + math.ceil(seconds.get(name, own) / 60) for name, own in needs.items()}
