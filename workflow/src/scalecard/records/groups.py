@@ -92,7 +92,7 @@ class Groups:
 
 def _lines(path: Path) -> Iterator[tuple[str, list[Record]]]:
     """The groups in a file, without what was cut short."""
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
         try:
             data = json.loads(line)
             yield data["group"], _RECORDS.validate_python(data["records"], strict=False)

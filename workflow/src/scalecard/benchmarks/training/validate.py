@@ -201,7 +201,9 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
 
 
 def _called(workload: Workload, function: str, *args: Any) -> Any:
-    with _naming_errors(workload, f"{function}()"):
+    taken = accepted(getattr(workload.module, function))
+    values = (f"{key}={value!r}" for key, value in workload.given.items() if taken is None or key in taken)
+    with _naming_errors(workload, f"{function}({', '.join(values)})"):
         return workload.call(function, *args)
 
 

@@ -69,7 +69,9 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
     bound = [r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median]
     if bound:
         axes.axvspan(axes.get_xlim()[0], max(bound), color=style.colour("ideal"), alpha=0.15, linewidth=0)
-        axes.annotate("launching\ntakes longer", (0.02, 0.5), xycoords="axes fraction", va="center", fontsize="x-small")
+        axes.annotate(
+            "launching\ntakes longer", (0.02, 0.27), xycoords="axes fraction", va="center", fontsize="x-small"
+        )
 
 
 def findings(result: Result) -> list[Finding]:
