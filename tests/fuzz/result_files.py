@@ -20,7 +20,7 @@ from typing import Any
 
 from scalecard.analysis.load_results import gather
 from scalecard.records.files import InvalidResult, as_json, save
-from scalecard.report import figure_files, render
+from scalecard.report import answers, figure_files, render
 from support.every_experiment import every_result
 
 Data = dict[str, Any]
@@ -80,14 +80,15 @@ def _outcome(path: Path, *, alone: bool) -> str:
 
 
 def _shown(paths: list[Path]) -> str:
-    """Draw the figure and write the report; why a file of the current platform was refused, or ''."""
+    """Draw the figures and write the report; why a file of the current platform was refused, or ''."""
     name, folder = paths[0].stem, paths[0].parent.parent
     try:
         found = gather(paths)
         if len(found.results) < len(paths):  # what is drawn is the unaltered one
             print(*found.left_out, sep="\n")
             return ""
-        figure_files.draw(name, paths, [folder / "figures" / f"{name}.html"])
+        for each in (name, *answers.names()):
+            figure_files.draw(each, paths, [folder / "figures" / f"{each}.html"])
         render.write(paths, folder / "figures", folder / "report.html")
     except InvalidResult as error:
         return str(error)
