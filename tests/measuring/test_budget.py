@@ -12,7 +12,7 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import ALONE
-from scalecard.measuring.stopping_rule import OVER, Rule, begin_budget, budget_left, budget_over
+from scalecard.measuring.stopping_rule import OVER, Rule, begin_budget, budget_left, budget_over, part_of_budget
 from scalecard.records.statistics import FEWEST
 from support.simulated_clock import SimulatedMachine, subject, variants
 
@@ -100,6 +100,24 @@ def test_epochs_end_after_whole_turns() -> None:
     assert len({len(timing.completion) for timing in timings}) == 1
     assert timings[0].stopped == f"{len(timings[0].completion)} of 9 epochs: {OVER}"
     assert 1 <= len(timings[0].completion) <= 4
+
+
+def test_a_part_leaves_the_rest_to_those_that_follow_and_parts_nest() -> None:
+    begin_budget(1000, 0)
+    with part_of_budget(0.5):
+        assert 490 < budget_left() <= 500
+        with part_of_budget(0.1):
+            assert 45 < budget_left() <= 50
+        assert 490 < budget_left() <= 500
+    with pytest.raises(KeyError), part_of_budget(0.5):
+        raise KeyError
+    assert 990 < budget_left() <= 1000
+
+
+def test_a_part_of_no_limit_is_no_limit() -> None:
+    begin_budget(0, 0)
+    with part_of_budget(0.01):
+        assert not budget_over(ALONE)
 
 
 def test_ranks_follow_the_leading_one() -> None:

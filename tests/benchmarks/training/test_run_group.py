@@ -1,6 +1,8 @@
 """What a group finds on a GPU whose memory is made up: the largest batches, and proofs that do not fit."""
 
+import os
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import torch
 from scalecard.benchmarks.training import memory_trials, run_group
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
+from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject, Timing, Variant
-from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.stopping_rule import Rule, begin_budget, budget_left
 from scalecard.records.record import Reason
 from scalecard.records.strategies import DDP, FSDP_GRADIENTS, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
 from scalecard.workloads.workload import Workload
@@ -47,6 +50,33 @@ def test_largest_batches_for_which_no_time_is_left_are_skipped(rule: Rule, monke
     (record,) = group(rule).largest_batches([StrategyBuilder(SINGLE, gpu.build)])
     assert (record.status, record.reason, record.metric) == ("skipped", Reason.NO_TIME, "largest_batch")
     assert not gpu.tried
+
+
+def test_trials_leave_half_of_the_time_to_what_they_found(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three strategies, the second one's trial uses up the first half."""
+    gpu, built, left = Gpu(monkeypatch), list[str](), list[float]()
+    for variable in (stopping_rule.DEADLINE, stopping_rule.PACE):
+        monkeypatch.setenv(variable, "1")  # as before afterwards
+    begin_budget(100, 0)
+
+    def build(name: str, references: Any, at: Setting) -> Subject:
+        built.append(name)
+        if name == "second":
+            os.environ[stopping_rule.DEADLINE] = "0"
+        return gpu.build(references, at)
+
+    def timed(given: list[Variant], **options: Any) -> list[Timed]:
+        left.append(budget_left())
+        return [Timed(variant) for variant in given]
+
+    monkeypatch.setattr(memory_trials, "time_rounds", timed)
+    kinds = {"first": SINGLE, "second": DDP, "third": FSDP_GRADIENTS}
+    made = [StrategyBuilder(kind, partial(build, name)) for name, kind in kinds.items()]
+    records = list(group(rule).times(made))
+    late = [record.case["strategy"] for record in records if record.reason is Reason.NO_TIME]
+    assert late == [FSDP_GRADIENTS.name]
+    assert "third" not in built
+    assert 0 < left[0] <= 100, "what was found is timed"
 
 
 def test_a_pipelines_largest_batch_has_whole_micro_batches(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
+from scalecard.measuring.stopping_rule import part_of_budget
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -62,19 +63,24 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     workloads, failed = _examined(spec, machine)
     yield from failed
-    for workload in workloads:
-        if machine.kind == "cpu":
-            yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
-            yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-        wanted = layouts(machine.num_devices, spec.nodes)
-        for layout in progress.cases(wanted, label=lambda layout: f"{workload.name}, {layout}"):
-            if layout.nodes == 1:
-                yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
-            if layout.ranks > 1:
-                yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
-        if machine.num_devices == 1:
-            two: Case = {"workload": workload.name, "devices": 2}
-            yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
+    for number, workload in enumerate(workloads):
+        with part_of_budget(1 / (len(workloads) - number)):
+            yield from _of_workload(spec, machine, workload)
+
+
+def _of_workload(spec: Spec, machine: Machine, workload: Workload) -> Iterator[Record]:
+    if machine.kind == "cpu":
+        yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
+        yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
+    wanted = layouts(machine.num_devices, spec.nodes)
+    for layout in progress.cases(wanted, label=lambda layout: f"{workload.name}, {layout}"):
+        if layout.nodes == 1:
+            yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
+        if layout.ranks > 1:
+            yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
+    if machine.num_devices == 1:
+        two: Case = {"workload": workload.name, "devices": 2}
+        yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
 
 
 def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Record]]:

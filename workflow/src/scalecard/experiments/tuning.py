@@ -34,6 +34,7 @@ from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
+from scalecard.measuring.stopping_rule import part_of_budget
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
@@ -91,11 +92,13 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     if machine.kind == "cpu":
         for workload in spec.loads:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
-    for count in dict.fromkeys((1, machine.num_devices)):
-        progress.doing(f"tuning on {progress.counted(count, 'device')}")
-        for workload in [*spec.loads, *(spec.of_epochs if count == 1 else [])]:
-            case: Case = {"workload": workload.name, "devices": count}
-            images = dataset if count == 1 and workload.name == spec.epochs_of else None
+    wanted = [(1, workload) for workload in (*spec.loads, *spec.of_epochs)]
+    wanted += [(machine.num_devices, workload) for workload in spec.loads if machine.num_devices > 1]
+    for number, (count, workload) in enumerate(wanted):
+        progress.doing(f"tuning {workload.name} on {progress.counted(count, 'device')}")
+        case: Case = {"workload": workload.name, "devices": count}
+        images = dataset if count == 1 and workload.name == spec.epochs_of else None
+        with part_of_budget(1 / (len(wanted) - number)):
             yield from launch_and_record(
                 *(_rank, spec, workload, images),
                 layout=Layout(count),

@@ -10,7 +10,8 @@ an interval, and what has not begun is left out.
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -64,6 +65,17 @@ def pace() -> float:
 def budget_left() -> float:
     """The seconds of the budget that are left."""
     return float(os.environ.get(DEADLINE, "inf")) - time.monotonic()
+
+
+@contextmanager
+def part_of_budget(part: float) -> Iterator[None]:
+    """Meanwhile this process, and those that it starts, have this part of what is left: others need the rest."""
+    before = os.environ.get(DEADLINE, "inf")
+    os.environ[DEADLINE] = str(time.monotonic() + part * budget_left())
+    try:
+        yield
+    finally:
+        os.environ[DEADLINE] = before
 
 
 def budget_over(ranks: Ranks) -> bool:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.memory_trials import TRYING, Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
-from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over
+from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over, part_of_budget
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -55,11 +55,12 @@ class Group:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
         fitting = list[Fitting]()
         self.trials.warm_up()
-        for found in self._tried(strategies):
-            if isinstance(found, Record):
-                yield found
-            else:
-                fitting.append(found)
+        with part_of_budget(TRYING):
+            for found in self._tried(strategies):
+                if isinstance(found, Record):
+                    yield found
+                else:
+                    fitting.append(found)
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
         progress.doing(f"{self.workload.name}: {variants} on {where}")
         yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
@@ -99,6 +100,8 @@ class Group:
 
     def _fitting(self, strategy: StrategyBuilder, case: Case, at: Setting) -> Fitting | Record:
         progress.detail(f"trying {strategy.kind.name}")
+        if budget_over(self.ctx):
+            return Record.skipped(case, LEFT_OUT, reason=Reason.NO_TIME, metric=strategy.metric)
         found = tried(
             strategy,
             at,
