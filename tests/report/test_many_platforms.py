@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import platforms
+from scalecard.analysis.load_results import gather
 from scalecard.analysis.platforms import selection
 from scalecard.figures import style
 from scalecard.records.files import as_json
@@ -90,7 +91,7 @@ def test_a_platform_looks_the_same_in_every_figure_and_the_current_one_stands_ou
 
 @pytest.mark.workflow
 def test_the_report_of_fifty_platforms_is_small_and_soon_there(tmp_path: Path) -> None:
-    """Within 10 s of this process and 3 MB: results of the size that the smoke workflow leaves, on fifty machines."""
+    """Within three times what reading takes, and 3 MB: results as the smoke workflow leaves them, on fifty machines."""
     root = tmp_path / "results"
     (root / "figures").mkdir(parents=True)
     for result in every_result("platform-00"):
@@ -101,7 +102,9 @@ def test_the_report_of_fifty_platforms_is_small_and_soon_there(tmp_path: Path) -
         (root / "figures" / f"{name}.html").write_text("<svg></svg>")
     paths = sorted(root.glob("platform-*/*.json"))
     started = time.process_time()
+    gather(paths)
+    read = time.process_time()
     render.write(paths, root / "figures", root / "report.html")
-    assert time.process_time() - started < 10
+    assert time.process_time() - read < 3 * (read - started)
     assert (root / "report.html").stat().st_size < 3e6
     assert "46 more platforms" in (root / "report.html").read_text()

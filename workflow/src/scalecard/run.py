@@ -101,8 +101,8 @@ def run(
         tracing.begin_traces(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, spec, machine, folder, unfinished, watch.started))
         watch.stop()
-    if job.leads:
-        _save(_measured(result, watch, outcomes, output), output, spec, unfinished)
+        if job.leads:  # while the machine is still held, as the next measurement may use the same folder
+            _save(_measured(result, watch, outcomes, output), output, spec, unfinished)
 
 
 def _save(result: Result, output: Path, spec: Any, unfinished: Path | None) -> None:
