@@ -63,7 +63,7 @@ def test_every_kill_costs_the_group_under_way_alone(tmp_path: Path) -> None:
     with measuring(output) as running:
         said, _ = running.communicate(timeout=120)
     assert running.returncode == 0, said
-    assert "of an earlier run, which began at" in said
+    assert "of a run before this one, which began at" in said
     result = load(output)
     assert not output.with_name("unfinished").exists()
     timed = [record for record in result.records if record.metric == "time" and record.status == "ok"]
@@ -71,7 +71,7 @@ def test_every_kill_costs_the_group_under_way_alone(tmp_path: Path) -> None:
     first, second = (len({record.runs[process] for record in timed}) for process in (0, 1))
     assert (first, second) == (2, 2), "each process went on where it was"
     assert all(len(record.runs) == len(record.samples) == 2 for record in timed)
-    assert any("of an earlier run, which began at" in warning for warning in result.warnings)
+    assert any("of a run before this one, which began at" in warning for warning in result.warnings)
 
 
 def test_other_values_begin_anew(tmp_path: Path) -> None:

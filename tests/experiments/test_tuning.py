@@ -97,13 +97,13 @@ def test_if_the_fastest_rungs_fail_on_a_gpu_float32_is_measured_all_the_same(mon
     """The GPU is made up: nothing is trained, and recording a graph fails."""
     tried = list[int]()
 
-    def time_epochs(variants: list[Any], **options: Any) -> list[Any]:
+    def epoch_records(variants: list[Any], **options: Any) -> list[Any]:
         tried.append(len(variants))
         if len(variants) > 1:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         return []
 
-    monkeypatch.setattr(tuning, "time_epochs", time_epochs)
+    monkeypatch.setattr(tuning, "epoch_records", epoch_records)
     images = datasets.Dataset("synthetic", *[datasets.Split(torch.zeros(2, 1, 28, 28), torch.zeros(2))] * 2)
     for device, tries in (("cuda", [2, 1]), ("cpu", [2])):
         tried.clear()

@@ -12,7 +12,15 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.epochs import time_epochs
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import ALONE
-from scalecard.measuring.stopping_rule import OVER, Rule, begin_budget, budget_left, budget_over, part_of_budget
+from scalecard.measuring.stopping_rule import (
+    OVER,
+    Rule,
+    begin_budget,
+    budget_left,
+    budget_over,
+    in_equal_parts,
+    part_of_budget,
+)
 from scalecard.records.statistics import FEWEST
 from support.simulated_clock import SimulatedMachine, subject, variants
 
@@ -112,6 +120,13 @@ def test_a_part_leaves_the_rest_to_those_that_follow_and_parts_nest() -> None:
     with pytest.raises(KeyError), part_of_budget(0.5):
         raise KeyError
     assert 990 < budget_left() <= 1000
+
+
+def test_each_of_several_gets_an_equal_part_of_what_is_left() -> None:
+    begin_budget(100, 0)
+    left = [round(budget_left(), -1) for _ in in_equal_parts("abcd")]
+    assert left == [20, 30, 50, 100], "those before took nothing"
+    assert 90 < budget_left() <= 100
 
 
 def test_a_part_of_no_limit_is_no_limit() -> None:

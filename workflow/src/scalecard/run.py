@@ -31,17 +31,17 @@ from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
-from scalecard.records import groups
+from scalecard.records import kept_groups
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
-from scalecard.records.groups import Groups
 from scalecard.records.journal import Journal, merged
+from scalecard.records.kept_groups import KeptGroups, of_run
 from scalecard.records.record import Reason, Record, Result
 from scalecard.time_spent import Activity
 
 T = TypeVar("T")
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
-# Of the environment, what must be as it was.
-SAME = ("fingerprint", "host", "machine", "python", "os", "torch", "torchvision", "lock", "container", "packages")
+HARDWARE = ("fingerprint", "host", "machine")
+SOFTWARE = ("python", "os", "torch", "torchvision", "cuda", "cudnn", "nccl", "lock", "container", "packages")
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ def _save(result: Result, output: Path, spec: Any, unfinished: Path | None) -> N
     """Save; groups of records are kept only if the next run will need them."""
     save_or_keep(result, output, elsewhere=_other_folders(output, spec))
     if unfinished and not is_due(output, 0):
-        groups.discard(unfinished)
+        kept_groups.discard(unfinished)
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
 
 def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
     """The result with what was measured, and all that is to be told of it."""
-    records = merged([outcome.records for outcome in outcomes])
+    records = merged([[of_run(record, watch.started) for record in outcome.records] for outcome in outcomes])
     told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
@@ -133,12 +133,12 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
 
 
 def _told_of_earlier_runs(records: list[Record], now: str) -> list[str]:
-    """That records were kept from runs that had been ended, if some were."""
+    """That records were kept from runs before this one, if some were."""
     kept = [record for record in records if {*record.runs} - {now}]
     if not kept:
         return []
     first = min(run for record in kept for run in record.runs)
-    told = f"{progress.counted(len(kept), 'case')} of an earlier run, which began at {first} and was ended, were kept"
+    told = f"{progress.counted(len(kept), 'case')} of a run before this one, which began at {first}, kept"
     progress.say(told)
     return [told]
 
@@ -148,10 +148,10 @@ def _unfinished(result: Result, spec: Any, job: nodes.Nodes, output: Path, code:
 
     They are not on several nodes, where all processes must measure the same.
     """
-    folder = output.parent / groups.FOLDER / result.experiment
+    folder = output.parent / kept_groups.FOLDER / result.experiment
     if not code or job.count > 1 or result.experiment in ANEW:
         return None
-    return folder if groups.prepare(folder, _conditions(result, spec, code)) else None
+    return folder if kept_groups.prepare(folder, _conditions(result, spec, code)) else None
 
 
 def _conditions(result: Result, spec: Any, code: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _conditions(result: Result, spec: Any, code: str) -> dict[str, Any]:
     return {
         "code": code,
         "spec": result.spec,
-        "environment": {key: result.environment[key] for key in SAME},
+        "environment": {key: result.environment[key] for key in (*HARDWARE, *SOFTWARE)},
         "workloads": {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files},
     }
 
@@ -267,7 +267,7 @@ def _outcomes(
         if wanted > 1:
             progress.doing(f"process {number} of {wanted}")
         shared_decisions.begin_process(number)
-        kept = Groups(unfinished / f"process {number}.jsonl", started) if unfinished else None
+        kept = KeptGroups(unfinished / f"process {number}.jsonl", started) if unfinished else None
         outcome = _outcome(name, spec, machine, Journal(folder / f"records of process {number}"), kept)
         yield outcome
         if outcome.ended_early:
@@ -275,7 +275,7 @@ def _outcomes(
         longest = max(longest, time.monotonic() - began)
 
 
-def _outcome(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None = None) -> Outcome:
+def _outcome(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process measured, also if it was killed."""
     try:
         return _in_a_fresh_process(name, measure, name, spec, machine, journal, kept)
@@ -299,16 +299,15 @@ def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: st
             raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Groups | None = None) -> Outcome:
+def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process does: measure every case of a Spec that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
-    groups.begin(kept)
+    kept_groups.keep_in(kept)
     experiment = experiments.load(name)
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            records = experiment.run(spec, machine)
-            outcome = Outcome(journal.keep(map(kept.stamped, records) if kept else records), [])
+            outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves
                 traceback.print_exc()

@@ -40,7 +40,7 @@ from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvou
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.records import groups
+from scalecard.records import kept_groups
 from scalecard.records.atomic import write_atomically
 from scalecard.records.axes import Case
 from scalecard.records.journal import Journal
@@ -189,7 +189,7 @@ def launch_and_record(
             found = [[*error.records, *(failed(case, metric=of) for case, of in left)]]
         yield from found[0] if found else ()
 
-    return [*groups.once([function.__qualname__, str(layout), wanted], launched())]
+    return [*kept_groups.measured_once([function.__qualname__, str(layout), wanted], launched())]
 
 
 def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:

@@ -30,7 +30,7 @@ from scalecard.distributed.layout import layouts
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.epochs import epoch_records
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
@@ -233,9 +233,7 @@ def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> V
 
 def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
     variants = with_proofs([_epochs(ctx, spec, model, dataset)], proven)
-    (timing,) = time_epochs(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
-    yield timing.record("epoch_time")
-    yield timing.accuracy_record()
+    yield from epoch_records(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
 
 
 def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:

@@ -23,7 +23,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.epochs import epoch_records
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
@@ -69,7 +69,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
             case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
             variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
-            yield from guarded(_timed(spec, devices, variants), case, metric="epoch_time")
+            epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
+            yield from guarded(epochs, case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
@@ -85,13 +86,6 @@ def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data:
         proven_at=[Setting(count, odd, lr, odd * spec.check_steps - 1, exact=True), Setting(count, even, lr, even)],
         timed_at=at,
     )
-
-
-def _timed(spec: Spec, devices: list[Device], variants: list[Variant]) -> Iterator[Record]:
-    """In turns, epoch by epoch."""
-    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices):
-        yield timing.record("epoch_time")
-        yield timing.accuracy_record()
 
 
 def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:

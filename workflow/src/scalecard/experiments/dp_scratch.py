@@ -21,7 +21,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.epochs import epoch_records
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, Positive, Rate
@@ -76,16 +76,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             )
             for count in counts
         ]
-        yield from guarded(_epochs(spec, variants, devices, counts[-1]), case, metric="epoch_time")
+        progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
+        used = devices[: machine.num_devices]
+        epochs = epoch_records(variants, num_epochs=spec.epochs, devices=used)
+        yield from guarded(epochs, case, metric="epoch_time")
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="epoch_time")
-
-
-def _epochs(spec: Spec, variants: list[Variant], devices: list[Device], used: int) -> Iterator[Record]:
-    progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
-    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=devices[:used]):
-        yield timing.record("epoch_time")
-        yield timing.accuracy_record()
 
 
 def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:

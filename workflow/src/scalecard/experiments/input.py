@@ -31,7 +31,7 @@ from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
-from scalecard.measuring.stopping_rule import part_of_budget
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 from scalecard.workloads.loading import Loading
@@ -54,11 +54,11 @@ class Spec(OfWorkloads, Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload that has a data set, on one device; one that fails, fails alone."""
-    for number, workload in enumerate(progress.cases(spec.loads, label=lambda workload: workload.name)):
+    for workload in in_equal_parts(spec.loads):
+        progress.doing(f"input of {workload.name}")
         case: Case = {"workload": workload.name, "devices": 1}
         try:
-            with part_of_budget(1 / (len(spec.loads) - number)):
-                yield from guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")
+            yield from guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")
         except Exception as error:  # of a file of the user's, or of a worker that was killed
             reason = Reason.LOST if LOST in str(error) else reason_of(error)
             yield Record.failed(case, in_one_line(error), reason=reason, metric="load_time")

@@ -33,7 +33,7 @@ from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
-from scalecard.measuring.stopping_rule import part_of_budget
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -63,9 +63,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     workloads, failed = _examined(spec, machine)
     yield from failed
-    for number, workload in enumerate(workloads):
-        with part_of_budget(1 / (len(workloads) - number)):
-            yield from _of_workload(spec, machine, workload)
+    for workload in in_equal_parts(workloads):
+        yield from _of_workload(spec, machine, workload)
 
 
 def _of_workload(spec: Spec, machine: Machine, workload: Workload) -> Iterator[Record]:

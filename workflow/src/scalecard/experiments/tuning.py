@@ -30,11 +30,11 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.epochs import epoch_records
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
-from scalecard.measuring.stopping_rule import part_of_budget
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
@@ -94,19 +94,18 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
     wanted = [(1, workload) for workload in (*spec.loads, *spec.of_epochs)]
     wanted += [(machine.num_devices, workload) for workload in spec.loads if machine.num_devices > 1]
-    for number, (count, workload) in enumerate(wanted):
+    for count, workload in in_equal_parts(wanted):
         progress.doing(f"tuning {workload.name} on {progress.counted(count, 'device')}")
         case: Case = {"workload": workload.name, "devices": count}
         images = dataset if count == 1 and workload.name == spec.epochs_of else None
-        with part_of_budget(1 / (len(wanted) - number)):
-            yield from launch_and_record(
-                *(_rank, spec, workload, images),
-                layout=Layout(count),
-                machine=machine,
-                cases=[case],
-                metric="step_time",
-                then=[(case, "epoch_time")] if images else [],
-            )
+        yield from launch_and_record(
+            *(_rank, spec, workload, images),
+            layout=Layout(count),
+            machine=machine,
+            cases=[case],
+            metric="step_time",
+            then=[(case, "epoch_time")] if images else [],
+        )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
 
@@ -156,19 +155,14 @@ def _epochs(
     """Of float32 and of the fastest rungs. On a GPU, whatever a library says of those, float32 is measured."""
     images = dataset.to(ctx.device)
     variants = [_variant(ctx, spec, images, combination) for combination in combinations]
+    timed = partial(epoch_records, num_epochs=spec.epochs, devices=[ctx])
     try:
-        yield from _timed(ctx, spec, variants)
+        yield from timed(variants)
     except Exception as error:  # before anything was timed
         if ctx.device.type == "cpu" or len(variants) == 1:
             raise
         yield Record.failed(variants[-1].case, in_one_line(error), reason=reason_of(error), metric="epoch_time")
-        yield from _timed(ctx, spec, variants[:1])
-
-
-def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
-    for timing in time_epochs(variants, num_epochs=spec.epochs, devices=[ctx]):
-        yield timing.record("epoch_time")
-        yield timing.accuracy_record()
+        yield from timed(variants[:1])
 
 
 def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination) -> Variant:

@@ -17,15 +17,16 @@ from scalecard.distributed.layout import Layout, layouts
 
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
 NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
-USUAL = {"full": 8, "quick": 2}  # devices of a node that is not known yet, or for which seconds are typical
-# Seconds that one takes on an H200, on average: a variant from its proof to its last round, a launch of ranks, a trial
-# of a step that may not fit, a compilation, and a search for the learning rate of a proof.
+USUAL_DEVICES = {"full": 8, "quick": 2}  # devices of a node that is not known yet, or for which seconds are typical
+# Estimated seconds of one: a variant from its proof to its last round, a launch of ranks, a trial of a step that may
+# not fit, a compilation, and a search for the learning rate of a proof. An H200 took 11 to 14 s for a launch, and 23 s
+# to compile gpt.
 UNITS = {"variants": 4.0, "launches": 12.0, "trials": 4.0, "compilations": 45.0, "searches": 15.0}
 EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
-ROOM = {"full": 2, "quick": 4}  # times what health is estimated to take
+HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
-FIRST_ALONE = ("trials", "searches")  # what the first process finds out for all
+ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Need:
 
     def total(self, *, first: bool = True) -> float:
         """Seconds of the first process of a run, or of a later one."""
-        done = (name for name in UNITS if first or name not in FIRST_ALONE)
+        done = (name for name in UNITS if first or name not in ONLY_ONCE)
         return self.seconds + sum(UNITS[name] * float(getattr(self, name)) for name in done)
 
     def __add__(self, other: "Need") -> "Need":
@@ -49,7 +50,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class On:
+class Setup:
     """An experiment's merged block, and the devices of a node and nodes on which it is measured."""
 
     block: Mapping[str, Any]
@@ -78,144 +79,129 @@ class On:
         return float(self["epochs"] * images * shares * sum(EPOCH.get(model, EPOCH["resnet18"]) for model in models))
 
 
-def _health(on: On) -> Need:
+def _health(setup: Setup) -> Need:
     """Alone and at once, every pair, collectives, and a load."""
-    pairs = on.devices * (on.devices - 1)
-    own = 15 * on.devices + 0.5 * on.len("link_bytes") * pairs + on["load_seconds"] + 15
-    return Need(launches=len(on.several), variants=3 * on.len("collective_bytes") * len(on.several), seconds=own)
+    pairs = setup.devices * (setup.devices - 1)
+    own = 15 * setup.devices + 0.5 * setup.len("link_bytes") * pairs + setup["load_seconds"] + 15
+    several = len(setup.several)
+    return Need(launches=several, variants=3 * setup.len("collective_bytes") * several, seconds=own)
 
 
-def _async_timing(on: On) -> Need:
-    return Need(variants=on.len("dtypes") + on.len("sizes") + 2 * len(on.layouts))
+def _async_timing(setup: Setup) -> Need:
+    return Need(variants=setup.len("dtypes") + setup.len("sizes") + 2 * len(setup.layouts))
 
 
-def _copy_cost(on: On) -> Need:
+def _copy_cost(setup: Setup) -> Need:
     """The textbook's five steps with gigabytes of pageable memory; host and device; within one; between each pair."""
-    ways, sizes, others = on.len("memory") * on.len("calls"), on.len("bytes"), on.devices - 1
+    ways, sizes, others = setup.len("memory") * setup.len("calls"), setup.len("bytes"), setup.devices - 1
     between = 2 * others * sizes + others * (others - 1)
     return Need(variants=2 * ways * sizes + sizes + between, seconds=75)
 
 
-def _allreduce(on: On) -> Need:
-    within = [layout for layout in on.several if layout.nodes == 1]
+def _allreduce(setup: Setup) -> Need:
+    within = [layout for layout in setup.several if layout.nodes == 1]
     return Need(
-        variants=2 + on.len("bytes") * (2 * len(within) + len(on.several)),
-        launches=len(on.several) + 1,
+        variants=2 + setup.len("bytes") * (2 * len(within) + len(setup.several)),
+        launches=len(setup.several) + 1,
     )
 
 
-def _dp_scratch(on: On) -> Need:
+def _dp_scratch(setup: Setup) -> Need:
     """One thread launches for all devices, so an epoch on more of them is not shorter."""
-    return Need(seconds=10 + on.epochs(["lenet"], fixed=1.0))
+    return Need(seconds=10 + setup.epochs(["lenet"], fixed=1.0))
 
 
-def _dp_concise(on: On) -> Need:
-    return Need(seconds=10 + on.len("batch_sizes") * on.len("lrs") * on.epochs([on["model"]], fixed=0.3))
+def _dp_concise(setup: Setup) -> Need:
+    return Need(seconds=10 + setup.len("batch_sizes") * setup.len("lrs") * setup.epochs([setup["model"]], fixed=0.3))
 
 
-def _ddp(on: On) -> Need:
-    options = on.len("buckets_mib") + on.len("hooks") + 2 * on.len("accumulation") + 2
-    full = sum(layout.ranks == layout.nodes * on.devices for layout in on.several)
+def _ddp(setup: Setup) -> Need:
+    options = setup.len("buckets_mib") + setup.len("hooks") + 2 * setup.len("accumulation") + 2
+    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several)
     return Need(
-        variants=on.len("models") * (2 + 2 * len(on.several) + options * full),
-        launches=len(on.layouts),
-        seconds=15 + on.epochs(on["accuracy_models"]),
+        variants=setup.len("models") * (2 + 2 * len(setup.several) + options * full),
+        launches=len(setup.layouts),
+        seconds=15 + setup.epochs(setup["accuracy_models"]),
     )
 
 
-def _model_parallel(on: On) -> Need:
-    return Need(variants=10 + 5 * len(on.several))
+def _model_parallel(setup: Setup) -> Need:
+    return Need(variants=10 + 5 * len(setup.several))
 
 
-def _pipeline(on: On) -> Need:
-    balanced = 6 * on.len("balanced_sizes") * len(on.several)
-    return Need(variants=10 + 3 * on.len("split_sizes") + balanced, launches=1)
+def _pipeline(setup: Setup) -> Need:
+    balanced = 6 * setup.len("balanced_sizes") * len(setup.several)
+    return Need(variants=10 + 3 * setup.len("split_sizes") + balanced, launches=1)
 
 
-def _tensor_parallel(on: On) -> Need:
-    return Need(variants=2 * on.len("models") * (1 + 2 * len(on.several)))
+def _tensor_parallel(setup: Setup) -> Need:
+    return Need(variants=2 * setup.len("models") * (1 + 2 * len(setup.several)))
 
 
-def _hybrid(on: On) -> Need:
-    return Need(variants=12 * len(on.several), launches=len(on.several))
+def _hybrid(setup: Setup) -> Need:
+    return Need(variants=12 * len(setup.several), launches=len(setup.several))
 
 
-def _strategies(on: On) -> Need:
+def _strategies(setup: Setup) -> Need:
     """Of each workload: one device with smaller batches; about six strategies in one process and eight on ranks."""
     need = Need(launches=1)
-    for values in on["workloads"].values():
+    for values in setup["workloads"].values():
         smaller = math.log2(values["batch_size"]) + 1
-        each = 14 * len(on.several)
+        each = 14 * len(setup.several)
         need += Need(
-            variants=1 + smaller + each * on.len("scaling"),
-            launches=2 + 4 * len(on.several),
-            trials=5 + each * (on.len("scaling") + 4),
+            variants=1 + smaller + each * setup.len("scaling"),
+            launches=2 + 4 * len(setup.several),
+            trials=5 + each * (setup.len("scaling") + 4),
             searches=1,
         )
     return need
 
 
-def _input(on: On) -> Need:
-    workers = on.len("workers") or 6
-    each = 4 * (workers + on.len("prefetch")) + 2 * on.len("batch_sizes")
-    return Need(variants=each * len(on["workloads"]), searches=len(on["workloads"]))
+def _input(setup: Setup) -> Need:
+    workers = setup.len("workers") or 6
+    each = 4 * (workers + setup.len("prefetch")) + 2 * setup.len("batch_sizes")
+    return Need(variants=each * len(setup["workloads"]), searches=len(setup["workloads"]))
 
 
-def _heterogeneous(on: On) -> Need:
-    return Need(variants=2 * on.len("models") * (2 * (on.len("shares") + 2) + 6))
+def _heterogeneous(setup: Setup) -> Need:
+    return Need(variants=2 * setup.len("models") * (2 * (setup.len("shares") + 2) + 6))
 
 
-def _tuning(on: On) -> Need:
+def _tuning(setup: Setup) -> Need:
     """Each rung alone and on top of the others, on one device and on all; what compiles, compiles anew for each."""
-    rungs, factors, places = on.len("rungs"), on.len("larger_batches"), 1 + (on.devices > 1)
-    compiled = 3 * ("compile" in on["rungs"])
-    each = Need(variants=2 * rungs + 2 * on.len("accumulation"), launches=1, compilations=compiled, searches=1)
-    larger = Need(variants=2 * factors, trials=2 * factors)
-    need = Need()
-    for _ in on["workloads"]:
-        need += larger
-        for _ in range(places):
-            need += each
-    if on["epochs_of"]:
-        need += Need(launches=1, compilations=compiled, seconds=2 * On(on.block, 1).epochs([on["epochs_of"]]))
+    loads, factors = len(setup["workloads"]), setup.len("larger_batches")
+    ladders = loads * (1 + (setup.devices > 1))
+    compiled = 3 * ("compile" in setup["rungs"])
+    need = Need(
+        variants=2 * ladders * (setup.len("rungs") + setup.len("accumulation")) + 2 * loads * factors,
+        launches=ladders,
+        trials=2 * loads * factors,
+        compilations=ladders * compiled,
+        searches=ladders,
+    )
+    if setup["epochs_of"]:
+        epochs = Setup(setup.block, 1).epochs([setup["epochs_of"]])
+        need += Need(launches=1, compilations=compiled, seconds=2 * epochs)
     return need
-
-
-NEEDS: Mapping[str, Callable[[On], Need]] = {
-    "health": _health,
-    "async_timing": _async_timing,
-    "copy_cost": _copy_cost,
-    "allreduce": _allreduce,
-    "dp_scratch": _dp_scratch,
-    "dp_concise": _dp_concise,
-    "ddp": _ddp,
-    "model_parallel": _model_parallel,
-    "pipeline": _pipeline,
-    "tensor_parallel": _tensor_parallel,
-    "hybrid": _hybrid,
-    "strategies": _strategies,
-    "input": _input,
-    "heterogeneous": _heterogeneous,
-    "tuning": _tuning,
-}
 
 
 def need(name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int) -> Need:
     """Of one process; `devices` of a node, None if it is not known yet."""
-    on = On(block, devices or USUAL[scale], nodes)
-    if not on.several and name in NEED_SEVERAL_DEVICES:
+    setup = Setup(block, devices or USUAL_DEVICES[scale], nodes)
+    if not setup.several and name in NEED_SEVERAL_DEVICES:
         return Need()
     if scale == "full":
-        return NEEDS[name](on)
+        estimate: Callable[[Setup], Need] = globals()[f"_{name}"]
+        return estimate(setup)
     typical: dict[str, float] = yaml.safe_load(TYPICAL.read_text())["quick"]
-    return Need(seconds=typical[name] * len(on.layouts) / len(layouts(USUAL["quick"], 1)))
+    return Need(seconds=typical[name] * len(setup.layouts) / len(layouts(USUAL_DEVICES["quick"], 1)))
 
 
 def seconds(name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int) -> float:
     """Of all processes of a run of this merged block, at most a week; 0 if there is nothing to measure."""
     found = need(name, block, scale, devices=devices, nodes=nodes)
     if name == HEALTH:  # in one process, and with room, since it must end
-        return ROOM[scale] * found.total()
+        return HEALTH_MARGIN[scale] * found.total()
     later: int = block["measure"]["processes"] - 1
     return min(WEEK, found.total() + later * found.total(first=False))
 

@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from scalecard import progress
@@ -14,6 +14,7 @@ from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import OVER, budget_over
 from scalecard.measuring.timer import Bench, Synchronised
+from scalecard.records.record import Record
 from scalecard.time_spent import Activity, spent_on
 
 
@@ -38,6 +39,15 @@ def time_epochs(
             timing.measured_again, timing.accuracies = slowed, before.accuracies
     fail_wrong(timings, bench)
     return timings
+
+
+def epoch_records(
+    variants: Sequence[Variant], *, num_epochs: int, devices: Sequence[Synchronised], ranks: Ranks = ALONE
+) -> Iterator[Record]:
+    """The time of every epoch of each variant, and the accuracy after it."""
+    for timing in time_epochs(variants, num_epochs=num_epochs, devices=devices, ranks=ranks):
+        yield timing.record("epoch_time")
+        yield timing.accuracy_record()
 
 
 def _run_epochs(ready: Sequence[Timing], num_epochs: int, bench: Bench) -> tuple[list[Timing], str]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from scalecard import progress
 from scalecard.hardware.failures import first_line, reason_of
 from scalecard.measuring.proof import Void
-from scalecard.records import groups
+from scalecard.records import kept_groups
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record, Unit
 
@@ -42,7 +42,7 @@ def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit
 
     They are a group: what an earlier run kept of it is not measured again.
     """
-    return groups.once([case, metric], _guarded(records, case, metric, unit))
+    return kept_groups.measured_once([case, metric], _guarded(records, case, metric, unit))
 
 
 def _guarded(records: Iterable[Record], case: Case, metric: str, unit: Unit) -> Iterator[Record]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from scalecard.measuring.shared_decisions import Ranks
 from scalecard.records.statistics import FEWEST, median_interval
 
 WEEK = 7 * 24 * 3600  # nobody waits longer for one case
+T = TypeVar("T")
 Count = Annotated[int, Field(ge=2, le=1_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False)]
 
@@ -76,6 +77,13 @@ def part_of_budget(part: float) -> Iterator[None]:
         yield
     finally:
         os.environ[DEADLINE] = before
+
+
+def in_equal_parts(items: Sequence[T]) -> Iterator[T]:
+    """These, each with an equal part of the budget that is left when its turn comes: none eats what the next needs."""
+    for done, item in enumerate(items):
+        with part_of_budget(1 / (len(items) - done)):
+            yield item
 
 
 def budget_over(ranks: Ranks) -> bool:

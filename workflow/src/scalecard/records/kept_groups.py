@@ -1,8 +1,8 @@
 """Groups of records that outlive a run that was ended, so that the next one measures only what is missing.
 
-A group is what `once` is given: cases that are timed in the same rounds, or all that one launch of ranks measures. It
-is kept, whole, as soon as it was measured, in a file for each process of the run. If anything changes that it was
-measured with, nothing is kept. A group in which something failed or had no time is measured again.
+A group is what `measured_once` is given: cases that are timed in the same rounds, or all that one launch of ranks
+measures. It is kept, whole, as soon as it was measured, in a file for each process of the run. If anything changes that
+it was measured with, nothing is kept. A group in which something failed or had no time is measured again.
 """
 
 import contextlib
@@ -45,7 +45,12 @@ def discard(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-class Groups:
+def of_run(record: Record, began: str) -> Record:
+    """With the moment when the run began that took its samples, unless an earlier one did."""
+    return record if record.runs else replace(record, runs=[began] * len(record.samples))
+
+
+class KeptGroups:
     """Those of one process of a run, which `began` at this moment: a line each in the file `path`."""
 
     def __init__(self, path: Path, began: str) -> None:
@@ -53,11 +58,7 @@ class Groups:
         self._kept = dict(_lines(path))
         self._met, self._inside = Counter[str](), False
 
-    def stamped(self, record: Record) -> Record:
-        """With the run that each list of its samples is from."""
-        return record if record.runs else replace(record, runs=[self._began] * len(record.samples))
-
-    def once(self, what: object, records: Iterable[Record]) -> Iterator[Record]:
+    def measured_once(self, what: object, records: Iterable[Record]) -> Iterator[Record]:
         """The records of the group `what`: those kept or, if there are none, `records`, which are then kept.
 
         A group within another one is a part of that.
@@ -74,7 +75,7 @@ class Groups:
         found, self._inside = list[Record](), True
         try:
             for record in records:
-                found.append(self.stamped(record))
+                found.append(of_run(record, self._began))
                 yield found[-1]
         finally:
             self._inside = False
@@ -100,15 +101,15 @@ def _lines(path: Path) -> Iterator[tuple[str, list[Record]]]:
             continue
 
 
-_here: Groups | None = None
+_here: KeptGroups | None = None
 
 
-def begin(kept: Groups | None) -> None:
+def keep_in(kept: KeptGroups | None) -> None:
     """From now on, the groups of this process are kept there, or nowhere."""
     global _here
     _here = kept
 
 
-def once(what: object, records: Iterable[Record]) -> Iterator[Record]:
-    """`Groups.once` where groups are kept: in the process that measures, not in its ranks."""
-    return _here.once(what, records) if _here else iter(records)
+def measured_once(what: object, records: Iterable[Record]) -> Iterator[Record]:
+    """`KeptGroups.measured_once` where groups are kept: in the process that measures, not in its ranks."""
+    return _here.measured_once(what, records) if _here else iter(records)
