@@ -45,8 +45,8 @@ CHANGES = {  # two nodes, and shorter pauses for a test
     "jobs: 20": "slurm-init-seconds-before-status-checks: 2\nseconds-between-status-checks: 2\njobs: 20",
 }
 
-# Jobs that a cluster runs like those of other experiments. More are left of one node than of two, so some meet.
-LIKE_OTHERS = ("pipeline", "input", "tuning")
+# Jobs that a cluster runs like those of other experiments. Of one node enough are left for two to meet.
+LIKE_OTHERS = ("pipeline", "input", "tuning", "dp_concise", "heterogeneous")
 
 pytestmark = [
     pytest.mark.cluster,
@@ -72,7 +72,7 @@ def submitted(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy_project(tmp_path_factory.mktemp("submitted"))
     leave_out(folder, LIKE_OTHERS)
     set_up_site(folder, "slurm", CHANGES)
-    completed(folder, *with_profile("slurm"))
+    completed(folder, *with_profile("slurm"), timeout=1700)
     return folder
 
 
