@@ -1,4 +1,4 @@
-"""One workload cannot eat what the next one needs."""
+"""One group cannot eat what the next one needs, and what a headline rests on comes first."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.experiments import strategies, tuning
+from scalecard.experiments import dp_concise, strategies, tuning
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.stopping_rule import begin_budget, budget_left
+from scalecard.measuring.stopping_rule import begin_budget, budget_left, coarse_to_fine
 from scalecard.records.record import Record
 from support.blocks import block
 
@@ -22,18 +22,48 @@ def of_100_seconds() -> Iterator[None]:
     begin_budget(0, 0)
 
 
-def test_each_workload_gets_its_part_of_what_is_left(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = dict[str, float]()
+def test_each_workload_is_measured_alone_and_on_all_ranks_before_any_other_way(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[tuple[str, float]]()
 
-    def launched(work: Any, spec: Any, machine: Machine, workload: Any, *args: Any, **options: Any) -> Iterator[Record]:
-        found.setdefault(workload.name, budget_left())
-        return iter(())
+    def launched(spec: Any, machine: Machine, turn: strategies.Turn) -> list[Record]:
+        found.append((str(turn), budget_left()))
+        return []
 
     monkeypatch.setattr(strategies, "_launched", launched)
     monkeypatch.setattr(strategies, "_examined", lambda spec, machine: (spec.loads, []))
-    list(strategies.run(experiments.build("strategies", block("strategies", workloads=LOADS)), machine))
-    assert 40 < found["toy"] <= 50
-    assert 90 < found["lenet"] <= 100, "it gets what the first one left"
+    spec = experiments.build("strategies", block("strategies", workloads=LOADS))
+    list(strategies.run(spec, replace(machine, num_devices=4)))
+    turns = [turn for turn, _ in found]
+    ways = ["one process on 1 device", "4 ranks", "one process on 2 devices", "one process on 4 devices", "2 ranks"]
+    assert turns == [f"{name}, {way}" for way in ways for name in LOADS]
+    parts = [round(seconds) for _, seconds in found]
+    assert parts == [round(100 / n) for n in range(len(turns), 0, -1)], "each has its part of what is left"
+    found.clear()
+    list(strategies.run(spec, replace(machine, num_devices=4, kind="cuda")))
+    batches = [turn for turn, _ in found if turn.endswith("the largest batches")]
+    assert [turn for turn, _ in found] == [*turns, *batches]
+    assert len(batches) == len(turns)
+
+
+def test_the_textbooks_pair_comes_before_the_rest_of_the_grid() -> None:
+    spec = experiments.build("dp_concise", block("dp_concise", batch_sizes=[256, 512], lrs=[0.1, 0.2]))
+    assert dp_concise._grid(spec) == [(256, 0.1), (512, 0.2), (256, 0.2), (512, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("items", "order"),
+    [
+        ([], []),
+        ([1], [1]),
+        ([1, 2], [2, 1]),
+        ([1, 2, 3], [3, 1, 2]),
+        ([1, 2, 3, 4, 5, 6, 7], [7, 1, 4, 2, 5, 3, 6]),
+    ],
+)
+def test_a_sweep_begins_with_its_ends(items: list[int], order: list[int]) -> None:
+    assert coarse_to_fine(items) == order
 
 
 def test_so_does_each_ladder(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

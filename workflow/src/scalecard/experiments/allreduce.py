@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from scalecard import progress
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -30,6 +29,7 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.spec import ByteSizes, Common, Positive
+from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts, part_of_budget
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
@@ -38,6 +38,7 @@ from scalecard.records.record import Check, Record
 
 UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
 TURNS = 3  # sums that are compared
+OF_LIBRARY = 2 / 3  # of the time, if that is short: its rates are what others are judged by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +53,22 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """The textbook's first case, then every algorithm, number of devices and size; over nodes, only the library's."""
+    """The library's, on every layout of ranks; then the textbook's first case and our own, which do not span nodes."""
     if machine.num_devices == 1:
         for algorithm in (*ALGORITHMS, "torch.distributed"):
             yield Record.skipped({"algorithm": algorithm, "devices": 2}, "needs 2 devices, this machine has 1")
-    elif nodes.here().leads:
-        yield from _within_one_process(spec, machine)
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
-    for layout in progress.cases(wanted, label=lambda layout: f"torch.distributed, {layout}"):
-        backend = dist.get_default_backend_for_device(machine.kind)
-        cases = [_case(layout, size, backend) for size in spec.bytes]
+    with part_of_budget(OF_LIBRARY):
+        yield from _by_the_library(spec, machine, wanted, proven)
+    if machine.num_devices > 1 and nodes.here().leads:
+        yield from _within_one_process(spec, machine)
+
+
+def _by_the_library(spec: Spec, machine: Machine, wanted: Sequence[Layout], proven: Proofs) -> Iterator[Record]:
+    backend = dist.get_default_backend_for_device(machine.kind)
+    for layout in in_equal_parts(wanted, label=lambda layout: f"torch.distributed, {layout}"):
+        cases = [_case(layout, size, backend) for size in coarse_to_fine(spec.bytes)]
         yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, cases=cases, metric="time")
 
 
@@ -79,8 +85,8 @@ def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
         textbook: Case = {"devices": 2, "bytes": 8, "textbook": True}
         yield from guarded(_from_scratch(spec, devices, Setting(2, 8), {"textbook": True}), textbook)
-        wanted = [Setting(count, size) for count in counts for size in spec.bytes]
-        for at in progress.cases(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
+        wanted = [Setting(count, size) for size in coarse_to_fine(spec.bytes) for count in counts]
+        for at in in_equal_parts(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
             case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}
             yield from guarded(_from_scratch(spec, devices, at, {}), case)
     empty_cache()
@@ -128,7 +134,8 @@ def _prove(ctx: RankContext, spec: Spec) -> Proofs:
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
-    for size in progress.cases(spec.bytes, label=lambda s: f"torch.distributed, {ctx.layout}, {s} bytes"):
+    sizes = coarse_to_fine(spec.bytes)
+    for size in in_equal_parts(sizes, label=lambda size: f"torch.distributed, {ctx.layout}, {size} bytes"):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)
         yield from guarded(_time(ctx, spec, variants), case)

@@ -23,6 +23,7 @@ from scalecard.measuring.case_variant import Variant
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 
@@ -64,7 +65,7 @@ def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
     if len(devices) == 1:
         case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
         yield Record.skipped(case, "needs 2 devices, this machine has 1")
-    for count in progress.cases(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
+    for count in in_equal_parts(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
         case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
         used, at = devices[:count], Products(spec.size, spec.products, "float32")
         variants = [

@@ -11,7 +11,7 @@ over its own batch), if they sent less than they must (the bytes are counted), o
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from scalecard.benchmarks.training import gradient_allreduce
 from scalecard.distributed import nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import layouts
+from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
@@ -37,6 +37,7 @@ from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_pr
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
@@ -74,6 +75,28 @@ class Setting(Precision):
 
     batch_size: int
     num_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a launch of ranks measures in rounds of its own."""
+
+    model: Model
+    layout: Layout
+    part: Literal["scaling", "options", "accuracy"]
+
+    @property
+    def case(self) -> Case:
+        """Of a record that says why there is no other."""
+        first: dict[str, Case] = {"scaling": {"scaling": "strong"}, "options": {"option": "default"}}
+        return {"workload": self.model, **self.layout.case, **first.get(self.part, {})}
+
+    @property
+    def metric(self) -> str:
+        return "epoch_time" if self.part == "accuracy" else "step_time"
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.part} on {self.layout}"
 
 
 class DdpReferences:
@@ -118,14 +141,15 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
-    for layout in progress.cases(wanted, label=lambda layout: f"DDP on {layout}"):
+    for layout in in_equal_parts(wanted, label=lambda layout: f"DDP on {layout}"):
+        turns = _turns(spec, machine, layout)
         yield from launch_and_record(
-            *(_rank, spec, machine, dataset, proven),
+            *(_rank, spec, turns, dataset, proven),
             layout=layout,
             machine=machine,
-            cases=[{"workload": model, **layout.case} for model in spec.models],
+            cases=[turn.case for turn in turns if turn.metric == "step_time"],
             metric="step_time",
-            then=[({"workload": model, **layout.case}, "epoch_time") for model in spec.accuracy_models],
+            then=[(turn.case, turn.metric) for turn in turns if turn.metric != "step_time"],
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
@@ -142,20 +166,26 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     return proofs([*steps, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
 
 
-def _rank(ctx: RankContext, spec: Spec, machine: Machine, shared: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
+def _turns(spec: Spec, machine: Machine, layout: Layout) -> list[Turn]:
+    """The scaling of every model before any one's options, which are for as many ranks as there are."""
+    turns = [Turn(model, layout, "scaling") for model in spec.models]
+    if layout.ranks == machine.num_devices * layout.nodes > 1:
+        turns += [Turn(model, layout, "options") for model in spec.models]
+    return turns + [Turn(model, layout, "accuracy") for model in spec.accuracy_models]
+
+
+def _rank(
+    ctx: RankContext, spec: Spec, turns: Sequence[Turn], shared: datasets.Dataset, proven: Proofs
+) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
-    for model in spec.models:
-        case: Case = {"workload": model, **ctx.layout.case}
-        references = DdpReferences(ctx, spec, model, dataset.train)
-        progress.doing(f"{model}: scaling on {ctx.layout}")
-        yield from guarded(_timed(ctx, spec, with_proofs(_scaling(references, case), proven)), case, metric="step_time")
-        if ctx.world_size == machine.num_devices * ctx.layout.nodes > 1:
-            variants = _options(references, case)
-            progress.doing(f"{model}: {len(variants)} options on {ctx.layout}")
-            yield from guarded(_timed(ctx, spec, with_proofs(variants, proven)), case, metric="step_time")
-    for model in spec.accuracy_models:
-        case = {"workload": model, **ctx.layout.case}
-        yield from guarded(_accuracy(ctx, spec, model, dataset, proven), case, metric="epoch_time")
+    references = {model: DdpReferences(ctx, spec, model, dataset.train) for model in spec.models}
+    for turn in in_equal_parts(turns, label=str):
+        if turn.part == "accuracy":
+            found = _accuracy(ctx, spec, turn.model, dataset, proven)
+        else:
+            variants_of = _scaling if turn.part == "scaling" else _options
+            found = _timed(ctx, spec, with_proofs(variants_of(references[turn.model], turn.case), proven))
+        yield from guarded(found, turn.case, metric=turn.metric)
 
 
 def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:

@@ -27,6 +27,7 @@ from scalecard.measuring.epochs import epoch_records
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case
@@ -65,8 +66,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
         build = partial(_epoch, spec, devices[0], dataset)
-        for batch_size, lr in itertools.product(spec.batch_sizes, spec.lrs):
-            progress.doing(f"batch {batch_size}, lr {lr}, {usable} devices")
+        for batch_size, lr in in_equal_parts(_grid(spec), label=lambda at: f"batch {at[0]}, lr {at[1]}, on {usable}"):
             case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
             variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
             epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
@@ -74,6 +74,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
+
+
+def _grid(spec: Spec) -> list[tuple[int, float]]:
+    """Batch sizes with learning rates; those that grow together, as the textbook's pair does, come first."""
+    numbered = itertools.product(enumerate(spec.batch_sizes), enumerate(spec.lrs))
+    return [(size, lr) for (i, size), (j, lr) in sorted(numbered, key=lambda at: at[0][0] != at[1][0])]
 
 
 def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data: str) -> Variant:

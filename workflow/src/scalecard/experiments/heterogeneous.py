@@ -32,6 +32,7 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.axes import Case
@@ -73,7 +74,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_pairs(machine) as pairs, closing(CpuDevice(0, 1)) as third, closing(CpuDevice(0, 1)) as fourth:
         if not pairs:
             yield Record.skipped({"pairing": "two devices"}, "needs 2 devices, this machine has 1", metric="step_time")
-        for pair, model in product(pairs, spec.models):
+        for pair, model in in_equal_parts([*product(pairs, spec.models)], label=lambda turn: f"{turn[1]}: {turn[0]}"):
             divided = Divided(spec, model, pair, [third, fourth])
             yield from guarded(divided.records(), divided.case, metric="step_time")
 

@@ -54,8 +54,7 @@ class Spec(OfWorkloads, Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload that has a data set, on one device; one that fails, fails alone."""
-    for workload in in_equal_parts(spec.loads):
-        progress.doing(f"input of {workload.name}")
+    for workload in in_equal_parts(spec.loads, label=lambda workload: f"input of {workload.name}"):
         case: Case = {"workload": workload.name, "devices": 1}
         try:
             yield from guarded(_of_workload(spec, machine, workload, case), case, metric="load_time")

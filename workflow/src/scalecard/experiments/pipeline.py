@@ -47,6 +47,7 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
+from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
@@ -56,6 +57,7 @@ from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
 BETWEEN_LAYERS: dict[int, Cuts] = {2: (8,), 3: (4, 14), 4: (4, 8, 14)}  # for so many stages, to prove equality on
+WITHOUT_LIBRARY = 2 / 3  # of the time, if that is short
 PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 
@@ -92,7 +94,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             case: Case = {"workload": spec.model, "strategy": name, "split_size": spec.split_sizes[0]}
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
-    with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
+    count = max(machine.num_devices, provable(machine))
+    with part_of_budget(WITHOUT_LIBRARY), open_devices(machine, count) as devices:
         yield from guarded(
             _in_process(spec, machine, devices),
             {"workload": spec.model, "strategy": "in one process"},
@@ -116,7 +119,7 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
 
     cuts = chosen_cuts(timed_blocks, counts)
     references = References(devices[0].torch, spec.check_steps)
-    for count in counts:
+    for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices"):
         same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
         yield from _on_devices(spec, devices, count, same, references)
     yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})

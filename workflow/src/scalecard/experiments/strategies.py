@@ -10,10 +10,10 @@ counted, and operations and bytes where there is a closed form), or if strategie
 of one process take turns on as many devices, and so do those of ranks).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Len
@@ -41,7 +41,6 @@ from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
-Measure = Callable[[Group, Iterable[StrategyBuilder]], Iterator[Record]]  # a method of Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +53,27 @@ class Spec(OfWorkloads, Common):
     trace: bool
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What is launched together: a workload on a layout of devices, by one process or by ranks; times, or batches."""
+
+    workload: Workload
+    layout: Layout
+    ranks: bool
+    largest: bool = False
+
+    @property
+    def case(self) -> Case:
+        return {"workload": self.workload.name, **self.layout.case}
+
+    def __str__(self) -> str:
+        count = progress.counted(self.layout.ranks, "device")
+        what = f"{self.workload.name}, {self.layout if self.ranks else f'one process on {count}'}"
+        return f"{what}, the largest batches" if self.largest else what
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Every workload on one device, then on several of one process, then on several ranks.
+    """Every workload on one device and on all ranks, then by the other layouts, then the largest batches.
 
     A workload that turns out not to be trainable is a failed record; over several nodes, which are not told of it, that
     is a ValueError before anything is measured.
@@ -63,23 +81,41 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     workloads, failed = _examined(spec, machine)
     yield from failed
-    for workload in in_equal_parts(workloads):
-        yield from _of_workload(spec, machine, workload)
+    for workload in workloads:
+        yield from _absent(machine, workload)
+    for turn in in_equal_parts(_turns(spec, machine, workloads), label=str):
+        yield from _launched(spec, machine, turn)
 
 
-def _of_workload(spec: Spec, machine: Machine, workload: Workload) -> Iterator[Record]:
+def _absent(machine: Machine, workload: Workload) -> Iterator[Record]:
     if machine.kind == "cpu":
         yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
         yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-    wanted = layouts(machine.num_devices, spec.nodes)
-    for layout in progress.cases(wanted, label=lambda layout: f"{workload.name}, {layout}"):
-        if layout.nodes == 1:
-            yield from _launched(_in_process, spec, machine, workload, Layout(1), devices=layout.ranks)
-        if layout.ranks > 1:
-            yield from _launched(_on_ranks, spec, machine, workload, layout, devices=layout.ranks)
     if machine.num_devices == 1:
         two: Case = {"workload": workload.name, "devices": 2}
         yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
+
+
+def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[Turn]:
+    """In the order of importance, since time may be short.
+
+    Times come before the largest batches, so that a rank that is lost then costs no times. Each turn has processes of
+    its own, so that the devices' memory is free afterwards. The largest batches are for the run's first process.
+    """
+    wanted = layouts(machine.num_devices, spec.nodes)
+    groups = [(layout, False) for layout in wanted if layout.nodes == 1]
+    groups += [(layout, True) for layout in wanted if layout.ranks > 1]
+    groups.sort(key=lambda group: group not in ((wanted[0], False), (wanted[-1], True)))
+    turns = [Turn(workload, *group) for group in groups for workload in workloads]
+    if machine.kind == "cpu":
+        return turns
+    return turns + [replace(turn, largest=True) for turn in turns if _is_first(turn)]
+
+
+def _is_first(turn: Turn) -> bool:
+    """Whether this is the first process of the run that measures it."""
+    ranks = turn.layout.ranks if turn.ranks else 1
+    return shared_decisions.first("-".join(map(str, ["strategies", *turn.case.values(), ranks])))
 
 
 def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Record]]:
@@ -107,50 +143,42 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workl
     return found, failed
 
 
-def _launched(
-    work: Any, spec: Spec, machine: Machine, workload: Workload, layout: Layout, *, devices: int
-) -> Iterator[Record]:
-    """Times, then the largest batches, so that a rank that is lost then costs no times.
-
-    Each in processes of their own, so that the devices' memory is free afterwards. Stages alone, which are many, and
-    the largest batches are for the run's first process.
-    """
-    case: Case = {"workload": workload.name, **replace(layout, ranks=devices).case}
-    each = 1 if layout.ranks > 1 else devices
-    launched = partial(launch_and_record, layout=layout, machine=machine, cases=[case], devices_each=each)
-    first = shared_decisions.first("-".join(map(str, ["strategies", *case.values(), layout.ranks])))
-    yield from launched(work, spec, machine, workload, case, first, Group.times, metric="step_time")
-    if machine.kind != "cpu" and first:
-        found = Group.largest_batches
-        yield from launched(work, spec, machine, workload, case, first, found, metric="largest_batch", unit="samples")
+def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
+    """Stages alone, which are many, are for the run's first process."""
+    return launch_and_record(
+        *(_on_ranks if turn.ranks else _in_process, spec, machine, turn, _is_first(turn)),
+        layout=turn.layout if turn.ranks else Layout(1),
+        machine=machine,
+        devices_each=1 if turn.ranks else turn.layout.ranks,
+        cases=[turn.case],
+        metric="largest_batch" if turn.largest else "step_time",
+        unit="samples" if turn.largest else "s",
+    )
 
 
-def _in_process(
-    ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, first: bool, measure: Measure
-) -> Iterator[Record]:
-    with open_devices(machine, int(str(case["devices"]))) as devices:
-        group = _group(ctx, devices, devices[0].torch, spec, workload, case)
+def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, first: bool) -> Iterator[Record]:
+    with open_devices(machine, turn.layout.ranks) as devices:
         found = list[Record]()
-        for record in measure(group, single_process.strategies(devices, stages=first)):
+        group = _group(ctx, devices, devices[0].torch, spec, turn)
+        for record in _measured(group, turn, single_process.strategies(devices, stages=first)):
             found.append(record)
             yield record
         if first:
             yield from played(found)
 
 
-def _on_ranks(
-    ctx: RankContext, spec: Spec, machine: Machine, workload: Workload, case: Case, _first: bool, measure: Measure
-) -> Iterator[Record]:
-    group = _group(ctx, [ctx], ctx.device, spec, workload, case)
-    yield from measure(group, multi_process.strategies(ctx))
+def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:
+    yield from _measured(_group(ctx, [ctx], ctx.device, spec, turn), turn, multi_process.strategies(ctx))
 
 
-def _group(
-    ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, workload: Workload, case: Case
-) -> Group:
+def _measured(group: Group, turn: Turn, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
+    return group.largest_batches(strategies) if turn.largest else group.times(strategies)
+
+
+def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, turn: Turn) -> Group:
     """With the workload as the first node examined it, whose ranks need not come first."""
-    everywhere: list[Workload] = ctx.all_gather(workload)
-    workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
-    scalings = spec.scaling if case["devices"] != 1 else spec.scaling[:1]  # on one device both are the same
+    everywhere: list[Workload] = ctx.all_gather(turn.workload)
+    workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
+    scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
     references = References(device, spec.check_steps)
-    return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, spec.trace)
+    return Group(ctx, devices, references, workload, turn.case, scalings, spec.measure, spec.micro_batches, spec.trace)

@@ -30,6 +30,7 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.peak_memory import peak_memory
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
@@ -75,8 +76,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every model: time of a step by partition and number of devices, then peak memory."""
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
         wanted = functools.cache(partial(_expected, spec, devices[0]))
-        for model in spec.models:
-            progress.doing(f"{model}, its layers divided")
+        for model in in_equal_parts(spec.models, label=lambda model: f"{model}, its layers divided"):
             yield from guarded(_model(spec, machine, devices, wanted, model), {"workload": model}, metric="step_time")
             empty_cache()
 

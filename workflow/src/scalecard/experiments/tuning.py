@@ -94,8 +94,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
     wanted = [(1, workload) for workload in (*spec.loads, *spec.of_epochs)]
     wanted += [(machine.num_devices, workload) for workload in spec.loads if machine.num_devices > 1]
-    for count, workload in in_equal_parts(wanted):
-        progress.doing(f"tuning {workload.name} on {progress.counted(count, 'device')}")
+    for count, workload in in_equal_parts(wanted, label=_label):
         case: Case = {"workload": workload.name, "devices": count}
         images = dataset if count == 1 and workload.name == spec.epochs_of else None
         yield from launch_and_record(
@@ -108,6 +107,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
+
+
+def _label(turn: tuple[int, Workload]) -> str:
+    count, workload = turn
+    return f"tuning {workload.name} on {progress.counted(count, 'device')}"
 
 
 def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Dataset | None) -> Iterator[Record]:

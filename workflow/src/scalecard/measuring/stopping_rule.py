@@ -10,13 +10,15 @@ an interval, and what has not begun is left out.
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import Field
 
+from scalecard import progress
 from scalecard.measuring.shared_decisions import Ranks
 from scalecard.records.statistics import FEWEST, median_interval
 
@@ -79,11 +81,24 @@ def part_of_budget(part: float) -> Iterator[None]:
         os.environ[DEADLINE] = before
 
 
-def in_equal_parts(items: Sequence[T]) -> Iterator[T]:
-    """These, each with an equal part of the budget that is left when its turn comes: none eats what the next needs."""
-    for done, item in enumerate(items):
+def in_equal_parts(items: Sequence[T], *, label: Callable[[T], str]) -> Iterator[T]:
+    """These, announced, each with an equal part of the budget that is left at its turn: none eats what others need."""
+    for done, item in enumerate(progress.cases(items, label=label)):
         with part_of_budget(1 / (len(items) - done)):
             yield item
+
+
+def coarse_to_fine(items: Sequence[T]) -> list[T]:
+    """The order of a sweep that time may end: the last and the first, the middle, then the middles between those."""
+    last = len(items) - 1
+    order, gaps = list(dict.fromkeys([last, 0])) if items else [], deque([(0, last)])
+    while gaps:
+        low, high = gaps.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            order.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return [items[place] for place in order]
 
 
 def budget_over(ranks: Ranks) -> bool:
