@@ -124,7 +124,7 @@ def test_a_part_leaves_the_rest_to_those_that_follow_and_parts_nest() -> None:
 
 def test_each_of_several_gets_an_equal_part_of_what_is_left() -> None:
     begin_budget(100, 0)
-    left = [round(budget_left(), -1) for _ in in_equal_parts("abcd")]
+    left = [round(budget_left(), -1) for _ in in_equal_parts("abcd", label=str)]
     assert left == [20, 30, 50, 100], "those before took nothing"
     assert 90 < budget_left() <= 100
 
