@@ -54,7 +54,7 @@ pytestmark = [
         not (shutil.which("slurmctld") and shutil.which("munged") and os.getuid() == 0),
         reason="needs Slurm, munge and root: tests/cluster/slurm/install.sh installs them on Debian 12",
     ),
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(2400),
 ]
 
 
@@ -72,7 +72,7 @@ def submitted(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy_project(tmp_path_factory.mktemp("submitted"))
     leave_out(folder, LIKE_OTHERS)
     set_up_site(folder, "slurm", CHANGES)
-    completed(folder, *with_profile("slurm"), timeout=1700)
+    completed(folder, *with_profile("slurm"))
     return folder
 
 

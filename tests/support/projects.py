@@ -20,6 +20,7 @@ from scalecard.report import answers
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--configfile", "tests/smoke.yaml")
 SITE = "test-nodes"  # the label of a cluster's nodes
+HUNG = 2100  # seconds that no run takes, also beside two other groups on two cores
 
 
 def copy_project(folder: Path) -> Path:
@@ -38,7 +39,7 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
-def snakemake(folder: Path, *args: str, timeout: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
+def snakemake(folder: Path, *args: str, timeout: float = HUNG, **environment: str) -> subprocess.CompletedProcess[str]:
     """`snakemake` in that folder; stdout and stderr together."""
     return subprocess.run(
         [sys.executable, "-m", "snakemake", *args],
@@ -51,7 +52,7 @@ def snakemake(folder: Path, *args: str, timeout: float = 900, **environment: str
     )
 
 
-def completed(folder: Path, *args: str, timeout: float = 900, **environment: str) -> str:
+def completed(folder: Path, *args: str, timeout: float = HUNG, **environment: str) -> str:
     """What `snakemake` says where it must succeed."""
     done = snakemake(folder, *args, timeout=timeout, **environment)
     assert done.returncode == 0, done.stdout[-6000:]
