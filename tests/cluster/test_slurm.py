@@ -54,7 +54,6 @@ pytestmark = [
         not (shutil.which("slurmctld") and shutil.which("munged") and os.getuid() == 0),
         reason="needs Slurm, munge and root: tests/cluster/slurm/install.sh installs them on Debian 12",
     ),
-    pytest.mark.timeout(2400),
 ]
 
 

@@ -54,7 +54,6 @@ pytestmark = [
         min(shutil.disk_usage(folder).free for folder in STORES) < FREE,
         reason=f"needs {FREE / 1e9:.0f} GB free in each of {' and '.join(STORES)}",
     ),
-    pytest.mark.timeout(2400),
 ]
 
 
@@ -82,7 +81,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
     (folder / "my.lock").write_text(LOCK)
     (folder / "my_model.py").write_text(MODEL)
     use(folder, "podman")
-    completed(folder, *TARGETS, OF_MINE, *CONFIG, timeout=2000)
+    completed(folder, *TARGETS, OF_MINE, *CONFIG)
     return folder
 
 
@@ -93,7 +92,7 @@ def under_apptainer(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         pytest.skip("needs apptainer: tests/containers/install.sh")
     folder = copy_of(built, tmp_path_factory.mktemp("apptainer"))
     use(folder, "apptainer")
-    completed(folder, TARGETS[1], *CONFIG, timeout=2000)
+    completed(folder, TARGETS[1], *CONFIG)
     return folder
 
 

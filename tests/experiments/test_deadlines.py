@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.experiments import dp_concise, strategies, tuning
+from scalecard.distributed.layout import Layout
+from scalecard.experiments import allreduce, ddp, dp_concise, strategies, tuning
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.stopping_rule import begin_budget, budget_left, coarse_to_fine
+from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from support.blocks import block
 
@@ -45,6 +47,41 @@ def test_each_workload_is_measured_alone_and_on_all_ranks_before_any_other_way(
     batches = [turn for turn, _ in found if turn.endswith("the largest batches")]
     assert [turn for turn, _ in found] == [*turns, *batches]
     assert len(batches) == len(turns)
+
+
+def test_the_librarys_all_reduce_comes_before_ours_and_leaves_it_a_third(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[tuple[str, int]]()
+
+    def launched(*args: Any, layout: Layout, cases: list[Case], **options: Any) -> list[Record]:
+        assert [case["bytes"] for case in cases] == [400, 4, 40]
+        found.append((str(layout), round(budget_left())))
+        return []
+
+    def ours(spec: Any, machine: Machine) -> Iterator[Record]:
+        found.append(("ours", round(budget_left())))
+        return iter(())
+
+    monkeypatch.setattr(allreduce, "launch_and_record", launched)
+    monkeypatch.setattr(allreduce, "_within_one_process", ours)
+    monkeypatch.setattr(allreduce, "proven_on_more_ranks", lambda *args, **options: {})
+    spec = experiments.build("allreduce", block("allreduce", bytes=[4, 40, 400]))
+    list(allreduce.run(spec, replace(machine, num_devices=4)))
+    assert found == [("2 ranks", 33), ("4 ranks", 67), ("ours", 100)], "what others leave is there for it"
+
+
+def test_ddp_measures_every_models_scaling_before_any_ones_options(machine: Machine) -> None:
+    spec = experiments.build("ddp", block("ddp", models=["lenet", "resnet18"], accuracy_models=["lenet"]))
+    two = replace(machine, num_devices=2)
+    assert list(map(str, ddp._turns(spec, two, Layout(2)))) == [
+        "lenet: scaling on 2 ranks",
+        "resnet18: scaling on 2 ranks",
+        "lenet: options on 2 ranks",
+        "resnet18: options on 2 ranks",
+        "lenet: accuracy on 2 ranks",
+    ]
+    assert [turn.part for turn in ddp._turns(spec, two, Layout(1))] == ["scaling", "scaling", "accuracy"]
 
 
 def test_the_textbooks_pair_comes_before_the_rest_of_the_grid() -> None:

@@ -11,7 +11,7 @@ from scalecard.analysis.health import judge_state
 from scalecard.analysis.health.alerts import alerts
 from scalecard.records.record import Reason, Result
 from support.namespaces import NEEDS, can_make_namespaces
-from support.projects import ROOT, results_of
+from support.projects import HUNG, ROOT, results_of
 
 HERE = Path(__file__).parent
 ON_RANKS = ("allreduce", "ddp", "hybrid", "tensor_parallel", "pipeline", "health")
@@ -19,13 +19,12 @@ UNSEEN = pytest.mark.skipif(not boxes.with_devices(), reason="needs root to show
 REFUSED = ("mig", pytest.param("lost", marks=UNSEEN), "driver-570", "driver-535")
 
 pytestmark = [
-    pytest.mark.timeout(1800),
     pytest.mark.pretended,
     pytest.mark.skipif(bool(boxes.why_not()), reason=boxes.why_not()),
 ]
 
 
-def run(*arguments: object, keep: Path | None = None, timeout: float = 1700) -> str:
+def run(*arguments: object, keep: Path | None = None, timeout: float = HUNG) -> str:
     """What `make pretended ARGS=...` prints, where it must succeed."""
     kept = ["--keep", str(keep)] if keep else []
     done = subprocess.run(

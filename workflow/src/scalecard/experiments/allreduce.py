@@ -38,7 +38,7 @@ from scalecard.records.record import Check, Record
 
 UNEVEN = 4 * 1021  # bytes, of a number of values that no number of devices divides
 TURNS = 3  # sums that are compared
-OF_LIBRARY = 2 / 3  # of the time, if that is short: its rates are what others are judged by
+LIBRARY_SHARE = 2 / 3  # of the time, if that is short: its rates are what others are judged by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped({"algorithm": algorithm, "devices": 2}, "needs 2 devices, this machine has 1")
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
-    with part_of_budget(OF_LIBRARY):
+    with part_of_budget(LIBRARY_SHARE):
         yield from _by_the_library(spec, machine, wanted, proven)
     if machine.num_devices > 1 and nodes.here().leads:
         yield from _within_one_process(spec, machine)

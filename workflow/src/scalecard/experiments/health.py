@@ -32,7 +32,6 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
-from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 
@@ -127,7 +126,7 @@ def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     if not wanted:
         yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
-    for layout in in_equal_parts(wanted, label=lambda layout: f"collectives on {layout}"):
+    for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
         sweep = product(collectives.COLLECTIVES, spec.collective_bytes)
         cases = [_case(layout, name, size, machine) for name, size in sweep]
         yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")

@@ -57,7 +57,7 @@ from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
 BETWEEN_LAYERS: dict[int, Cuts] = {2: (8,), 3: (4, 14), 4: (4, 8, 14)}  # for so many stages, to prove equality on
-WITHOUT_LIBRARY = 2 / 3  # of the time, if that is short
+IN_PROCESS_SHARE = 2 / 3  # of the time, if that is short: the rest is for the library
 PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 
@@ -95,7 +95,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
     count = max(machine.num_devices, provable(machine))
-    with part_of_budget(WITHOUT_LIBRARY), open_devices(machine, count) as devices:
+    with part_of_budget(IN_PROCESS_SHARE), open_devices(machine, count) as devices:
         yield from guarded(
             _in_process(spec, machine, devices),
             {"workload": spec.model, "strategy": "in one process"},

@@ -29,7 +29,7 @@ Seconds = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False)]
 
 # Inherited by the processes that measure. The deadline is by the monotonic clock, which a machine's processes share.
 DEADLINE, PACE = "SCALECARD_DEADLINE", "SCALECARD_PACE"
-OVER = "the experiment's share of the time budget was used up"
+OVER = "its share of the time budget was used up"
 LEFT_OUT = f"left out: {OVER}"
 
 
