@@ -191,6 +191,12 @@ def test_experiments_that_train_on_images_need_the_dataset(name: str) -> None:
     assert inputs.dataset_of(name, "fashion-mnist") == ("fashion-mnist" if name in IMAGES else "none")
 
 
+def test_the_experiments_on_ranks_are_known_before_anything_is_imported() -> None:
+    """The server of their ranks begins early."""
+    on_ranks = {"allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"}
+    assert {name for name in experiments.names() if inputs.launches_ranks(name)} == on_ranks
+
+
 def test_the_experiments_that_may_span_nodes() -> None:
     assert {name for name in experiments.names() if spans_nodes(name)} == {
         "allreduce",

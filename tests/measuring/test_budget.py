@@ -129,6 +129,12 @@ def test_each_of_several_gets_an_equal_part_of_what_is_left() -> None:
     assert 90 < budget_left() <= 100
 
 
+def test_the_headline_has_all_of_it_and_the_others_what_is_left() -> None:
+    begin_budget(100, 0)
+    left = [round(budget_left(), -1) for _ in in_equal_parts("abcd", label=str, headline=2)]
+    assert left == [50, 100, 50, 100]
+
+
 def test_a_part_of_no_limit_is_no_limit() -> None:
     begin_budget(0, 0)
     with part_of_budget(0.01):

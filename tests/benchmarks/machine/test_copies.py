@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,18 @@ def test_copy_cost_allocates_next_to_the_one_gpu_that_copies(monkeypatch: pytest
     assert list(copy_cost._matrix_point(spec, {"bytes": 8}, to_device, gpu)) == []
     assert {*sockets.used, *where} == {(1,)}
     assert sockets.now == (0, 1)
+
+
+def test_only_the_first_pair_has_all_sizes_and_every_pair_the_largest(machine: Machine) -> None:
+    """Which reveals a bad link; a sweep between each pair of eight would be more than all else together."""
+    spec: Any = experiments.build("copy_cost", smoke_block("copy_cost", bytes=[8, 16, 32]))
+    gpus: Any = [Gpu(index) for index in range(4)]
+    ends = list(copy_cost._ends(replace(machine, kind="cuda", num_devices=4), gpus))
+    assert len(ends) == 3 + 4 * 3
+    swept = [pair for pair in ends if copy_cost._sizes(spec, pair) == spec.bytes]
+    zero, one, *_ = gpus
+    assert swept == [(None, zero), (zero, None), (zero, zero), (zero, one), (one, zero)]
+    assert all(copy_cost._sizes(spec, pair) == [32] for pair in ends if pair not in swept)
 
 
 class Gpu:

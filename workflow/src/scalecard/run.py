@@ -291,8 +291,8 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
 
 
 def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str = "spawn") -> T:
-    context = multiprocessing.get_context(start)
-    with ProcessPoolExecutor(1, context, initializer=isolation.die_with, initargs=(os.getpid(),)) as fresh:
+    context, begin = multiprocessing.get_context(start), isolation.begin if start == "spawn" else isolation.die_with
+    with ProcessPoolExecutor(1, context, initializer=begin, initargs=(os.getpid(),)) as fresh:
         try:
             return fresh.submit(work, *args).result()
         except BrokenProcessPool as error:
@@ -304,6 +304,7 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Kept
     progress.inherit(quiet=not nodes.here().leads)
     kept_groups.keep_in(kept)
     experiment = experiments.load(name)
+    isolation.await_fork_server()
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

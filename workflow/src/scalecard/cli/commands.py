@@ -192,7 +192,8 @@ def _fetch(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
-    from scalecard.jobs.inputs import digest_of_experiment, read_machine
+    from scalecard.hardware import isolation
+    from scalecard.jobs.inputs import digest_of_experiment, launches_ranks, read_machine
     from scalecard.jobs.plan import place, seconds_allowed
     from scalecard.run import run
 
@@ -206,6 +207,8 @@ def _run(args: argparse.Namespace) -> None:
             f" {machine.differences(expected, found)}; give it its own platform label"
         )
     progress.set_place(place(args.name))
+    if launches_ranks(args.name):
+        isolation.will_fork(["scalecard.distributed.rank_server", f"scalecard.experiments.{args.name}"])
     run(
         args.name,
         args.spec,

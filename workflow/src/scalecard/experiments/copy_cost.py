@@ -154,10 +154,9 @@ def _label(wanted: tuple[Case, Ends]) -> str:
 
 
 def _sizes(spec: Spec, ends: Ends) -> Sequence[int]:
-    """All sizes; for the many pairs without the first GPU, only the largest, which reveals a bad link."""
-    source, target = ends
-    other_pair = source is not None and target is not None and 0 not in (source.index, target.index)
-    return [max(spec.bytes)] if other_pair else spec.bytes
+    """All sizes; for all pairs but the first one, only the largest, which reveals a bad link."""
+    further = any(end is not None and end.index > 1 for end in ends)
+    return [max(spec.bytes)] if further else spec.bytes
 
 
 def _absent(machine: Machine) -> Iterator[Record]:

@@ -37,7 +37,7 @@ from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_pr
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.proof import Change, Trained, compressed, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
-from scalecard.measuring.stopping_rule import in_equal_parts
+from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
@@ -136,20 +136,23 @@ class DdpReferences:
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Scaling over 1..N ranks and over nodes; the options at the largest number of ranks of each; accuracy."""
+    """Scaling and accuracy over 1..N ranks and over nodes, and the options at the largest number of ranks of each.
+
+    The headline is one rank and all of them.
+    """
     with nodes.first_node_first("images"):
         dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
-    for layout in in_equal_parts(wanted, label=lambda layout: f"DDP on {layout}"):
+    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"DDP on {layout}", headline=2):
         turns = _turns(spec, machine, layout)
         yield from launch_and_record(
             *(_rank, spec, turns, dataset, proven),
             layout=layout,
             machine=machine,
-            cases=[turn.case for turn in turns if turn.metric == "step_time"],
+            cases=[],
             metric="step_time",
-            then=[(turn.case, turn.metric) for turn in turns if turn.metric != "step_time"],
+            then=[(turn.case, turn.metric) for turn in turns],
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
@@ -167,11 +170,12 @@ def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
 
 
 def _turns(spec: Spec, machine: Machine, layout: Layout) -> list[Turn]:
-    """The scaling of every model before any one's options, which are for as many ranks as there are."""
+    """The scaling and accuracy of every model before any one's options, which are for as many ranks as there are."""
     turns = [Turn(model, layout, "scaling") for model in spec.models]
+    turns += [Turn(model, layout, "accuracy") for model in spec.accuracy_models]
     if layout.ranks == machine.num_devices * layout.nodes > 1:
         turns += [Turn(model, layout, "options") for model in spec.models]
-    return turns + [Turn(model, layout, "accuracy") for model in spec.accuracy_models]
+    return turns
 
 
 def _rank(

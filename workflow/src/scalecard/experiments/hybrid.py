@@ -30,7 +30,7 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.spec import Common, Positive, Rate
-from scalecard.measuring.stopping_rule import in_equal_parts
+from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import training
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
@@ -68,7 +68,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         return
     wanted = layouts(ranks_per_node, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, machine, timed=wanted, machine=machine, devices_each=DEVICES_EACH)
-    for layout in in_equal_parts(wanted, label=lambda layout: f"hybrid, {layout}"):
+    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"hybrid, {layout}"):
         yield from launch_and_record(
             *(_rank, spec, machine, proven),
             layout=layout,

@@ -83,7 +83,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     yield from failed
     for workload in workloads:
         yield from _absent(machine, workload)
-    for turn in in_equal_parts(_turns(spec, machine, workloads), label=str):
+    ends = 1 if machine.num_devices * spec.nodes == 1 else 2  # one device, and all ranks
+    for turn in in_equal_parts(_turns(spec, machine, workloads), label=str, headline=ends * len(workloads)):
         yield from _launched(spec, machine, turn)
 
 

@@ -94,7 +94,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
     wanted = [(1, workload) for workload in (*spec.loads, *spec.of_epochs)]
     wanted += [(machine.num_devices, workload) for workload in spec.loads if machine.num_devices > 1]
-    for count, workload in in_equal_parts(wanted, label=_label):
+    for count, workload in in_equal_parts(wanted, label=_label, headline=len(spec.loads)):
         case: Case = {"workload": workload.name, "devices": count}
         images = dataset if count == 1 and workload.name == spec.epochs_of else None
         yield from launch_and_record(

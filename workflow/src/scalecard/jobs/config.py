@@ -178,7 +178,8 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     if check:  # both scales, so that a wrong value in the unused one is noticed
         _check_blocks(config, in_sif=in_sif)
     needed = {name: _seconds_needed(config, name, scale, machine) for name in config["experiments"]}
-    shared = shares(config["budget"], needed, limited=config["cluster"] != "none")
+    first = {name: _seconds_needed(config, name, scale, machine, headline=True) for name in needed}
+    shared = shares(config["budget"], needed, first, limited=config["cluster"] != "none")
     return Settings(
         platform=machine.slug if config["platform"] == "auto" else config["platform"],
         machine=machine,
@@ -192,13 +193,16 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     )
 
 
-def _seconds_needed(config: Mapping[str, Any], name: str, scale: str, machine: Machine) -> float:
+def _seconds_needed(
+    config: Mapping[str, Any], name: str, scale: str, machine: Machine, *, headline: bool = False
+) -> float:
     """By the block's `minutes` or, without them, an estimate. A cluster's devices are not those of this machine."""
     if stated := _scaled(config["experiments"][name], scale).get("minutes"):
         return 60.0 * int(stated)
     block = merged_block(config, name, scale)
     devices = config["devices"] or (machine.num_devices if config["cluster"] == "none" else None)
-    return needs.seconds(name, block, scale, devices=devices, nodes=int(block.get("nodes", 1)))
+    nodes = int(block.get("nodes", 1))
+    return needs.seconds(name, block, scale, devices=devices, nodes=nodes, headline=headline)
 
 
 def spans_nodes(experiment: str) -> bool:

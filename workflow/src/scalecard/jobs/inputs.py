@@ -37,6 +37,11 @@ def of_experiment(name: str) -> list[str]:
     return _files("run", f"experiments.{name}")
 
 
+def launches_ranks(name: str) -> bool:
+    """Whether an experiment's code launches ranks."""
+    return SOURCES.exists() and SOURCES / "distributed" / "launch.py" in closure(f"experiments.{name}")
+
+
 def digest_of_experiment(name: str) -> str:
     """Names the code that measures; '' outside the project's folder."""
     if not SOURCES.exists():

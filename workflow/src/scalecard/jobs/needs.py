@@ -3,11 +3,15 @@
 Of the full scale it is told how often each thing is done that takes time (UNITS), on GPUs and in one process. Of the
 quick scale it is known how long each experiment took (typical_seconds.yaml). What is estimated here decides how a
 budget is shared, and by how much `max_seconds` shrinks in it; docs/method.md shows it for three machines.
+
+The headline of an experiment is what it measures first: one device and all of them instead of every number between, of
+a sweep its ends and its middle, and of some experiments less than that, as their functions here say.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +22,16 @@ from scalecard.distributed.layout import Layout, layouts
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
 NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
 USUAL_DEVICES = {"full": 8, "quick": 2}  # devices of a node that is not known yet, or for which seconds are typical
-# Estimated seconds of one: a variant from its proof to its last round, a launch of ranks, a trial of a step that may
-# not fit, a compilation, and a search for the learning rate of a proof. An H200 took 11 to 14 s for a launch, and 23 s
-# to compile gpt.
-UNITS = {"variants": 4.0, "launches": 12.0, "trials": 4.0, "compilations": 45.0, "searches": 15.0}
+# Estimated seconds of one: a copy, a product or an all-reduce of one size, and a variant of training, from their proof
+# to their last round; a launch of ranks, a trial of a step that may not fit, a compilation, and a search for the
+# learning rate of a proof. An H200 took 2.1 s for a product, 2 s for a trial, 11 to 14 s for a launch, and 23 s to
+# compile gpt; a ResNet-50 is assumed to take twice as long.
+UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compilations": 40.0, "searches": 15.0}
 EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
+COARSE = 3  # sizes of a sweep that come first: its ends and its middle
 ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
 
@@ -33,6 +39,7 @@ ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 class Need:
     """How often each thing is done, and the seconds that the rest takes."""
 
+    points: float = 0
     variants: float = 0
     launches: float = 0
     trials: float = 0
@@ -51,11 +58,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Setup:
-    """An experiment's merged block, and the devices of a node and nodes on which it is measured."""
+    """An experiment's merged block, and the devices of a node and nodes on which it is measured; its headline alone?"""
 
     block: Mapping[str, Any]
     devices: int
     nodes: int = 1
+    headline: bool = False
 
     def __getitem__(self, key: str) -> Any:
         return self.block[key]
@@ -63,14 +71,23 @@ class Setup:
     def len(self, key: str) -> int:
         return len(self.block[key] or ())
 
+    def sweep(self, key: str) -> int:
+        """Of how many sizes."""
+        return min(self.len(key), COARSE) if self.headline else self.len(key)
+
     @property
     def layouts(self) -> Sequence[Layout]:
         """Of 1, 2, 4 ... N ranks, and over nodes."""
-        return layouts(self.devices, self.nodes)
+        every = layouts(self.devices, self.nodes)
+        return list(dict.fromkeys([every[0], every[-1]])) if self.headline else every
 
     @property
     def several(self) -> Sequence[Layout]:
         return [layout for layout in self.layouts if layout.ranks > 1]
+
+    @property
+    def within_a_node(self) -> Sequence[Layout]:
+        return [layout for layout in self.several if layout.nodes == 1]
 
     def epochs(self, models: Sequence[str], *, fixed: float = 0.1) -> float:
         """Seconds of the block's epochs on each layout; on every one the `fixed` share of an epoch's work stays."""
@@ -80,7 +97,8 @@ class Setup:
 
 
 def _health(setup: Setup) -> Need:
-    """Alone and at once, every pair, collectives, and a load."""
+    """Alone and at once, every pair, collectives, and a load; all of it is its headline."""
+    setup = replace(setup, headline=False)
     pairs = setup.devices * (setup.devices - 1)
     own = 15 * setup.devices + 0.5 * setup.len("link_bytes") * pairs + setup["load_seconds"] + 15
     several = len(setup.several)
@@ -88,36 +106,41 @@ def _health(setup: Setup) -> Need:
 
 
 def _async_timing(setup: Setup) -> Need:
-    return Need(variants=setup.len("dtypes") + setup.len("sizes") + 2 * len(setup.layouts))
+    return Need(points=setup.len("dtypes") + setup.sweep("sizes") + 2 * len(setup.layouts))
 
 
 def _copy_cost(setup: Setup) -> Need:
     """The textbook's five steps with gigabytes of pageable memory; host and device; within one; between each pair."""
-    ways, sizes, others = setup.len("memory") * setup.len("calls"), setup.len("bytes"), setup.devices - 1
-    between = 2 * others * sizes + others * (others - 1)
-    return Need(variants=2 * ways * sizes + sizes + between, seconds=75)
+    ways, sizes = setup.len("memory") * setup.len("calls"), setup.sweep("bytes")
+    pairs = setup.devices * (setup.devices - 1)
+    swept = min(pairs, 2) * (sizes - 1)
+    return Need(points=2 * ways * sizes + sizes + pairs + swept, seconds=75)
 
 
 def _allreduce(setup: Setup) -> Need:
-    within = [layout for layout in setup.several if layout.nodes == 1]
-    return Need(
-        variants=2 + setup.len("bytes") * (2 * len(within) + len(setup.several)),
-        launches=len(setup.several) + 1,
-    )
+    """The library's, which are the headline, and ours beside it."""
+    sizes, several = setup.sweep("bytes"), len(setup.several)
+    ours = 0 if setup.headline else 2 + 2 * sizes * len(setup.within_a_node)
+    return Need(points=sizes * several + ours, launches=several + 1)
 
 
 def _dp_scratch(setup: Setup) -> Need:
     """One thread launches for all devices, so an epoch on more of them is not shorter."""
+    setup = replace(setup, headline=False)
     return Need(seconds=10 + setup.epochs(["lenet"], fixed=1.0))
 
 
 def _dp_concise(setup: Setup) -> Need:
-    return Need(seconds=10 + setup.len("batch_sizes") * setup.len("lrs") * setup.epochs([setup["model"]], fixed=0.3))
+    """Batch sizes and learning rates that grow together, as the textbook's pair does, before the rest of the grid."""
+    sizes, lrs = setup.len("batch_sizes"), setup.len("lrs")
+    settings = min(sizes, lrs) if setup.headline else sizes * lrs
+    return Need(seconds=10 + settings * replace(setup, headline=False).epochs([setup["model"]], fixed=0.3))
 
 
 def _ddp(setup: Setup) -> Need:
+    """Options, which come last, are for as many ranks as there are."""
     options = setup.len("buckets_mib") + setup.len("hooks") + 2 * setup.len("accumulation") + 2
-    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several)
+    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several) * (not setup.headline)
     return Need(
         variants=setup.len("models") * (2 + 2 * len(setup.several) + options * full),
         launches=len(setup.layouts),
@@ -130,8 +153,9 @@ def _model_parallel(setup: Setup) -> Need:
 
 
 def _pipeline(setup: Setup) -> Need:
+    """The textbook's cut at every split size; at some also balanced ones, on every number of devices."""
     balanced = 6 * setup.len("balanced_sizes") * len(setup.several)
-    return Need(variants=10 + 3 * setup.len("split_sizes") + balanced, launches=1)
+    return Need(variants=10 + 3 * setup.sweep("split_sizes") + (0 if setup.headline else balanced), launches=1)
 
 
 def _tensor_parallel(setup: Setup) -> Need:
@@ -143,51 +167,75 @@ def _hybrid(setup: Setup) -> Need:
 
 
 def _strategies(setup: Setup) -> Need:
-    """Of each workload: one device with smaller batches; about six strategies in one process and eight on ranks."""
-    need = Need(launches=1)
+    """Each workload on one device, with smaller batches; then all ways on ranks and, not of the headline, in one
+    process, with stages alone, and the largest batches.
+    """
+    need, scalings = Need(launches=1), setup.len("scaling")
     for values in setup["workloads"].values():
-        smaller = math.log2(values["batch_size"]) + 1
-        each = 14 * len(setup.several)
-        need += Need(
-            variants=1 + smaller + each * setup.len("scaling"),
-            launches=2 + 4 * len(setup.several),
-            trials=5 + each * (setup.len("scaling") + 4),
-            searches=1,
-        )
+        need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
+        if not setup.headline:
+            need += _largest(1)
+        for layout in setup.several:
+            whole, parts = (9, 2) if layout.ranks >= 4 else (7, 2)
+            need += _whole(scalings * whole) + _parts(scalings * parts) + Need(launches=1)
+            if not setup.headline:
+                need += _largest(whole)
+        for layout in () if setup.headline else setup.within_a_node:
+            need += _whole(scalings * 4) + _parts(scalings * 5 * layout.ranks) + Need(launches=1) + _largest(4)
     return need
 
 
+def _whole(strategies: float) -> Need:
+    """Steps: tried as they are timed and as they are proven."""
+    return Need(variants=strategies, trials=2 * strategies)
+
+
+def _parts(count: float) -> Need:
+    return Need(variants=count, trials=count)
+
+
+def _largest(strategies: float) -> Need:
+    return Need(trials=4 * strategies, launches=1)
+
+
 def _input(setup: Setup) -> Need:
-    workers = setup.len("workers") or 6
-    each = 4 * (workers + setup.len("prefetch")) + 2 * setup.len("batch_sizes")
+    workers = setup.sweep("workers") or (COARSE if setup.headline else 6)
+    each = workers + setup.len("prefetch") + setup.len("batch_sizes") + 8
     return Need(variants=each * len(setup["workloads"]), searches=len(setup["workloads"]))
 
 
 def _heterogeneous(setup: Setup) -> Need:
-    return Need(variants=2 * setup.len("models") * (2 * (setup.len("shares") + 2) + 6))
+    return Need(variants=2 * setup.len("models") * (2 * (setup.sweep("shares") + 2) + 6))
 
 
 def _tuning(setup: Setup) -> Need:
-    """Each rung alone and on top of the others, on one device and on all; what compiles, compiles anew for each."""
-    loads, factors = len(setup["workloads"]), setup.len("larger_batches")
-    ladders = loads * (1 + (setup.devices > 1))
+    """Each rung alone and on top of the others; what compiles, compiles anew for each.
+
+    The headline is one device without larger batches, which come last.
+    """
+    loads, factors = len(setup["workloads"]), 0 if setup.headline else setup.len("larger_batches")
+    ladders = loads * (1 + (setup.devices > 1 and not setup.headline))
     compiled = 3 * ("compile" in setup["rungs"])
-    need = Need(
-        variants=2 * ladders * (setup.len("rungs") + setup.len("accumulation")) + 2 * loads * factors,
+    further = 0 if setup.headline else setup.len("accumulation")
+    usual, larger = 2 * ladders * (setup.len("rungs") + further), 2 * loads * factors
+    need = _whole(usual) + Need(
+        variants=larger,
         launches=ladders,
-        trials=2 * loads * factors,
+        trials=3 * larger,
         compilations=ladders * compiled,
         searches=ladders,
     )
-    if setup["epochs_of"]:
+    if setup["epochs_of"] and not setup.headline:
         epochs = Setup(setup.block, 1).epochs([setup["epochs_of"]])
         need += Need(launches=1, compilations=compiled, seconds=2 * epochs)
     return need
 
 
-def need(name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int) -> Need:
-    """Of one process; `devices` of a node, None if it is not known yet."""
-    setup = Setup(block, devices or USUAL_DEVICES[scale], nodes)
+def need(
+    name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int, headline: bool = False
+) -> Need:
+    """Of one process, all of it or its `headline`; `devices` of a node, None if it is not known yet."""
+    setup = Setup(block, devices or USUAL_DEVICES[scale], nodes, headline)
     if not setup.several and name in NEED_SEVERAL_DEVICES:
         return Need()
     if scale == "full":
@@ -197,21 +245,27 @@ def need(name: str, block: Mapping[str, Any], scale: str, *, devices: int | None
     return Need(seconds=typical[name] * len(setup.layouts) / len(layouts(USUAL_DEVICES["quick"], 1)))
 
 
-def seconds(name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int) -> float:
-    """Of all processes of a run of this merged block, at most a week; 0 if there is nothing to measure."""
-    found = need(name, block, scale, devices=devices, nodes=nodes)
+def seconds(
+    name: str, block: Mapping[str, Any], scale: str, *, devices: int | None, nodes: int, headline: bool = False
+) -> float:
+    """Of all processes of a run of this merged block, at most a week; 0 if there is nothing to measure.
+
+    The `headline` is measured in the first process.
+    """
+    found = need(name, block, scale, devices=devices, nodes=nodes, headline=headline)
     if name == HEALTH:  # in one process, and with room, since it must end
         return HEALTH_MARGIN[scale] * found.total()
-    later: int = block["measure"]["processes"] - 1
+    later: int = 0 if headline else block["measure"]["processes"] - 1
     return min(WEEK, found.total() + later * found.total(first=False))
 
 
 def table(blocks: Mapping[str, Mapping[str, Any]], devices: int) -> str:
     """What each experiment of these merged blocks does on so many GPUs, and its minutes in one process; Markdown."""
-    found = {name: need(name, block, "full", devices=devices, nodes=1) for name, block in blocks.items()}
-    rows = [["", *UNITS, "minutes"], ["---", *["---:"] * (len(UNITS) + 1)]]
-    for name, one in found.items():
-        rows.append([name, *(f"{getattr(one, unit):.0f}" for unit in UNITS), f"{one.total() / 60:.1f}"])
-    whole = sum(found.values(), Need())
-    rows.append(["in all", *(f"{getattr(whole, unit):.0f}" for unit in UNITS), f"{whole.total() / 60:.0f}"])
+    of = partial(need, scale="full", devices=devices, nodes=1)
+    found = {name: (of(name, block), of(name, block, headline=True)) for name, block in blocks.items()}
+    whole, first = (sum(each, Need()) for each in zip(*found.values(), strict=True))
+    rows = [["", *UNITS, "minutes", "headline"], ["---", *["---:"] * (len(UNITS) + 2)]]
+    for name, (one, headline) in {**found, "in all": (whole, first)}.items():
+        minutes = (f"{each.total() / 60:.1f}" for each in (one, headline))
+        rows.append([name, *(f"{getattr(one, unit):.0f}" for unit in UNITS), *minutes])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

@@ -186,18 +186,30 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def shares(budget: float | None, needs: Mapping[str, float], *, limited: bool) -> dict[str, int]:
-    """Each experiment's share of so many minutes, in seconds: in proportion to the seconds that it should need.
+def shares(
+    budget: float | None, needs: Mapping[str, float], headlines: Mapping[str, float], *, limited: bool
+) -> dict[str, int]:
+    """Each experiment's share of so many minutes, in seconds.
 
-    Health gets its own whatever the budget. Empty without a budget, unless the time is `limited` by a cluster's
-    scheduler: then each gets twice what it needs.
+    Health gets all that it should need whatever the budget, and every other experiment its headline; what is left is
+    shared in proportion to what they should need beyond that. If the headlines do not fit, each gets the same part of
+    its own; if everything fits, the same multiple of its need. Empty without a budget, unless the time is `limited` by
+    a cluster's scheduler: then each gets twice what it needs.
     """
     if budget is None and not limited:
         return {}
     whole = needs.get(HEALTH, 0.0)
-    others = (sum(needs.values()) - whole) or 1.0
-    part = 2.0 if budget is None else max(0.0, 60 * budget - whole) / others
-    return {name: max(1, round(own * (1 if name == HEALTH else part))) for name, own in needs.items()}
+    others = {name: own for name, own in needs.items() if name != HEALTH}
+    least, most = sum(headlines[name] for name in others), sum(others.values())
+    left = 2 * most if budget is None else max(0.0, 60 * budget - whole)
+    if left >= most:
+        found = {name: own * left / (most or 1.0) for name, own in others.items()}
+    elif left <= least:
+        found = {name: headlines[name] * left / least for name in others}
+    else:
+        part = (left - least) / (most - least)
+        found = {name: headlines[name] + part * (own - headlines[name]) for name, own in others.items()}
+    return {name: max(1, round(found.get(name, whole))) for name in needs}
 
 
 def job_minutes(needs: Mapping[str, float], seconds: Mapping[str, int]) -> dict[str, int]:

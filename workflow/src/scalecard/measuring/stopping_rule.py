@@ -81,10 +81,14 @@ def part_of_budget(part: float) -> Iterator[None]:
         os.environ[DEADLINE] = before
 
 
-def in_equal_parts(items: Sequence[T], *, label: Callable[[T], str]) -> Iterator[T]:
-    """These, announced, each with an equal part of the budget that is left at its turn: none eats what others need."""
+def in_equal_parts(items: Sequence[T], *, label: Callable[[T], str], headline: int = 0) -> Iterator[T]:
+    """These, announced, each with an equal part of the budget that is left at its turn: none eats what others need.
+
+    The first so many, the `headline`, share all of it, and the others what these leave.
+    """
     for done, item in enumerate(progress.cases(items, label=label)):
-        with part_of_budget(1 / (len(items) - done)):
+        sharing = headline if done < headline else len(items)
+        with part_of_budget(1 / (sharing - done)):
             yield item
 
 
