@@ -171,7 +171,7 @@ def run_as_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
         "SCALECARD_PROCESS",
     ):
         monkeypatch.setenv(name, "")  # the run sets them, and the test's end unsets them
-    monkeypatch.setattr("scalecard.run.ProcessPoolExecutor", _Inline)
+    monkeypatch.setattr("scalecard.hardware.fresh_process.ProcessPoolExecutor", _Inline)
     monkeypatch.setattr("scalecard.hardware.isolation.LOCK", tmp_path / "lock")
     monkeypatch.setattr("scalecard.hardware.devices.GpuDevice", lambda device: CpuDevice(device.index, 1))
     monkeypatch.setattr("scalecard.hardware.vendors.runtimes.refuse_unusable", lambda machine: None)

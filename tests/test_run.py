@@ -305,7 +305,7 @@ def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
         raise RanksFailed("on purpose")
 
     monkeypatch.setattr("scalecard.distributed.launch.transport_paths", used)
-    monkeypatch.setattr(run, "_in_a_fresh_process", lambda _name, work, *args: work(*args))  # which knows no patches
+    monkeypatch.setattr(run, "in_a_fresh_process", lambda _name, work, *args: work(*args))  # which knows no patches
     spec = SimpleNamespace(**{"nodes": over} if over else {})
     assert run._nccl_paths("ddp", spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
     assert calls == ([asked] if asked else [])

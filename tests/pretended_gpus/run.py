@@ -1,7 +1,8 @@
 """Runs the smoke card on pretended GPUs, in a copy of the project, and prints what each experiment left.
 
     python tests/pretended_gpus/run.py [--card a100-pairs] [--devices 4] [--memory BYTES] [--races] [--nodes 2]
-                                       [--only NAME ...] [--short] [--keep FOLDER] [--coverage]
+                                       [--only NAME ...] [--short] [--budget MINUTES] [--keep FOLDER]
+                                       [--coverage]
 
 The exit status is 1 if the run or a case failed (for want of memory: only without --memory), if an experiment left no
 result, or if one of FAULTS was reported. Two kinds of cards are judged otherwise: where cases must fail, it is 1 unless
@@ -56,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="2: as network namespaces; needs root")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="not the whole card")
     parser.add_argument("--short", action="store_true", help="two rounds of each measurement, and no energy")
+    parser.add_argument("--budget", type=float, default=600, help="minutes; what has no time is listed as left out")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the copy with its results stays")
     parser.add_argument("--coverage", action="store_true", help="which lines for GPUs nothing executes; takes long")
     args = parser.parse_args()
@@ -64,10 +66,10 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _workflow(project: Path, box: boxes.Box, *targets: str, short: bool = True) -> tuple[int, str]:
+def _workflow(project: Path, box: boxes.Box, *targets: str, short: bool = True, budget: float = 600) -> tuple[int, str]:
     """The smoke workflow on the box: its exit status, and all that it printed."""
     settings = (*SMOKE, *(["tests/pretended_gpus/short.yaml"] if short else []))
-    options = ("--cores", "1", *targets, *settings, "--config", f"platform={two_nodes.PLATFORM}", "budget=600")
+    options = ("--cores", "1", *targets, *settings, "--config", f"platform={two_nodes.PLATFORM}", f"budget={budget:g}")
     done = boxes.run(box, [sys.executable, "-m", "snakemake", *options], folder=project, timeout=TIMEOUT)
     return done.returncode, done.stdout
 
@@ -94,7 +96,7 @@ def _measurement(box: boxes.Box, project: Path, args: argparse.Namespace) -> int
         status, log = two_nodes.measure(box, project, names, timeout=TIMEOUT)
     else:
         names = args.only or experiments.names()
-        status, log = _workflow(project, box, *(args.only or ()), short=args.short)
+        status, log = _workflow(project, box, *(args.only or ()), short=args.short, budget=args.budget)
     complete, reasons = _summary(project, names)
     faults = {fault: log.count(fault) for fault in FAULTS if fault in log}
     print(f"{time.monotonic() - began:.0f} s; exit status {status}; faults reported: {faults or 'none'}")
@@ -122,8 +124,9 @@ def _summary(project: Path, names: list[str]) -> tuple[bool, set[Reason | None]]
         total += counts
         print(_line(name, counts))
         for record in result.records:
-            if record.status == "failed":
+            if record.status == "failed" or record.reason is Reason.NO_TIME:
                 print(f"    {record.case}: {record.why}")
+            if record.status == "failed":
                 reasons.add(record.reason)
     print(_line("in all", total))
     return complete, reasons

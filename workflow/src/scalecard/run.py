@@ -6,16 +6,13 @@ one that says how it ended.
 
 import hashlib
 import importlib
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +24,7 @@ from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware import interconnect, isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
+from scalecard.hardware.fresh_process import ProcessLost, await_early, await_fork_server, in_a_fresh_process
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
@@ -35,7 +33,7 @@ from scalecard.records import kept_groups
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.kept_groups import KeptGroups, of_run
-from scalecard.records.record import Reason, Record, Result
+from scalecard.records.record import Record, Result
 from scalecard.time_spent import Activity
 
 T = TypeVar("T")
@@ -55,12 +53,6 @@ class Outcome:
     warnings: list[str]
     ended_early: bool = False
     spent: Mapping[str, float] = field(default_factory=dict)
-
-
-class ProcessLost(RuntimeError):
-    """The measuring process was killed."""
-
-    reason = Reason.LOST
 
 
 def run(
@@ -89,7 +81,7 @@ def run(
     spec = experiments.build(name, block)
     machine = _narrowed(machine, spec.devices)
     with isolation.own_folder() as folder, isolation.machine_lock(), nodes.keep_store(job):
-        disturbances = _disturbances(job, telemetry.preflight(machine.cores, strict=strict))
+        disturbances = _disturbances(job, machine.cores, strict=strict)
         result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:
@@ -171,7 +163,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
         # In a fork, so that this process keeps no CUDA context; it imports nothing again.
-        _in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
+        in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
 
@@ -209,8 +201,10 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
     return replace(machine, num_devices=num_devices)
 
 
-def _disturbances(job: nodes.Nodes, here: list[str]) -> list[str]:
-    """What disturbs this node and, on the first node, the others too."""
+def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
+    """What disturbs this node and, on the first node, the others too; our own process has begun, and waits."""
+    await_early()
+    here = telemetry.preflight(cores, strict=strict)
     if job.count > 1:
         job.publish("disturbances", [*here, *interconnect.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
@@ -237,7 +231,7 @@ def _nccl_paths(name: str, spec: Any, machine: Machine) -> dict[str, int]:
     progress.doing("one start of NCCL that is not timed, to see which way it sends")
     try:
         # In a process of its own: the fork server of its ranks must end before the temporary folder is removed.
-        return _in_a_fresh_process(name, _started_nccl, machine, Layout(machine.num_devices * over, over))
+        return in_a_fresh_process(name, _started_nccl, machine, Layout(machine.num_devices * over, over))
     except RanksFailed as error:
         progress.say(f"warning: NCCL did not say which way it sends: {error}")
         return {}
@@ -278,7 +272,7 @@ def _outcomes(
 def _outcome(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process measured, also if it was killed."""
     try:
-        return _in_a_fresh_process(name, measure, name, spec, machine, journal, kept)
+        return in_a_fresh_process(name, measure, name, spec, machine, journal, kept, early=True)
     except ProcessLost as error:
         return _ended_early(error, journal)
 
@@ -290,21 +284,12 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
     return Outcome([*journal.read(), how], [], ended_early=True)
 
 
-def _in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str = "spawn") -> T:
-    context, begin = multiprocessing.get_context(start), isolation.begin if start == "spawn" else isolation.die_with
-    with ProcessPoolExecutor(1, context, initializer=begin, initargs=(os.getpid(),)) as fresh:
-        try:
-            return fresh.submit(work, *args).result()
-        except BrokenProcessPool as error:
-            raise ProcessLost(f"{name}: the measuring process was killed") from error
-
-
 def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process does: measure every case of a Spec that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
     kept_groups.keep_in(kept)
     experiment = experiments.load(name)
-    isolation.await_fork_server()
+    await_fork_server()
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

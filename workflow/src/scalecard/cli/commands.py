@@ -192,10 +192,9 @@ def _fetch(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
-    from scalecard.hardware import isolation
+    from scalecard.hardware import fresh_process, isolation
     from scalecard.jobs.inputs import digest_of_experiment, launches_ranks, read_machine
     from scalecard.jobs.plan import place, seconds_allowed
-    from scalecard.run import run
 
     expected = read_machine(args.machine)
     vendors.refuse()
@@ -207,19 +206,22 @@ def _run(args: argparse.Namespace) -> None:
             f" {machine.differences(expected, found)}; give it its own platform label"
         )
     progress.set_place(place(args.name))
-    if launches_ranks(args.name):
-        isolation.will_fork(["scalecard.distributed.rank_server", f"scalecard.experiments.{args.name}"])
-    run(
-        args.name,
-        args.spec,
-        found,
-        args.output.parent.name,
-        args.output,
-        strict=args.strict,
-        seconds=seconds_allowed(args.name, args.seconds, args.output.parent),
-        usual=args.usual,
-        code=digest_of_experiment(args.name),
-    )
+    own, ranks = f"scalecard.experiments.{args.name}", launches_ranks(args.name)
+    forked = ["scalecard.distributed.rank_server", own] if ranks else []
+    with isolation.own_folder(), fresh_process.begun_early(["scalecard.run", own], forked=forked):
+        from scalecard.run import run  # with PyTorch, which the process that measures imports meanwhile
+
+        run(
+            args.name,
+            args.spec,
+            found,
+            args.output.parent.name,
+            args.output,
+            strict=args.strict,
+            seconds=seconds_allowed(args.name, args.seconds, args.output.parent),
+            usual=args.usual,
+            code=digest_of_experiment(args.name),
+        )
 
 
 def _plot(args: argparse.Namespace) -> None:

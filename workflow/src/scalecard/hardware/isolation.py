@@ -19,15 +19,13 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
 
 from scalecard import progress
-from scalecard.time_spent import Activity, spent_on
 
 LOCK = Path("/tmp/scalecard.lock")  # one per machine, so not in the user's own temporary folder
 SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # follow no link, wait for no reader of a FIFO
@@ -37,9 +35,7 @@ REMINDER = 300.0  # seconds between two lines that say that it still waits
 SCRATCH = "scalecard-run-"  # begins the name of every measurement's temporary folder
 SEMAPHORES = Path("/dev/shm")
 BEING_MADE = 60  # seconds after which a folder without a lock is not about to get one
-# Inherited by the processes that measure.
 ROOT_PID = "SCALECARD_ROOT_PID"
-FORKED = "SCALECARD_FORKED_MODULES"
 
 
 class UnusableLock(OSError):
@@ -129,7 +125,13 @@ def _unusable() -> UnusableLock:
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A temporary folder for this process and those that it starts; removed in the end, or by the next start."""
+    """A temporary folder for this process and those that it starts; removed in the end, or by the next start.
+
+    Within one there is no other.
+    """
+    if tempfile.tempdir and Path(tempfile.tempdir).name.startswith(SCRATCH):
+        yield Path(tempfile.tempdir)
+        return
     remove_dead_folders()
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
@@ -206,31 +208,6 @@ def kill(pid: int) -> None:
     """End a process, also one that is stopped. It may have ended by itself."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def will_fork(modules: Sequence[str]) -> None:
-    """The processes that measure will fork others, which need these modules."""
-    os.environ[FORKED] = " ".join(modules)
-
-
-def begin(parent: int) -> None:
-    """In a process that measures: die with its parent, and start the server that others will be forked from.
-
-    It imports their modules while this process imports its own; what is timed waits for it (`await_fork_server`).
-    """
-    die_with(parent)
-    if modules := os.environ.get(FORKED, "").split():
-        multiprocessing.set_forkserver_preload(modules)
-        forkserver.ensure_running()
-
-
-@spent_on(Activity.LAUNCH)
-def await_fork_server() -> None:
-    """Wait until the server has imported its modules, if there is one: it forks nothing before."""
-    if os.environ.get(FORKED):
-        first = multiprocessing.get_context("forkserver").Process(target=int)
-        first.start()
-        first.join()
 
 
 def die_with(parent: int) -> None:

@@ -1,0 +1,72 @@
+"""The first process that measures begins early, with the server that ranks are forked from, and what follows waits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.projects import ROOT
+
+SECONDS = 3
+PROGRAM = """
+import json, multiprocessing, os, sys, tempfile, time
+from scalecard.hardware import fresh_process, isolation
+
+def in_a_forked(results):
+    results.put("slow" in sys.modules)
+
+def work():
+    began = time.monotonic()
+    fresh_process.await_fork_server()
+    context = multiprocessing.get_context("forkserver")
+    results = context.SimpleQueue()
+    forked = context.Process(target=in_a_forked, args=(results,))
+    forked.start()
+    found = {"forked": results.get(), "own": "slow" in sys.modules, "later": os.environ.get("LATER"), "pid": os.getpid()}
+    forked.join()
+    return found | {"temporary": tempfile.gettempdir(), "waited": time.monotonic() - began}
+
+def killed():
+    os.kill(os.getpid(), 9)
+
+if __name__ == "__main__":
+    forked = sys.argv[1:]
+    with isolation.own_folder() as folder, fresh_process.begun_early(["slow"], forked=forked):
+        os.environ["LATER"] = "yes"
+        fresh_process.await_early()
+        with isolation.own_folder() as within:
+            assert within == folder
+        first, second = (fresh_process.in_a_fresh_process("experiment", work, early=True) for _ in range(2))
+        try:
+            fresh_process.in_a_fresh_process("experiment", killed)
+        except fresh_process.ProcessLost as error:
+            print(json.dumps({"first": first, "second": second, "folder": str(folder), "lost": str(error)}))
+"""
+
+
+@pytest.mark.parametrize("forked", [["slow"], []], ids=["an experiment on ranks", "one within its process"])
+def test_only_the_first_process_begins_early(tmp_path: Path, forked: list[str]) -> None:
+    (tmp_path / "slow.py").write_text(f"import time; time.sleep({SECONDS})")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    path = os.pathsep.join([str(ROOT / "workflow" / "src"), str(tmp_path)])
+    command = [sys.executable, str(program), *forked]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60
+    )
+    found = json.loads(done.stdout or "null")
+    assert found, done.stderr
+    assert "Traceback" not in done.stderr, "nothing outlives the folder"
+    first, second = found["first"], found["second"]
+    assert first["pid"] != second["pid"], "each process is fresh"
+    assert first["own"], "it was imported while the parent waited"
+    assert not second["own"]
+    for one in (first, second):
+        assert one["later"] == "yes", "the environment is that of the parent when the work is known"
+        assert one["temporary"] == found["folder"]
+        assert one["forked"] is bool(forked)
+    assert first["waited"] < SECONDS
+    assert (second["waited"] > 0.8 * SECONDS) is bool(forked), "what is timed waits for the server"
+    assert found["lost"] == "experiment: the measuring process was killed"

@@ -1,0 +1,102 @@
+"""Fresh processes, in which everything is measured, one after another; and the server that ranks are forked from.
+
+PyTorch takes seconds to import. So the first fresh process begins early, and imports it while its parent does, and the
+server of its ranks, which every fresh process has one of, imports it at the same time:
+
+    parent         | imports        | looks for disturbances | waits                | saves
+    fresh process  | imports        |                        | measures ... launch  |
+    server         | imports                                 |              forks   |
+"""
+
+import importlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from typing import Any, TypeVar
+
+from scalecard import time_spent
+from scalecard.hardware import isolation
+from scalecard.records.record import Reason
+from scalecard.time_spent import Activity, spent_on
+
+FORKED = "SCALECARD_FORKED_MODULES"  # inherited by the processes that measure
+T = TypeVar("T")
+
+_early = list[tuple[ProcessPoolExecutor, "Future[None]"]]()  # at most one, until its work is known
+
+
+class ProcessLost(RuntimeError):
+    """The measuring process was killed."""
+
+    reason = Reason.LOST
+
+
+@contextmanager
+def begun_early(modules: Sequence[str], *, forked: Sequence[str] = ()) -> Iterator[None]:
+    """The first process that measures begins now, and imports these modules.
+
+    Each has a server that imports those that are `forked` from it.
+    """
+    os.environ[FORKED] = " ".join(forked)
+    with _pool("spawn") as pool:
+        _early.append((pool, pool.submit(_import, modules)))
+        try:
+            yield
+        finally:
+            _early.clear()
+
+
+def await_early() -> None:
+    """Wait until the process that began early has nothing to do: its imports would be taken for other programs."""
+    wait([ready for _, ready in _early])
+
+
+def in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str = "spawn", early: bool = False) -> T:
+    """What work(*args) returns in a process that began `early`, if there is one, or begins now.
+
+    Raise ProcessLost, which names the experiment, if it is killed.
+    """
+    with _early.pop()[0] if early and _early else _pool(start) as fresh:
+        try:
+            return fresh.submit(_in_environment, dict(os.environ), work, *args).result()
+        except BrokenProcessPool as error:
+            raise ProcessLost(f"{name}: the measuring process was killed") from error
+
+
+@spent_on(Activity.LAUNCH)
+def await_fork_server() -> None:
+    """In a fresh process: wait until its server has imported all modules, for it forks nothing before."""
+    if os.environ.get(FORKED):
+        first = multiprocessing.get_context("forkserver").Process(target=int)
+        first.start()
+        first.join()
+
+
+def _pool(start: str) -> ProcessPoolExecutor:
+    begin = _begin if start == "spawn" else isolation.die_with
+    return ProcessPoolExecutor(1, multiprocessing.get_context(start), initializer=begin, initargs=(os.getpid(),))
+
+
+def _begin(parent: int) -> None:
+    isolation.die_with(parent)
+    if forked := os.environ.get(FORKED, "").split():
+        multiprocessing.set_forkserver_preload(forked)
+        forkserver.ensure_running()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    await_fork_server()
+    time_spent.take()  # nothing is measured yet
+
+
+def _in_environment(environment: Mapping[str, str], work: Callable[..., T], *args: Any) -> T:
+    """As its parent's is now, which may have changed since this process began."""
+    os.environ.clear()
+    os.environ.update(environment)
+    return work(*args)
