@@ -24,9 +24,9 @@ def work():
     results = context.SimpleQueue()
     forked = context.Process(target=in_a_forked, args=(results,))
     forked.start()
-    found = {"forked": results.get(), "own": "slow" in sys.modules, "later": os.environ.get("LATER"), "pid": os.getpid()}
+    found = {"forked": results.get(), "own": "slow" in sys.modules, "later": os.environ.get("LATER")}
     forked.join()
-    return found | {"temporary": tempfile.gettempdir(), "waited": time.monotonic() - began}
+    return found | {"pid": os.getpid(), "temporary": tempfile.gettempdir(), "waited": time.monotonic() - began}
 
 def killed():
     os.kill(os.getpid(), 9)
