@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scalecard import experiments, exports
 from scalecard.hardware.machine import probe
-from scalecard.jobs import plan
+from scalecard.jobs import needs, plan
 from scalecard.report import answers, sections, toc
 from support.projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
 from support.shapes import SHAPES
@@ -57,6 +57,24 @@ def test_every_figure_of_the_textbooks_has_its_shape_in_kind(measured: Path) -> 
         least = 0 if any(words in name for words in IN_NUMBER) else 1 + any(words in name for words in SEVERAL)
         assert value(results) >= least, name
     assert all(result.spent["timed"] > 0 for result in results.values())
+
+
+COUNTED = ("allreduce", "ddp", "heterogeneous", "hybrid", "model_parallel", "pipeline", "strategies", "tensor_parallel")
+DERIVED = ("enqueue_time", "epoch_time", "rank_time", "accuracy", "peak_memory", "played_time")  # of what is counted
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_estimate_of_need_counts_what_a_run_times(measured: Path, name: str) -> None:
+    """Elsewhere the counts are of GPUs alone. `pipeline` also times blocks, of which it keeps no record."""
+    result = results_of(measured)[name]
+    timed = {
+        (record.metric, json.dumps(record.case))
+        for record in result.records
+        if record.status == "ok" and record.telemetry and record.metric not in DERIVED
+    }
+    need = needs.need(name, result.spec, "full", devices=probe().num_devices, nodes=1)
+    expected = need.points + need.variants - (needs.BLOCKS if name == "pipeline" else 0)
+    assert 0.8 < len(timed) / expected < 1.25
 
 
 def test_a_first_look_is_a_report_of_what_is_measured_first(own_copy: Path) -> None:

@@ -67,7 +67,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _by_the_library(spec: Spec, machine: Machine, wanted: Sequence[Layout], proven: Proofs) -> Iterator[Record]:
     backend = dist.get_default_backend_for_device(machine.kind)
-    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"torch.distributed, {layout}"):
+    layouts_in_order = coarse_to_fine(wanted)
+    for layout in in_equal_parts(layouts_in_order, label=lambda layout: f"torch.distributed, {layout}", headline=1):
         cases = [_case(layout, size, backend) for size in coarse_to_fine(spec.bytes)]
         yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, cases=cases, metric="time")
 

@@ -66,7 +66,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
         build = partial(_epoch, spec, devices[0], dataset)
-        for batch_size, lr in in_equal_parts(_grid(spec), label=lambda at: f"batch {at[0]}, lr {at[1]}"):
+        pairs = min(len(spec.batch_sizes), len(spec.lrs))
+        for batch_size, lr in in_equal_parts(
+            _grid(spec), label=lambda at: f"batch {at[0]}, lr {at[1]}", headline=pairs
+        ):
             case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
             variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
             epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)

@@ -58,7 +58,7 @@ class Spec(Common):
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """One rank, then several within a node and over nodes."""
+    """As many ranks as there are, then fewer; over nodes too."""
     ranks_per_node = machine.num_devices // DEVICES_EACH
     if ranks_per_node * spec.nodes < 2:
         needed = f"needs {2 * DEVICES_EACH} devices, or 2 nodes with {DEVICES_EACH}"
@@ -68,7 +68,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         return
     wanted = layouts(ranks_per_node, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, machine, timed=wanted, machine=machine, devices_each=DEVICES_EACH)
-    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"hybrid, {layout}"):
+    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"hybrid, {layout}", headline=1):
         yield from launch_and_record(
             *(_rank, spec, machine, proven),
             layout=layout,

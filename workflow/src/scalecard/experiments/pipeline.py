@@ -119,7 +119,7 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
 
     cuts = chosen_cuts(timed_blocks, counts)
     references = References(devices[0].torch, spec.check_steps)
-    for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices"):
+    for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices", headline=1):
         same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
         yield from _on_devices(spec, devices, count, same, references)
     yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})

@@ -22,15 +22,18 @@ from scalecard.distributed.layout import Layout, layouts
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
 NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
 USUAL_DEVICES = {"full": 8, "quick": 2}  # devices of a node that is not known yet, or for which seconds are typical
-# Estimated seconds of one: a copy, a product or an all-reduce of one size, and a variant of training, from their proof
-# to their last round; a launch of ranks, a trial of a step that may not fit, a compilation, and a search for the
-# learning rate of a proof. An H200 took 2.1 s for a product, 2 s for a trial, 11 to 14 s for a launch, and 23 s to
-# compile gpt; a ResNet-50 is assumed to take twice as long.
-UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compilations": 40.0, "searches": 15.0}
+# Estimated seconds of one: a copy, a product or an all-reduce of one size, or a part of a model alone, and a whole step
+# of training, from their proof to their last round; a launch of ranks, a trial of a step that may not fit, a
+# compilation, and a search for the learning rate of a proof. An H200 took 2.1 s for a product, 5 s for a step that was
+# timed for 2.3 s, 2 s for a trial, 11 to 14 s for a launch, and 23 s to compile gpt; a ResNet-50 is assumed to take
+# twice as long.
+UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compilations": 35.0, "searches": 15.0}
+FEWEST = UNITS | {"points": 1.5, "variants": 3.0}  # with no more than `min_rounds`
 EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
+BLOCKS = 18  # of a ResNet-50
 COARSE = 3  # sizes of a sweep that come first: its ends and its middle
 ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
@@ -47,10 +50,10 @@ class Need:
     searches: float = 0
     seconds: float = 0
 
-    def total(self, *, first: bool = True) -> float:
+    def total(self, units: Mapping[str, float] = UNITS, *, first: bool = True) -> float:
         """Seconds of the first process of a run, or of a later one."""
-        done = (name for name in UNITS if first or name not in ONLY_ONCE)
-        return self.seconds + sum(UNITS[name] * float(getattr(self, name)) for name in done)
+        done = (name for name in units if first or name not in ONLY_ONCE)
+        return self.seconds + sum(units[name] * float(getattr(self, name)) for name in done)
 
     def __add__(self, other: "Need") -> "Need":
         return Need(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -118,10 +121,9 @@ def _copy_cost(setup: Setup) -> Need:
 
 
 def _allreduce(setup: Setup) -> Need:
-    """The library's, which are the headline, and ours beside it."""
+    """The library's, then two of ours beside it."""
     sizes, several = setup.sweep("bytes"), len(setup.several)
-    ours = 0 if setup.headline else 2 + 2 * sizes * len(setup.within_a_node)
-    return Need(points=sizes * several + ours, launches=several + 1)
+    return Need(points=2 + sizes * (several + 2 * len(setup.within_a_node)), launches=several + 1)
 
 
 def _dp_scratch(setup: Setup) -> Need:
@@ -149,21 +151,28 @@ def _ddp(setup: Setup) -> Need:
 
 
 def _model_parallel(setup: Setup) -> Need:
-    return Need(variants=10 + 5 * len(setup.several))
+    """Each block; a step over the textbook's cut and balanced ones, and their stages."""
+    cuts = [2, *(layout.ranks for layout in setup.within_a_node)] if setup.several else []
+    return Need(points=BLOCKS + sum(cuts), variants=3 + len(cuts))
 
 
 def _pipeline(setup: Setup) -> Need:
-    """The textbook's cut at every split size; at some also balanced ones, on every number of devices."""
-    balanced = 6 * setup.len("balanced_sizes") * len(setup.several)
-    return Need(variants=10 + 3 * setup.sweep("split_sizes") + (0 if setup.headline else balanced), launches=1)
+    """Each block; on two devices every split size, also of the library's, which is the headline; then balanced cuts."""
+    sizes, balanced = setup.len("split_sizes"), setup.len("balanced_sizes")
+    need = Need(points=BLOCKS + 12 * balanced, variants=2 + 5 * sizes + 4 * balanced, launches=1)
+    for layout in () if setup.headline else setup.within_a_node[1:]:
+        need += Need(points=3 * layout.ranks * balanced, variants=2 * balanced)
+    return need
 
 
 def _tensor_parallel(setup: Setup) -> Need:
-    return Need(variants=2 * setup.len("models") * (1 + 2 * len(setup.several)))
+    return Need(variants=setup.len("models") * (1 + 3 * len(setup.within_a_node)))
 
 
 def _hybrid(setup: Setup) -> Need:
-    return Need(variants=12 * len(setup.several), launches=len(setup.several))
+    """A rank drives two devices; one alone has nothing to average."""
+    several = [layout for layout in setup.several if layout.ranks > 2]
+    return Need(variants=1 + 2 * len(several), launches=2 + len(several))
 
 
 def _strategies(setup: Setup) -> Need:
@@ -191,7 +200,7 @@ def _whole(strategies: float) -> Need:
 
 
 def _parts(count: float) -> Need:
-    return Need(variants=count, trials=count)
+    return Need(points=count, trials=count)
 
 
 def _largest(strategies: float) -> Need:
@@ -205,7 +214,8 @@ def _input(setup: Setup) -> Need:
 
 
 def _heterogeneous(setup: Setup) -> Need:
-    return Need(variants=2 * setup.len("models") * (2 * (setup.sweep("shares") + 2) + 6))
+    """A GPU beside the host's cores, whose steps take longer."""
+    return Need(variants=setup.len("models") * (2 * (setup.len("shares") + 2) + 7), seconds=60)
 
 
 def _tuning(setup: Setup) -> Need:
@@ -250,12 +260,14 @@ def seconds(
 ) -> float:
     """Of all processes of a run of this merged block, at most a week; 0 if there is nothing to measure.
 
-    The `headline` is measured in the first process.
+    The `headline` is measured in the first process, with the fewest rounds if time is short.
     """
     found = need(name, block, scale, devices=devices, nodes=nodes, headline=headline)
     if name == HEALTH:  # in one process, and with room, since it must end
         return HEALTH_MARGIN[scale] * found.total()
-    later: int = 0 if headline else block["measure"]["processes"] - 1
+    if headline:
+        return min(WEEK, found.total(FEWEST))
+    later: int = block["measure"]["processes"] - 1
     return min(WEEK, found.total() + later * found.total(first=False))
 
 
@@ -266,6 +278,6 @@ def table(blocks: Mapping[str, Mapping[str, Any]], devices: int) -> str:
     whole, first = (sum(each, Need()) for each in zip(*found.values(), strict=True))
     rows = [["", *UNITS, "minutes", "headline"], ["---", *["---:"] * (len(UNITS) + 2)]]
     for name, (one, headline) in {**found, "in all": (whole, first)}.items():
-        minutes = (f"{each.total() / 60:.1f}" for each in (one, headline))
-        rows.append([name, *(f"{getattr(one, unit):.0f}" for unit in UNITS), *minutes])
+        minutes = one.total() / 60, headline.total(FEWEST) / 60
+        rows.append([name, *(f"{getattr(one, unit):.0f}" for unit in UNITS), *(f"{each:.1f}" for each in minutes)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
