@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.projects import ROOT
 
-SECONDS = 3
+SECONDS = 6
 PROGRAM = """
 import json, multiprocessing, os, sys, tempfile, time
 from scalecard.hardware import fresh_process, isolation
@@ -39,6 +39,7 @@ if __name__ == "__main__":
         with isolation.own_folder() as within:
             assert within == folder
         first, second = (fresh_process.in_a_fresh_process("experiment", work, early=True) for _ in range(2))
+        assert "SCALECARD_FORKED_MODULES" in os.environ
         try:
             fresh_process.in_a_fresh_process("experiment", killed)
         except fresh_process.ProcessLost as error:
@@ -70,3 +71,27 @@ def test_only_the_first_process_begins_early(tmp_path: Path, forked: list[str]) 
     assert first["waited"] < SECONDS
     assert (second["waited"] > 0.8 * SECONDS) is bool(forked), "what is timed waits for the server"
     assert found["lost"] == "experiment: the measuring process was killed"
+
+
+LOST = """
+import os
+from scalecard.hardware import fresh_process, isolation
+
+if __name__ == "__main__":
+    with isolation.own_folder(), fresh_process.begun_early(["deadly"]):
+        print(fresh_process.in_a_fresh_process("experiment", os.getcwd, early=True) == os.getcwd())
+    print(fresh_process.FORKED in os.environ)
+"""
+
+
+def test_another_process_measures_if_the_early_one_was_lost_before(tmp_path: Path) -> None:
+    """Nothing was measured yet, so nothing is lost."""
+    (tmp_path / "deadly.py").write_text("import os; os.kill(os.getpid(), 9)")
+    program = tmp_path / "program.py"
+    program.write_text(LOST)
+    path = os.pathsep.join([str(ROOT / "workflow" / "src"), str(tmp_path)])
+    command = [sys.executable, str(program)]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr

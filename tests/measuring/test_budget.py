@@ -133,6 +133,7 @@ def test_the_headline_has_all_of_it_and_the_others_what_is_left() -> None:
     begin_budget(100, 0)
     left = [round(budget_left(), -1) for _ in in_equal_parts("abcd", label=str, headline=2)]
     assert left == [50, 100, 50, 100]
+    assert [round(budget_left(), -1) for _ in in_equal_parts("a", label=str, headline=2)] == [100], "there is no more"
 
 
 def test_a_part_of_no_limit_is_no_limit() -> None:

@@ -162,7 +162,7 @@ def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        # In a fork, so that this process keeps no CUDA context; it imports nothing again.
+        # In a fork, so that this process keeps no CUDA context; it imports nothing again, and its threads only wait.
         in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
         facts["nccl_paths"] = _nccl_paths(name, spec, machine)
     return facts
@@ -289,10 +289,10 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Kept
     progress.inherit(quiet=not nodes.here().leads)
     kept_groups.keep_in(kept)
     experiment = experiments.load(name)
-    await_fork_server()
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            await_fork_server()
             outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves

@@ -29,7 +29,7 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import proofs
 from scalecard.measuring.spec import ByteSizes, Common, Positive
-from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts, part_of_budget
+from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts, part_of_budget
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
@@ -135,8 +135,8 @@ def _prove(ctx: RankContext, spec: Spec) -> Proofs:
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
-    sizes = coarse_to_fine(spec.bytes)
-    for size in in_equal_parts(sizes, label=lambda size: f"torch.distributed, {ctx.layout}, {size} bytes"):
+    of = f"torch.distributed, {ctx.layout}"
+    for size in in_equal_parts(coarse_to_fine(spec.bytes), label=lambda size: f"{of}, {size} bytes", headline=COARSE):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)
         yield from guarded(_time(ctx, spec, variants), case)

@@ -30,7 +30,7 @@ from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
-from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
+from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
 
@@ -51,13 +51,15 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
         yield from _absent(machine)
+        sizes = coarse_to_fine(sorted(spec.bytes))
         wanted = [
             (_case(ends, size), ends)
-            for size in coarse_to_fine(sorted(spec.bytes))
+            for size in sizes
             for ends in _ends(machine, devices)
             if size in _sizes(spec, ends)
         ]
-        for case, ends in in_equal_parts(wanted, label=_label):
+        headline = sum(case["bytes"] in sizes[:COARSE] for case, _ in wanted)
+        for case, ends in in_equal_parts(wanted, label=_label, headline=headline):
             yield from guarded(_matrix_point(spec, case, ends, devices[0]), case)
 
 

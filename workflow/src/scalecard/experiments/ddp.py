@@ -183,7 +183,8 @@ def _rank(
 ) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
     references = {model: DdpReferences(ctx, spec, model, dataset.train) for model in spec.models}
-    for turn in in_equal_parts(turns, label=str):
+    scaling_and_accuracy = len(spec.models) + len(spec.accuracy_models)
+    for turn in in_equal_parts(turns, label=str, headline=scaling_and_accuracy):
         if turn.part == "accuracy":
             found = _accuracy(ctx, spec, turn.model, dataset, proven)
         else:

@@ -1,7 +1,7 @@
 """Fresh processes, in which everything is measured, one after another; and the server that ranks are forked from.
 
-PyTorch takes seconds to import. So the first fresh process begins early, and imports it while its parent does, and the
-server of its ranks, which every fresh process has one of, imports it at the same time:
+PyTorch takes seconds to import. So the first fresh process begins early, and imports it while its parent does; so does
+the server of its ranks, if there are any. Later processes have servers of their own.
 
     parent         | imports        | looks for disturbances | waits                | saves
     fresh process  | imports        |                        | measures ... launch  |
@@ -37,17 +37,21 @@ class ProcessLost(RuntimeError):
 
 @contextmanager
 def begun_early(modules: Sequence[str], *, forked: Sequence[str] = ()) -> Iterator[None]:
-    """The first process that measures begins now, and imports these modules.
+    """The first process that measures begins now, and imports these modules, unless it would disturb another run.
 
-    Each has a server that imports those that are `forked` from it.
+    What is forked from it, or from one that follows, needs the modules `forked`.
     """
     os.environ[FORKED] = " ".join(forked)
-    with _pool("spawn") as pool:
-        _early.append((pool, pool.submit(_import, modules)))
-        try:
+    try:
+        if not isolation.machine_is_free():
             yield
-        finally:
-            _early.clear()
+            return
+        with _pool("spawn") as pool:
+            _early.append((pool, pool.submit(_import, modules)))
+            yield
+    finally:
+        _early.clear()
+        del os.environ[FORKED]
 
 
 def await_early() -> None:
@@ -60,7 +64,7 @@ def in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str
 
     Raise ProcessLost, which names the experiment, if it is killed.
     """
-    with _early.pop()[0] if early and _early else _pool(start) as fresh:
+    with _begun() if early and _early else _pool(start) as fresh:
         try:
             return fresh.submit(_in_environment, dict(os.environ), work, *args).result()
         except BrokenProcessPool as error:
@@ -74,6 +78,12 @@ def await_fork_server() -> None:
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()
+
+
+def _begun() -> ProcessPoolExecutor:
+    """The early one, or one that begins now if that was lost, or could not import its modules."""
+    pool, ready = _early.pop()
+    return _pool("spawn") if ready.exception() else pool
 
 
 def _pool(start: str) -> ProcessPoolExecutor:

@@ -37,6 +37,8 @@ SEMAPHORES = Path("/dev/shm")
 BEING_MADE = 60  # seconds after which a folder without a lock is not about to get one
 ROOT_PID = "SCALECARD_ROOT_PID"
 
+_own = list[Path]()  # this process's temporary folder, if it has one
+
 
 class UnusableLock(OSError):
     """The lock cannot be had; the message names the file and what to do."""
@@ -62,6 +64,18 @@ def machine_lock() -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def machine_is_free() -> bool:
+    """Whether nothing holds the machine at this moment."""
+    file, _ = _opened()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def _wait_for(file: int) -> None:
@@ -129,8 +143,8 @@ def own_folder() -> Iterator[Path]:
 
     Within one there is no other.
     """
-    if tempfile.tempdir and Path(tempfile.tempdir).name.startswith(SCRATCH):
-        yield Path(tempfile.tempdir)
+    if _own:
+        yield _own[0]
         return
     remove_dead_folders()
     before = tempfile.tempdir, os.environ.get("TMPDIR")
@@ -138,9 +152,11 @@ def own_folder() -> Iterator[Path]:
     with (folder / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         _use(str(folder), str(folder), f"/{folder.name}")
+        _own.append(folder)
         try:
             yield folder
         finally:
+            _own.clear()
             _use(*before, "/mp")
             shutil.rmtree(folder, ignore_errors=True)
 

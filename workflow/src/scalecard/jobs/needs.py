@@ -11,7 +11,6 @@ a sweep its ends and its middle, and of some experiments less than that, as thei
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ USUAL_DEVICES = {"full": 8, "quick": 2}  # devices of a node that is not known y
 # timed for 2.3 s, 2 s for a trial, 11 to 14 s for a launch, and 23 s to compile gpt; a ResNet-50 is assumed to take
 # twice as long.
 UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compilations": 35.0, "searches": 15.0}
-FEWEST = UNITS | {"points": 1.5, "variants": 3.0}  # with no more than `min_rounds`
+WITH_FEWEST_ROUNDS = UNITS | {"points": 1.5, "variants": 3.0}
 EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
@@ -109,7 +108,8 @@ def _health(setup: Setup) -> Need:
 
 
 def _async_timing(setup: Setup) -> Need:
-    return Need(points=setup.len("dtypes") + setup.sweep("sizes") + 2 * len(setup.layouts))
+    layouts_of_both = 2 * len(replace(setup, headline=False).layouts)
+    return Need(points=setup.len("dtypes") + setup.len("sizes") + layouts_of_both)
 
 
 def _copy_cost(setup: Setup) -> Need:
@@ -123,7 +123,7 @@ def _copy_cost(setup: Setup) -> Need:
 def _allreduce(setup: Setup) -> Need:
     """The library's, then two of ours beside it."""
     sizes, several = setup.sweep("bytes"), len(setup.several)
-    return Need(points=2 + sizes * (several + 2 * len(setup.within_a_node)), launches=several + 1)
+    return Need(points=2 + sizes * (several + 2 * len(setup.within_a_node)), launches=several)
 
 
 def _dp_scratch(setup: Setup) -> Need:
@@ -140,9 +140,9 @@ def _dp_concise(setup: Setup) -> Need:
 
 
 def _ddp(setup: Setup) -> Need:
-    """Options, which come last, are for as many ranks as there are."""
+    """Options are for as many ranks as there are."""
     options = setup.len("buckets_mib") + setup.len("hooks") + 2 * setup.len("accumulation") + 2
-    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several) * (not setup.headline)
+    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several)
     return Need(
         variants=setup.len("models") * (2 + 2 * len(setup.several) + options * full),
         launches=len(setup.layouts),
@@ -151,7 +151,8 @@ def _ddp(setup: Setup) -> Need:
 
 
 def _model_parallel(setup: Setup) -> Need:
-    """Each block; a step over the textbook's cut and balanced ones, and their stages."""
+    """Each block; a step over the textbook's cut and balanced ones, and their stages; all in the same rounds."""
+    setup = replace(setup, headline=False)
     cuts = [2, *(layout.ranks for layout in setup.within_a_node)] if setup.several else []
     return Need(points=BLOCKS + sum(cuts), variants=3 + len(cuts))
 
@@ -166,13 +167,14 @@ def _pipeline(setup: Setup) -> Need:
 
 
 def _tensor_parallel(setup: Setup) -> Need:
-    return Need(variants=setup.len("models") * (1 + 3 * len(setup.within_a_node)))
+    within = replace(setup, headline=False).within_a_node
+    return Need(variants=setup.len("models") * (1 + 3 * len(within)))
 
 
 def _hybrid(setup: Setup) -> Need:
     """A rank drives two devices; one alone has nothing to average."""
     several = [layout for layout in setup.several if layout.ranks > 2]
-    return Need(variants=1 + 2 * len(several), launches=2 + len(several))
+    return Need(variants=1 + 2 * len(several), launches=1 + len(several))
 
 
 def _strategies(setup: Setup) -> Need:
@@ -208,8 +210,7 @@ def _largest(strategies: float) -> Need:
 
 
 def _input(setup: Setup) -> Need:
-    workers = setup.sweep("workers") or (COARSE if setup.headline else 6)
-    each = workers + setup.len("prefetch") + setup.len("batch_sizes") + 8
+    each = (setup.len("workers") or 6) + setup.len("prefetch") + setup.len("batch_sizes") + 8
     return Need(variants=each * len(setup["workloads"]), searches=len(setup["workloads"]))
 
 
@@ -221,14 +222,16 @@ def _heterogeneous(setup: Setup) -> Need:
 def _tuning(setup: Setup) -> Need:
     """Each rung alone and on top of the others; what compiles, compiles anew for each.
 
-    The headline is one device without larger batches, which come last.
+    The headline is one device, without larger batches and epochs, which come last.
     """
     loads, factors = len(setup["workloads"]), 0 if setup.headline else setup.len("larger_batches")
     ladders = loads * (1 + (setup.devices > 1 and not setup.headline))
     compiled = 3 * ("compile" in setup["rungs"])
     further = 0 if setup.headline else setup.len("accumulation")
     usual, larger = 2 * ladders * (setup.len("rungs") + further), 2 * loads * factors
+    tried = UNITS["trials"] * 2 * usual + UNITS["compilations"] * ladders * compiled
     need = _whole(usual) + Need(
+        seconds=max(0.0, tried / 3 - WITH_FEWEST_ROUNDS["variants"] * usual),  # a quarter of the time is for rounds
         variants=larger,
         launches=ladders,
         trials=3 * larger,
@@ -266,18 +269,20 @@ def seconds(
     if name == HEALTH:  # in one process, and with room, since it must end
         return HEALTH_MARGIN[scale] * found.total()
     if headline:
-        return min(WEEK, found.total(FEWEST))
+        return min(WEEK, found.total(WITH_FEWEST_ROUNDS))
     later: int = block["measure"]["processes"] - 1
     return min(WEEK, found.total() + later * found.total(first=False))
 
 
 def table(blocks: Mapping[str, Mapping[str, Any]], devices: int) -> str:
     """What each experiment of these merged blocks does on so many GPUs, and its minutes in one process; Markdown."""
-    of = partial(need, scale="full", devices=devices, nodes=1)
-    found = {name: (of(name, block), of(name, block, headline=True)) for name, block in blocks.items()}
-    whole, first = (sum(each, Need()) for each in zip(*found.values(), strict=True))
+    found = {name: need(name, block, "full", devices=devices, nodes=1) for name, block in blocks.items()}
+    first = {
+        name: seconds(name, block, "full", devices=devices, nodes=1, headline=True) for name, block in blocks.items()
+    }
+    found["in all"], first["in all"] = sum(found.values(), Need()), sum(first.values())
     rows = [["", *UNITS, "minutes", "headline"], ["---", *["---:"] * (len(UNITS) + 2)]]
-    for name, (one, headline) in {**found, "in all": (whole, first)}.items():
-        minutes = one.total() / 60, headline.total(FEWEST) / 60
+    for name, one in found.items():
+        minutes = one.total() / 60, first[name] / 60
         rows.append([name, *(f"{getattr(one, unit):.0f}" for unit in UNITS), *(f"{each:.1f}" for each in minutes)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

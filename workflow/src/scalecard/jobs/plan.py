@@ -205,7 +205,7 @@ def shares(
     if left >= most:
         found = {name: own * left / (most or 1.0) for name, own in others.items()}
     elif left <= least:
-        found = {name: headlines[name] * left / least for name in others}
+        found = {name: headlines[name] * left / (least or 1.0) for name in others}
     else:
         part = (left - least) / (most - least)
         found = {name: headlines[name] + part * (own - headlines[name]) for name, own in others.items()}

@@ -23,6 +23,7 @@ from scalecard.measuring.shared_decisions import Ranks
 from scalecard.records.statistics import FEWEST, median_interval
 
 WEEK = 7 * 24 * 3600  # nobody waits longer for one case
+COARSE = 3  # sizes of a sweep that are its headline: its ends and its middle
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=2, le=1_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=WEEK, allow_inf_nan=False)]
@@ -87,7 +88,7 @@ def in_equal_parts(items: Sequence[T], *, label: Callable[[T], str], headline: i
     The first so many, the `headline`, share all of it, and the others what these leave.
     """
     for done, item in enumerate(progress.cases(items, label=label)):
-        sharing = headline if done < headline else len(items)
+        sharing = min(headline, len(items)) if done < headline else len(items)
         with part_of_budget(1 / (sharing - done)):
             yield item
 
