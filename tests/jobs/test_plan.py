@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scalecard.jobs import plan
@@ -22,11 +23,17 @@ def jobs(*rules: str) -> list[PlannedJob]:
     return [PlannedJob(rule=rule, log=f"{rule}.log") for rule in rules]
 
 
+HEADLINE = 6.0  # seconds of hybrid's
+
+
 def announce(folder: Path, *rules: str, scale: str = "quick", **shares: int) -> None:
     experiments = ["ddp", "pipeline", "hybrid"]
     needs = {"ddp": 70.0, "pipeline": 0.0, "hybrid": 8.0}
-    planned = jobs(*rules)
-    plan.announce(planned, experiments, scale=scale, folder=folder, needs=needs, shares=shares, devices="2 CPU workers")
+    least = {"ddp": 0.0, "pipeline": 0.0, "hybrid": HEADLINE}
+    devices, planned = "2 CPU workers", jobs(*rules)
+    plan.announce(
+        planned, experiments, scale=scale, folder=folder, needs=needs, shares=shares, headlines=least, devices=devices
+    )
 
 
 def test_only_experiments_that_will_run_are_planned(folder: Path) -> None:
@@ -117,6 +124,10 @@ def test_what_took_too_long_is_made_up_for_but_leaves_half_of_a_share(folder: Pa
     took(folder, "pipeline", 59)
     took(folder, "ddp", 59)
     assert plan.seconds_allowed("hybrid", 20, folder) == 10
+    announce(folder, "ddp", "pipeline", "hybrid", ddp=5, pipeline=60, hybrid=8)
+    took(folder, "pipeline", 59)
+    took(folder, "ddp", 59)
+    assert plan.seconds_allowed("hybrid", 8, folder) == HEADLINE, "nobody gives up a headline"
 
 
 def test_one_that_wrote_no_result_took_its_share(folder: Path) -> None:
@@ -133,6 +144,7 @@ def test_nothing_is_handed_on_by_hand_without_a_budget_or_on_a_cluster(folder: P
     shares = {"ddp": 50, "pipeline": 60}
     both = jobs("ddp", "pipeline")
     names, needs = ["ddp", "pipeline"], {"ddp": 50.0, "pipeline": 60.0}
-    plan.announce(both, names, scale="quick", folder=folder, needs=needs, shares=shares, handed_on=False, devices="")
+    of: dict[str, Any] = {"needs": needs, "shares": shares, "headlines": needs}
+    plan.announce(both, names, scale="quick", folder=folder, **of, handed_on=False, devices="")
     took(folder, "ddp", 10)
     assert plan.seconds_allowed("pipeline", 60, folder) == 60

@@ -21,6 +21,7 @@ onstart:
         folder=Path(HERE),
         needs=SETTINGS.needs,
         shares=SETTINGS.seconds,
+        headlines=SETTINGS.headlines,
         handed_on=config["cluster"] == "none",
         devices=(
             SETTINGS.machine.describe()

@@ -137,7 +137,8 @@ def block_problems(experiments: Mapping[str, Mapping[str, Any]], trained: Collec
 class Settings:
     """What config.yaml comes to. `blocks` holds each experiment's merged block as the JSON string that its job gets.
 
-    Each experiment `needs` so many seconds for all of its cases, and may take `seconds`, its share of the budget.
+    Each experiment `needs` so many seconds for all of its cases, so many of `headlines` for what it measures first, and
+    may take `seconds`, its share of the budget.
     `job_minutes` are the time limits for a cluster's jobs.
     """
 
@@ -146,6 +147,7 @@ class Settings:
     scale: str
     blocks: dict[str, str]
     needs: dict[str, float]
+    headlines: dict[str, float]
     seconds: dict[str, int]
     job_minutes: dict[str, int]
     nodes: dict[str, int]
@@ -186,6 +188,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
         scale=scale,
         blocks=_blocks(config, scale),
         needs=needed,
+        headlines=first,
         seconds=shared,
         job_minutes=job_minutes(needed, shared),
         nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in needed},

@@ -78,6 +78,7 @@ class Plan:
     """`started` is in seconds since the epoch; `experiments` names the rules that measure, `expected` their seconds.
 
     `shares` of the budget, in seconds, are handed on: what one leaves, those that follow may take. Empty if none are.
+    `headlines` are the seconds that nobody gives up.
     """
 
     started: float
@@ -85,6 +86,7 @@ class Plan:
     experiments: list[str]
     expected: dict[str, float]
     shares: dict[str, int]
+    headlines: dict[str, float]
 
     def begun(self, *, but: str) -> list[str]:
         """The experiments of this run that have begun to measure, one left out."""
@@ -100,6 +102,7 @@ def announce(
     folder: Path,
     needs: Mapping[str, float],
     shares: Mapping[str, int],
+    headlines: Mapping[str, float],
     handed_on: bool = True,
     devices: str,
 ) -> None:
@@ -114,7 +117,8 @@ def announce(
     likely = {name: before[name] or needs[name] for name in planned}
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items()}
     kept = {name: shares[name] for name in planned if name in shares and handed_on}
-    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected, shares=kept)
+    least = {name: headlines[name] for name in kept}
+    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected, shares=kept, headlines=least)
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
@@ -164,7 +168,7 @@ def place(experiment: str) -> str:
 def seconds_allowed(experiment: str, seconds: int, folder: Path) -> int:
     """The seconds of a budget that an experiment may take: its share, and its part of what those before it left.
 
-    If they took more than theirs, it gets less, but half of its share, and health all of it.
+    If they took more than theirs, it gets less, but half of its share, and what its headline should need.
     """
     plan = read()
     if not plan or experiment not in plan.shares or not seconds:
@@ -172,7 +176,7 @@ def seconds_allowed(experiment: str, seconds: int, folder: Path) -> int:
     begun = plan.begun(but=experiment)
     left = sum(plan.shares[name] - _taken(folder / f"{name}.json", plan) for name in begun)
     part = seconds / sum(share for name, share in plan.shares.items() if name not in begun)
-    least = seconds if experiment == HEALTH else seconds / 2
+    least = max(seconds / 2, min(seconds, plan.headlines[experiment]))
     return max(1, round(max(least, seconds + left * part)))
 
 
