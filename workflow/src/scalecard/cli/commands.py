@@ -207,7 +207,7 @@ def _run(args: argparse.Namespace) -> None:
         )
     progress.set_place(place(args.name))
     own, ranks = f"scalecard.experiments.{args.name}", launches_ranks(args.name)
-    forked = ["scalecard.distributed.rank_server", own] if ranks else []
+    forked = [fresh_process.RANK_SERVER, own] if ranks else []
     with isolation.own_folder(), fresh_process.begun_early(["scalecard.run", own], forked=forked):
         from scalecard.run import run  # with PyTorch, which the process that measures imports meanwhile
 

@@ -39,6 +39,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
+from scalecard.hardware.fresh_process import RANK_SERVER
 from scalecard.hardware.machine import Machine
 from scalecard.records import kept_groups
 from scalecard.records.atomic import write_atomically
@@ -48,7 +49,6 @@ from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.redact import anonymous
 from scalecard.time_spent import Activity, spent_on
 
-RANK_SERVER = "scalecard.distributed.rank_server"  # imported by that process and, there, by the ranks alone
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")

@@ -23,6 +23,7 @@ from scalecard.hardware import isolation
 from scalecard.records.record import Reason
 from scalecard.time_spent import Activity, spent_on
 
+RANK_SERVER = "scalecard.distributed.rank_server"  # imported by the server and, there, by the ranks alone
 FORKED = "SCALECARD_FORKED_MODULES"  # inherited by the processes that measure
 T = TypeVar("T")
 
