@@ -118,6 +118,46 @@ def test_run_refuses_a_machine_that_has_lost_a_gpu(
     assert "describes" not in done.err, "the cause is told, and not that it is another machine"
 
 
+STARTS = """
+import sys
+from pathlib import Path
+from scalecard.hardware import fresh_process, isolation
+
+if __name__ == "__main__":
+    isolation.LOCK, starts, pool = Path(sys.argv.pop(1)), [], fresh_process._pool
+
+    def seen(start):
+        starts.append("with PyTorch" if "torch" in sys.modules else "without PyTorch")
+        return pool(start)
+
+    fresh_process._pool = seen
+    from scalecard.cli.commands import main
+
+    status = main()
+    print(status, starts)
+"""
+
+
+def test_the_one_process_that_measures_begins_before_its_parent_has_imported_pytorch(
+    machine: Machine, tmp_path: Path
+) -> None:
+    path, program, output = tmp_path / "machine.json", tmp_path / "program.py", tmp_path / "box" / "async_timing.json"
+    path.write_text(json.dumps(asdict(machine)))
+    program.write_text(STARTS)
+    values = block("async_timing", "quick", size=16, products=1, sizes=[16], dtypes=["float32"], measure=SHORTEST)
+    command = [str(tmp_path / "lock"), "run", "async_timing", "--spec", values, "--machine", str(path)]
+    done = subprocess.run(
+        [sys.executable, str(program), *command, "--output", str(output)],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout.splitlines()[-1] == "0 ['without PyTorch']", done.stdout + done.stderr
+    assert output.exists()
+
+
 def test_run_refuses_a_bad_block_before_it_measures(scalecard: Command, machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(asdict(machine)))

@@ -103,7 +103,8 @@ def second_is_killed(ctx: RankContext) -> list[Record]:
 @pytest.mark.usefixtures("forked_ranks")
 def test_a_killed_rank_is_a_failed_record_of_each_case_that_names_it(machine: Machine) -> None:
     cases: list[Case] = [{"algorithm": "ring", "bytes": size} for size in (8, 16)]
-    records = launch_and_record(second_is_killed, layout=TWO, machine=machine, cases=cases, metric="step_time")
+    steps = [(case, "step_time") for case in cases]
+    records = launch_and_record(second_is_killed, layout=TWO, machine=machine, cases=steps)
     assert [record.case for record in records] == cases
     for record in records:
         assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
@@ -128,8 +129,7 @@ def test_what_was_measured_before_a_rank_failed_is_kept(machine: Machine, kill: 
         kill,
         layout=TWO,
         machine=machine,
-        cases=[{"bytes": size} for size in (8, 16, 32)],
-        metric="step_time",
+        cases=[({"bytes": size}, "step_time") for size in (8, 16, 32)],
     )
     assert [(record.case["bytes"], record.status) for record in records] == [(8, "ok"), (16, "failed"), (32, "failed")]
     assert {record.reason for record in records[1:]} == {reason}

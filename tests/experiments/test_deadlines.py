@@ -55,8 +55,8 @@ def test_the_librarys_all_reduce_comes_before_ours_and_leaves_it_a_third(
 ) -> None:
     found = list[tuple[str, int]]()
 
-    def launched(*args: Any, layout: Layout, cases: list[Case], **options: Any) -> list[Record]:
-        assert [case["bytes"] for case in cases] == [400, 4, 40]
+    def launched(*args: Any, layout: Layout, cases: list[tuple[Case, str]], **options: Any) -> list[Record]:
+        assert [case["bytes"] for case, _ in cases] == [400, 4, 40]
         found.append((str(layout), round(budget_left())))
         return []
 

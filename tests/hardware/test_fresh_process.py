@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.projects import ROOT
 
-SECONDS = 6
+SECONDS = 4
 PROGRAM = """
 import json, multiprocessing, os, sys, tempfile, time
 from scalecard.hardware import fresh_process, isolation
@@ -32,14 +32,14 @@ def killed():
     os.kill(os.getpid(), 9)
 
 if __name__ == "__main__":
-    forked = sys.argv[1:]
-    with isolation.own_folder() as folder, fresh_process.begun_early(["slow"], forked=forked):
+    preload = sys.argv[1:]
+    with isolation.own_folder() as folder, fresh_process.early_start(["slow"], preload=preload):
         os.environ["LATER"] = "yes"
-        fresh_process.await_early()
+        fresh_process.await_early_start()
         with isolation.own_folder() as within:
             assert within == folder
         first, second = (fresh_process.in_a_fresh_process("experiment", work, early=True) for _ in range(2))
-        assert "SCALECARD_FORKED_MODULES" in os.environ
+        assert fresh_process.PRELOAD in os.environ
         try:
             fresh_process.in_a_fresh_process("experiment", killed)
         except fresh_process.ProcessLost as error:
@@ -47,13 +47,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("forked", [["slow"], []], ids=["an experiment on ranks", "one within its process"])
-def test_only_the_first_process_begins_early(tmp_path: Path, forked: list[str]) -> None:
+@pytest.mark.parametrize("preload", [["slow"], []], ids=["an experiment on ranks", "one within its process"])
+def test_only_the_first_process_begins_early(tmp_path: Path, preload: list[str]) -> None:
     (tmp_path / "slow.py").write_text(f"import time; time.sleep({SECONDS})")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     path = os.pathsep.join([str(ROOT / "workflow" / "src"), str(tmp_path)])
-    command = [sys.executable, str(program), *forked]
+    command = [sys.executable, str(program), *preload]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False, timeout=60
     )
@@ -67,9 +67,9 @@ def test_only_the_first_process_begins_early(tmp_path: Path, forked: list[str]) 
     for one in (first, second):
         assert one["later"] == "yes", "the environment is that of the parent when the work is known"
         assert one["temporary"] == found["folder"]
-        assert one["forked"] is bool(forked)
+        assert one["forked"] is bool(preload)
     assert first["waited"] < SECONDS
-    assert (second["waited"] > 0.8 * SECONDS) is bool(forked), "what is timed waits for the server"
+    assert (second["waited"] > 0.8 * SECONDS) is bool(preload), "what is timed waits for the server"
     assert found["lost"] == "experiment: the measuring process was killed"
 
 
@@ -78,9 +78,9 @@ import os
 from scalecard.hardware import fresh_process, isolation
 
 if __name__ == "__main__":
-    with isolation.own_folder(), fresh_process.begun_early(["deadly"]):
+    with isolation.own_folder(), fresh_process.early_start(["deadly"]):
         print(fresh_process.in_a_fresh_process("experiment", os.getcwd, early=True) == os.getcwd())
-    print(fresh_process.FORKED in os.environ)
+    print(fresh_process.PRELOAD in os.environ)
 """
 
 

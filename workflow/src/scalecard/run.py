@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from scalecard import experiments, progress, time_spent
 from scalecard.distributed import nodes
@@ -24,7 +24,7 @@ from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware import interconnect, isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
-from scalecard.hardware.fresh_process import ProcessLost, await_early, await_fork_server, in_a_fresh_process
+from scalecard.hardware.fresh_process import ProcessLost, await_early_start, await_fork_server, in_a_fresh_process
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import runtimes
@@ -36,7 +36,6 @@ from scalecard.records.kept_groups import KeptGroups, of_run
 from scalecard.records.record import Record, Result
 from scalecard.time_spent import Activity
 
-T = TypeVar("T")
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
 HARDWARE = ("fingerprint", "host", "machine")
 SOFTWARE = ("python", "os", "torch", "torchvision", "cuda", "cudnn", "nccl", "lock", "container", "packages")
@@ -203,7 +202,7 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 
 def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
     """What disturbs this node and, on the first node, the others too; our own process has begun, and waits."""
-    await_early()
+    await_early_start()
     here = telemetry.preflight(cores, strict=strict)
     if job.count > 1:
         job.publish("disturbances", [*here, *interconnect.why_slow()])
@@ -292,7 +291,8 @@ def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: Kept
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            await_fork_server()
+            with time_spent.spent_on(Activity.LAUNCH):
+                await_fork_server()
             outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves

@@ -206,9 +206,9 @@ def _run(args: argparse.Namespace) -> None:
             f" {machine.differences(expected, found)}; give it its own platform label"
         )
     progress.set_place(place(args.name))
-    own, ranks = f"scalecard.experiments.{args.name}", launches_ranks(args.name)
-    forked = [fresh_process.RANK_SERVER, own] if ranks else []
-    with isolation.own_folder(), fresh_process.begun_early(["scalecard.run", own], forked=forked):
+    experiment = f"scalecard.experiments.{args.name}"
+    preload = [fresh_process.RANK_SERVER, experiment] if launches_ranks(args.name) else []
+    with isolation.own_folder(), fresh_process.early_start(["scalecard.run", experiment], preload=preload):
         from scalecard.run import run  # with PyTorch, which the process that measures imports meanwhile
 
         run(

@@ -165,19 +165,16 @@ def launch_and_record(
     *args: Any,
     layout: Layout,
     machine: Machine,
-    cases: Sequence[Case],
-    metric: str,
+    cases: Sequence[tuple[Case, str]],
     unit: Unit = "s",
     devices_each: int = 1,
-    then: Sequence[tuple[Case, str]] = (),
 ) -> list[Record]:
     """The records that rank 0 yields. If a rank fails or is lost, those that came before, and a failed record of each
-    of `cases` that was not done, in their order, which says which rank it was and how.
+    of `cases` that was not done, which says which rank it was and how.
 
-    `then` are further cases, which come after these, with their metrics. No records on a node that does not take part.
+    `cases` have their metrics, and the order in which they are measured. No records on a node that does not take part.
     They are a group: what an earlier run kept of it is not measured again.
     """
-    wanted = [*((case, metric) for case in cases), *then]
 
     def launched() -> Iterator[Record]:
         try:
@@ -185,11 +182,11 @@ def launch_and_record(
         except RanksFailed as error:
             progress.say(f"failed: {error}")
             failed = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
-            left = _not_done(wanted, error.records)
+            left = _not_done(cases, error.records)
             found = [[*error.records, *(failed(case, metric=of) for case, of in left)]]
         yield from found[0] if found else ()
 
-    return [*kept_groups.measured_once([function.__qualname__, str(layout), wanted], launched())]
+    return [*kept_groups.measured_once([function.__qualname__, str(layout), cases], launched())]
 
 
 def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:

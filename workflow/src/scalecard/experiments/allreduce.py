@@ -67,10 +67,9 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _by_the_library(spec: Spec, machine: Machine, wanted: Sequence[Layout], proven: Proofs) -> Iterator[Record]:
     backend = dist.get_default_backend_for_device(machine.kind)
-    layouts_in_order = coarse_to_fine(wanted)
-    for layout in in_equal_parts(layouts_in_order, label=lambda layout: f"torch.distributed, {layout}", headline=1):
-        cases = [_case(layout, size, backend) for size in coarse_to_fine(spec.bytes)]
-        yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, cases=cases, metric="time")
+    for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda one: f"torch.distributed, {one}", headline=1):
+        cases = [(_case(layout, size, backend), "time") for size in coarse_to_fine(spec.bytes)]
+        yield from launch_and_record(_rank, spec, proven, layout=layout, machine=machine, cases=cases)
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,8 @@ def _prove(ctx: RankContext, spec: Spec) -> Proofs:
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
-    of = f"torch.distributed, {ctx.layout}"
-    for size in in_equal_parts(coarse_to_fine(spec.bytes), label=lambda size: f"{of}, {size} bytes", headline=COARSE):
+    sizes, library = coarse_to_fine(spec.bytes), f"torch.distributed, {ctx.layout}"
+    for size in in_equal_parts(sizes, label=lambda size: f"{library}, {size} bytes", headline=COARSE):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)
         yield from guarded(_time(ctx, spec, variants), case)

@@ -150,9 +150,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             *(_rank, spec, turns, dataset, proven),
             layout=layout,
             machine=machine,
-            cases=[],
-            metric="step_time",
-            then=[(turn.case, turn.metric) for turn in turns],
+            cases=[(turn.case, turn.metric) for turn in turns],
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
@@ -183,8 +181,7 @@ def _rank(
 ) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
     references = {model: DdpReferences(ctx, spec, model, dataset.train) for model in spec.models}
-    scaling_and_accuracy = len(spec.models) + len(spec.accuracy_models)
-    for turn in in_equal_parts(turns, label=str, headline=scaling_and_accuracy):
+    for turn in in_equal_parts(turns, label=str, headline=sum(turn.part != "options" for turn in turns)):
         if turn.part == "accuracy":
             found = _accuracy(ctx, spec, turn.model, dataset, proven)
         else:

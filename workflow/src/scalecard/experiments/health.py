@@ -128,8 +128,8 @@ def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
         yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
     for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
         sweep = product(collectives.COLLECTIVES, spec.collective_bytes)
-        cases = [_case(layout, name, size, machine) for name, size in sweep]
-        yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="time")
+        cases = [(_case(layout, name, size, machine), "time") for name, size in sweep]
+        yield from launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases)
 
 
 def _case(layout: Layout, collective: str, size: int, machine: Machine) -> Case:
@@ -148,6 +148,6 @@ def _between_nodes(spec: Spec, machine: Machine) -> Iterator[Record]:
     size = max(spec.collective_bytes)
     progress.doing(f"every node, then every pair of {spec.nodes} nodes")
     layout = Layout(machine.num_devices * spec.nodes, spec.nodes)
-    cases: list[Case] = [{"part": "node", "bytes": size}]
+    case: Case = {"part": "node", "bytes": size}
     work = (collectives.of_nodes, spec.measure, size)
-    yield from launch_and_record(*work, layout=layout, machine=machine, cases=cases, metric="time")
+    yield from launch_and_record(*work, layout=layout, machine=machine, cases=[(case, "time")])

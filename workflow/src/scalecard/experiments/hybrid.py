@@ -73,8 +73,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             *(_rank, spec, machine, proven),
             layout=layout,
             machine=machine,
-            cases=[{**_case(spec, layout), "strategy": name} for name in _strategies(layout)],
-            metric="step_time",
+            cases=[({**_case(spec, layout), "strategy": name}, "step_time") for name in _strategies(layout)],
             devices_each=DEVICES_EACH,
         )
 

@@ -208,9 +208,8 @@ def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
     """
     progress.doing("torch.distributed.pipelining on two ranks, and ours beside it")
     runnable = [(s, size) for s in SCHEDULES for size in spec.split_sizes if not _unsuited(spec.batch_size, size, s)]
-    cases = [_library_case(spec, schedule, size) for schedule, size in runnable]
-    layout = Layout(2)
-    return launch_and_record(_rank, spec, machine, layout=layout, machine=machine, cases=cases, metric="step_time")
+    cases = [(_library_case(spec, schedule, size), "step_time") for schedule, size in runnable]
+    return launch_and_record(_rank, spec, machine, layout=Layout(2), machine=machine, cases=cases)
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -151,8 +151,7 @@ def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
         layout=turn.layout if turn.ranks else Layout(1),
         machine=machine,
         devices_each=1 if turn.ranks else turn.layout.ranks,
-        cases=[turn.case],
-        metric="largest_batch" if turn.largest else "step_time",
+        cases=[(turn.case, "largest_batch" if turn.largest else "step_time")],
         unit="samples" if turn.largest else "s",
     )
 

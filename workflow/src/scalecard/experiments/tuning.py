@@ -101,9 +101,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             *(_rank, spec, workload, images),
             layout=Layout(count),
             machine=machine,
-            cases=[case],
-            metric="step_time",
-            then=[(case, "epoch_time")] if images else [],
+            cases=[(case, "step_time"), *([(case, "epoch_time")] if images else [])],
         )
     if machine.num_devices == 1:
         yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")

@@ -18,13 +18,11 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from scalecard import time_spent
 from scalecard.hardware import isolation
 from scalecard.records.record import Reason
-from scalecard.time_spent import Activity, spent_on
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by the server and, there, by the ranks alone
-FORKED = "SCALECARD_FORKED_MODULES"  # inherited by the processes that measure
+PRELOAD = "SCALECARD_FORK_SERVER_PRELOAD"  # inherited by the processes that measure
 T = TypeVar("T")
 
 _early = list[tuple[ProcessPoolExecutor, "Future[None]"]]()  # at most one, until its work is known
@@ -37,12 +35,12 @@ class ProcessLost(RuntimeError):
 
 
 @contextmanager
-def begun_early(modules: Sequence[str], *, forked: Sequence[str] = ()) -> Iterator[None]:
+def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Iterator[None]:
     """The first process that measures begins now, and imports these modules, unless it would disturb another run.
 
-    What is forked from it, or from one that follows, needs the modules `forked`.
+    Its fork server, and that of each one that follows, imports those of `preload`; without any there is no server.
     """
-    os.environ[FORKED] = " ".join(forked)
+    os.environ[PRELOAD] = " ".join(preload)
     try:
         if not isolation.machine_is_free():
             yield
@@ -52,10 +50,10 @@ def begun_early(modules: Sequence[str], *, forked: Sequence[str] = ()) -> Iterat
             yield
     finally:
         _early.clear()
-        del os.environ[FORKED]
+        del os.environ[PRELOAD]
 
 
-def await_early() -> None:
+def await_early_start() -> None:
     """Wait until the process that began early has nothing to do: its imports would be taken for other programs."""
     wait([ready for _, ready in _early])
 
@@ -65,23 +63,22 @@ def in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str
 
     Raise ProcessLost, which names the experiment, if it is killed.
     """
-    with _begun() if early and _early else _pool(start) as fresh:
+    with _started() if early and _early else _pool(start) as fresh:
         try:
             return fresh.submit(_in_environment, dict(os.environ), work, *args).result()
         except BrokenProcessPool as error:
             raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-@spent_on(Activity.LAUNCH)
 def await_fork_server() -> None:
     """In a fresh process: wait until its server has imported all modules, for it forks nothing before."""
-    if os.environ.get(FORKED):
+    if os.environ.get(PRELOAD):
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()
 
 
-def _begun() -> ProcessPoolExecutor:
+def _started() -> ProcessPoolExecutor:
     """The early one, or one that begins now if that was lost, or could not import its modules."""
     pool, ready = _early.pop()
     return _pool("spawn") if ready.exception() else pool
@@ -94,8 +91,8 @@ def _pool(start: str) -> ProcessPoolExecutor:
 
 def _begin(parent: int) -> None:
     isolation.die_with(parent)
-    if forked := os.environ.get(FORKED, "").split():
-        multiprocessing.set_forkserver_preload(forked)
+    if modules := os.environ.get(PRELOAD, "").split():
+        multiprocessing.set_forkserver_preload(modules)
         forkserver.ensure_running()
 
 
@@ -103,7 +100,6 @@ def _import(modules: Sequence[str]) -> None:
     for module in modules:
         importlib.import_module(module)
     await_fork_server()
-    time_spent.take()  # nothing is measured yet
 
 
 def _in_environment(environment: Mapping[str, str], work: Callable[..., T], *args: Any) -> T:

@@ -4,19 +4,20 @@ Of the full scale it is told how often each thing is done that takes time (UNITS
 quick scale it is known how long each experiment took (typical_seconds.yaml). What is estimated here decides how a
 budget is shared, and by how much `max_seconds` shrinks in it; docs/method.md shows it for three machines.
 
-The headline of an experiment is what it measures first: one device and all of them instead of every number between, of
-a sweep its ends and its middle, and of some experiments less than that, as their functions here say.
+The headline of an experiment is what it measures first: of launches on 1, 2, 4 ... N ranks the first and the last, of a
+sweep of sizes its ends and its middle. What is timed in the same rounds belongs to it as a whole.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from scalecard.distributed.layout import Layout, layouts
+from scalecard.measuring.stopping_rule import COARSE, TRIALS_SHARE
 
 TYPICAL = Path(__file__).with_name("typical_seconds.yaml")
 NEED_SEVERAL_DEVICES = ("allreduce", "pipeline", "hybrid")  # or they measure nothing
@@ -24,16 +25,15 @@ USUAL_DEVICES = {"full": 8, "quick": 2}  # devices of a node that is not known y
 # Estimated seconds of one: a copy, a product or an all-reduce of one size, or a part of a model alone, and a whole step
 # of training, from their proof to their last round; a launch of ranks, a trial of a step that may not fit, a
 # compilation, and a search for the learning rate of a proof. An H200 took 2.1 s for a product, 5 s for a step that was
-# timed for 2.3 s, 2 s for a trial, 11 to 14 s for a launch, and 23 s to compile gpt; a ResNet-50 is assumed to take
-# twice as long.
+# timed for 2.3 s, about 2 s for a trial, 11 to 14 s for a launch, and 23 s to compile gpt; a ResNet-50 is assumed to
+# take twice as long.
 UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compilations": 35.0, "searches": 15.0}
 WITH_FEWEST_ROUNDS = UNITS | {"points": 1.5, "variants": 3.0}
 EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
-BLOCKS = 18  # of a ResNet-50
-COARSE = 3  # sizes of a sweep that come first: its ends and its middle
+BLOCKS = 18  # of a ResNet-50, as they are cut
 ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
 
@@ -80,8 +80,7 @@ class Setup:
     @property
     def layouts(self) -> Sequence[Layout]:
         """Of 1, 2, 4 ... N ranks, and over nodes."""
-        every = layouts(self.devices, self.nodes)
-        return list(dict.fromkeys([every[0], every[-1]])) if self.headline else every
+        return layouts(self.devices, self.nodes)
 
     @property
     def several(self) -> Sequence[Layout]:
@@ -91,16 +90,20 @@ class Setup:
     def within_a_node(self) -> Sequence[Layout]:
         return [layout for layout in self.several if layout.nodes == 1]
 
-    def epochs(self, models: Sequence[str], *, fixed: float = 0.1) -> float:
+    @property
+    def launch_layouts(self) -> Sequence[Layout]:
+        """Of several ranks, where a launch measures one layout: for the headline all ranks alone."""
+        return self.several[-1:] if self.headline else self.several
+
+    def epochs(self, models: Sequence[str], over: Sequence[Layout], *, fixed: float) -> float:
         """Seconds of the block's epochs on each layout; on every one the `fixed` share of an epoch's work stays."""
         images = (self.block.get("train_images") or 60000) / 60000
-        shares = sum(fixed + (1 - fixed) / layout.ranks for layout in self.layouts)
+        shares = sum(fixed + (1 - fixed) / layout.ranks for layout in over)
         return float(self["epochs"] * images * shares * sum(EPOCH.get(model, EPOCH["resnet18"]) for model in models))
 
 
 def _health(setup: Setup) -> Need:
     """Alone and at once, every pair, collectives, and a load; all of it is its headline."""
-    setup = replace(setup, headline=False)
     pairs = setup.devices * (setup.devices - 1)
     own = 15 * setup.devices + 0.5 * setup.len("link_bytes") * pairs + setup["load_seconds"] + 15
     several = len(setup.several)
@@ -108,8 +111,8 @@ def _health(setup: Setup) -> Need:
 
 
 def _async_timing(setup: Setup) -> Need:
-    layouts_of_both = 2 * len(replace(setup, headline=False).layouts)
-    return Need(points=setup.len("dtypes") + setup.len("sizes") + layouts_of_both)
+    """Serial and concurrent on several devices."""
+    return Need(points=setup.len("dtypes") + setup.len("sizes") + 2 * len(setup.layouts))
 
 
 def _copy_cost(setup: Setup) -> Need:
@@ -122,37 +125,37 @@ def _copy_cost(setup: Setup) -> Need:
 
 def _allreduce(setup: Setup) -> Need:
     """The library's, then two of ours beside it."""
-    sizes, several = setup.sweep("bytes"), len(setup.several)
-    return Need(points=2 + sizes * (several + 2 * len(setup.within_a_node)), launches=several)
+    ours = [layout for layout in setup.launch_layouts if layout.nodes == 1]
+    points = 2 + setup.sweep("bytes") * (len(setup.launch_layouts) + 2 * len(ours))
+    return Need(points=points, launches=len(setup.launch_layouts))
 
 
 def _dp_scratch(setup: Setup) -> Need:
     """One thread launches for all devices, so an epoch on more of them is not shorter."""
-    setup = replace(setup, headline=False)
-    return Need(seconds=10 + setup.epochs(["lenet"], fixed=1.0))
+    return Need(seconds=10 + setup.epochs(["lenet"], setup.layouts, fixed=1.0))
 
 
 def _dp_concise(setup: Setup) -> Need:
     """Batch sizes and learning rates that grow together, as the textbook's pair does, before the rest of the grid."""
     sizes, lrs = setup.len("batch_sizes"), setup.len("lrs")
     settings = min(sizes, lrs) if setup.headline else sizes * lrs
-    return Need(seconds=10 + settings * replace(setup, headline=False).epochs([setup["model"]], fixed=0.3))
+    return Need(seconds=10 + settings * setup.epochs([setup["model"]], setup.layouts, fixed=0.3))
 
 
 def _ddp(setup: Setup) -> Need:
     """Options are for as many ranks as there are."""
     options = setup.len("buckets_mib") + setup.len("hooks") + 2 * setup.len("accumulation") + 2
-    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.several)
+    full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.launch_layouts)
+    over = [setup.layouts[0], *setup.launch_layouts]
     return Need(
-        variants=setup.len("models") * (2 + 2 * len(setup.several) + options * full),
-        launches=len(setup.layouts),
-        seconds=15 + setup.epochs(setup["accuracy_models"]),
+        variants=setup.len("models") * (2 + 2 * len(setup.launch_layouts) + options * full),
+        launches=len(over),
+        seconds=15 + setup.epochs(setup["accuracy_models"], over, fixed=0.1),
     )
 
 
 def _model_parallel(setup: Setup) -> Need:
     """Each block; a step over the textbook's cut and balanced ones, and their stages; all in the same rounds."""
-    setup = replace(setup, headline=False)
     cuts = [2, *(layout.ranks for layout in setup.within_a_node)] if setup.several else []
     return Need(points=BLOCKS + sum(cuts), variants=3 + len(cuts))
 
@@ -167,13 +170,12 @@ def _pipeline(setup: Setup) -> Need:
 
 
 def _tensor_parallel(setup: Setup) -> Need:
-    within = replace(setup, headline=False).within_a_node
-    return Need(variants=setup.len("models") * (1 + 3 * len(within)))
+    return Need(variants=setup.len("models") * (1 + 3 * len(setup.within_a_node)))
 
 
 def _hybrid(setup: Setup) -> Need:
     """A rank drives two devices; one alone has nothing to average."""
-    several = [layout for layout in setup.several if layout.ranks > 2]
+    several = [layout for layout in setup.launch_layouts if layout.ranks > 2]
     return Need(variants=1 + 2 * len(several), launches=1 + len(several))
 
 
@@ -186,7 +188,7 @@ def _strategies(setup: Setup) -> Need:
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
         if not setup.headline:
             need += _largest(1)
-        for layout in setup.several:
+        for layout in setup.launch_layouts:
             whole, parts = (9, 2) if layout.ranks >= 4 else (7, 2)
             need += _whole(scalings * whole) + _parts(scalings * parts) + Need(launches=1)
             if not setup.headline:
@@ -230,8 +232,9 @@ def _tuning(setup: Setup) -> Need:
     further = 0 if setup.headline else setup.len("accumulation")
     usual, larger = 2 * ladders * (setup.len("rungs") + further), 2 * loads * factors
     tried = UNITS["trials"] * 2 * usual + UNITS["compilations"] * ladders * compiled
+    rounds = WITH_FEWEST_ROUNDS["variants"] * usual
     need = _whole(usual) + Need(
-        seconds=max(0.0, tried / 3 - WITH_FEWEST_ROUNDS["variants"] * usual),  # a quarter of the time is for rounds
+        seconds=max(0.0, tried / TRIALS_SHARE - tried - rounds),  # or what is tried would not end within its share
         variants=larger,
         launches=ladders,
         trials=3 * larger,
@@ -239,7 +242,7 @@ def _tuning(setup: Setup) -> Need:
         searches=ladders,
     )
     if setup["epochs_of"] and not setup.headline:
-        epochs = Setup(setup.block, 1).epochs([setup["epochs_of"]])
+        epochs = setup.epochs([setup["epochs_of"]], setup.layouts[:1], fixed=0.1)
         need += Need(launches=1, compilations=compiled, seconds=2 * epochs)
     return need
 

@@ -23,6 +23,7 @@ from scalecard.measuring.shared_decisions import Ranks
 from scalecard.records.statistics import FEWEST, median_interval
 
 WEEK = 7 * 24 * 3600  # nobody waits longer for one case
+TRIALS_SHARE = 0.75  # of the time that is left, at most, to try what fits: the rest is to time what was found
 COARSE = 3  # sizes of a sweep that are its headline: its ends and its middle
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=2, le=1_000_000)]

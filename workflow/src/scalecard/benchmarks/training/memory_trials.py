@@ -24,7 +24,6 @@ from scalecard.time_spent import Activity, spent_on
 GRAIN = 16  # the largest batch is right to one part in so many
 LEAP = 8  # from a batch to the next one that is tried, once two peaks give a line
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
-TRYING = 0.75  # of the time that is left, at most: the rest is for what was found
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 
 

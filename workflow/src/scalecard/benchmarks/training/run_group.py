@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import TRYING, Fitting, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
-from scalecard.measuring.stopping_rule import LEFT_OUT, Rule, budget_over, part_of_budget
+from scalecard.measuring.stopping_rule import LEFT_OUT, TRIALS_SHARE, Rule, budget_over, part_of_budget
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -55,7 +55,7 @@ class Group:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
         fitting = list[Fitting]()
         self.trials.warm_up()
-        with part_of_budget(TRYING):
+        with part_of_budget(TRIALS_SHARE):
             for found in self._tried(strategies):
                 if isinstance(found, Record):
                     yield found

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import TRYING, Fitting, Trial, Trials, timed, tried
+from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.proof import same_losses
-from scalecard.measuring.stopping_rule import Rule, budget_over, part_of_budget
+from scalecard.measuring.stopping_rule import TRIALS_SHARE, Rule, budget_over, part_of_budget
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
 from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
@@ -199,7 +199,7 @@ class Ladder:
         """Step times of every combination, or why there is none; compile times; of GPUs also each one's memory."""
         self.trials.warm_up()
         fitting = dict[Combination, Fitting]()
-        with part_of_budget(TRYING):
+        with part_of_budget(TRIALS_SHARE):
             yield from self._all_tried(fitting)
         if not fitting:
             return
