@@ -45,7 +45,7 @@ CHANGES = {  # two nodes, and shorter pauses for a test
     "jobs: 20": "slurm-init-seconds-before-status-checks: 2\nseconds-between-status-checks: 2\njobs: 20",
 }
 
-# Jobs that a cluster runs like those of other experiments. Of one node enough are left for two to meet.
+# Jobs that a cluster runs like those of other experiments.
 LIKE_OTHERS = ("pipeline", "input", "tuning", "dp_concise", "heterogeneous")
 
 pytestmark = [
@@ -114,17 +114,21 @@ def test_every_experiment_was_measured_by_a_job_and_reported_here(submitted: Pat
     assert planned(submitted, *with_profile("slurm")) == set()
 
 
-def test_jobs_on_one_node_never_overlap_and_those_on_two_do(cluster: Path, submitted: Path) -> None:
-    spans = defaultdict(list)
-    for facts in ended_jobs(cluster):
+def spans(jobs: list[dict[str, str]]) -> dict[str, list[tuple[datetime, datetime]]]:
+    """When each node's jobs ran, the first one first."""
+    found = defaultdict(list)
+    for facts in jobs:
         start, end = (datetime.fromisoformat(facts[key]) for key in ("StartTime", "EndTime"))
         for node in ("n1", "n2") if facts["NodeList"] == "n[1-2]" else (facts["NodeList"],):
-            spans[node].append((start, end))
-    assert set(spans) == {"n1", "n2"}
-    for node in spans.values():
-        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(node)))
-    both = [(a, b) for a in spans["n1"] for b in spans["n2"] if a != b and a[0] < b[1] and b[0] < a[1]]
-    assert both, "two nodes measure at the same time"
+            found[node].append((start, end))
+    return {node: sorted(both) for node, both in found.items()}
+
+
+def test_jobs_on_one_node_never_overlap(cluster: Path, submitted: Path) -> None:
+    of_nodes = spans(ended_jobs(cluster))
+    assert set(of_nodes) == {"n1", "n2"}
+    for node in of_nodes.values():
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(node))
 
 
 def test_the_results_of_one_node_do_not_overlap_either(submitted: Path) -> None:
@@ -232,7 +236,8 @@ def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> Non
     assert time.monotonic() - started < 150
     notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
     assert len(notes) in (3, 4), "of two sizes of two layouts; the first was perhaps done"
-    assert "of 4 ranks on 2 nodes, ranks 2, 3 were lost with node 1" in notes[0], "all ranks come first"
+    whose = "ranks (0, 1|2, 3) were lost with node 1"  # on one host, ranks follow the PIDs of the two launchers
+    assert re.search(f"of 4 ranks on 2 nodes, {whose}", notes[0]), "all ranks come first"
     assert "node 1 never arrived (waited 32.5 s)" in notes[-2]
 
 
@@ -263,6 +268,9 @@ def test_what_the_jobs_of_a_killed_workflow_finish_is_not_done_again(cluster: Pa
     running.wait(30)
     completed(own_copy, *with_profile("slurm", "--unlock"))
     completed(own_copy, *with_profile("slurm"))
-    assert len(ended_jobs(cluster)) - before == len(names), "nothing was submitted again"
+    jobs = ended_jobs(cluster)[before:]
+    assert len(jobs) == len(names), "nothing was submitted again"
+    first, second = spans(jobs).values()
+    assert any(a < d and c < b for a, b in first for c, d in second), "two nodes measure at the same time"
     results = results_of(own_copy, SITE)
     assert all(results[name].count("ok") for name in names)
