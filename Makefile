@@ -60,10 +60,10 @@ $(VENV)/mutating: $(VENV)/testing force
 	  $(PIP) --require-hashes --requirement tests/mutants/requirements.lock && \
 	  cp tests/mutants/requirements.lock $@; }
 
-# The other groups run side by side, three at a time: each has runs that its tests share, and much of it is waiting.
+# The other groups run side by side, four at a time: each has runs that its tests share, and much of it is waiting.
 test: test-fast
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target \
-	  test-clusters test-workflows test-containers test-pretended test-ranks
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target \
+	  test-workflows test-pretended test-clusters test-containers test-ranks
 
 test-containers: $(VENV)/testing
 	$(RUN) pytest -m "container"
