@@ -73,6 +73,38 @@ def test_only_the_first_process_begins_early(tmp_path: Path, preload: list[str])
     assert found["lost"] == "experiment: the measuring process was killed"
 
 
+ENDED = """
+import atexit
+from pathlib import Path
+from scalecard.hardware import fresh_process, isolation
+
+class Told:
+    def __del__(self):
+        Path("taken apart").touch()
+
+told = Told()
+
+def work():
+    atexit.register(Path("handled").touch)
+
+if __name__ == "__main__":
+    with isolation.own_folder():
+        fresh_process.in_a_fresh_process("experiment", work)
+    print(*(path.name for path in Path().iterdir()), flush=True)
+"""
+
+
+def test_a_fresh_process_ends_by_its_handlers_and_is_not_taken_apart(tmp_path: Path) -> None:
+    """With PyTorch in it that takes a second, for which the next experiment would wait."""
+    (tmp_path / "program.py").write_text(ENDED)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert sorted(done.stdout.split()) == ["handled", "program.py"], done.stderr
+
+
 LOST = """
 import os
 from scalecard.hardware import fresh_process, isolation

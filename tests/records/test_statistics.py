@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+import scipy.stats
 from scalecard.records.statistics import Interval, Ratio, between, median_interval, paired_ratio, unpaired_ratio, within
 
 # Two-sided 95 % of Student's t with so many degrees of freedom (NIST/SEMATECH e-Handbook, table 1.3.6.7.2).
@@ -18,6 +19,15 @@ def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
         assert interval is not None
         hits += interval.low <= 10 <= interval.high
     assert 0.93 <= hits / 400 <= 0.995
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_the_limits_of_the_interval_are_those_of_scipys_test(confidence: float) -> None:
+    for count in (*range(1, 70), 500, 20_000):
+        expected = scipy.stats.quantile_test(range(count), q=0, p=0.5).confidence_interval(confidence)
+        found = median_interval([float(i) for i in range(count)], confidence)
+        assert (found is None) == math.isnan(expected.low)
+        assert found is None or found == Interval(expected.low, expected.high), count
 
 
 @pytest.mark.parametrize(("count", "exists"), [(1, False), (5, False), (6, True)])

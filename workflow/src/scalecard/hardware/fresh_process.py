@@ -8,6 +8,7 @@ the server of its ranks, if there are any. Later processes have servers of their
     server         | imports                                 |              forks   |
 """
 
+import atexit
 import importlib
 import multiprocessing
 import os
@@ -90,6 +91,7 @@ def _pool(start: str) -> ProcessPoolExecutor:
 
 
 def _begin(parent: int) -> None:
+    atexit.register(os._exit, 0)  # comes last, for it is the first: Python would take PyTorch apart for a second
     isolation.die_with(parent)
     if modules := os.environ.get(PRELOAD, "").split():
         multiprocessing.set_forkserver_preload(modules)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median, stdev
 
-import scipy  # imports scipy.stats once it is used: starting the workflow, which takes a second less, does not
+import scipy  # imports scipy.special once it is used; scipy.stats would cost every process that measures a second
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
@@ -56,7 +56,8 @@ class Ratio:
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
     """The order-statistic interval of the median, or None below six samples, where none exists at 95 %.
 
-    Source: Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2, as in scipy.stats.quantile_test.
+    Source: Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2; scipy.stats.quantile_test has the
+    same one.
     """
     ranks = _ranks_of_interval(len(samples), confidence)
     if ranks is None:
@@ -67,9 +68,15 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 
 @functools.cache  # scipy takes some milliseconds, and a comparison of 800 cases asks thousands of times
 def _ranks_of_interval(count: int, confidence: float) -> tuple[int, int] | None:
-    """Which of `count` sorted samples, from 0, are the limits: they depend on nothing else."""
-    low, high = scipy.stats.quantile_test(range(count), q=0, p=0.5).confidence_interval(confidence)
-    return None if math.isnan(low) or math.isnan(high) else (int(low), int(high))
+    """Which of `count` sorted samples, from 0, are the limits: they depend on nothing else.
+
+    Of fair coins, as many as there are samples, at most `low` show heads with a probability of less than `tail`.
+    """
+    tail = (1 - confidence) / 2
+    low = math.ceil(scipy.special.bdtrik(tail, count, 0.5)) if tail > 0.5**count else -1
+    while low >= 0 and scipy.special.bdtr(low, count, 0.5) >= tail:
+        low -= 1
+    return None if low < 0 else (low, count - 1 - low)
 
 
 def within(processes: Sequence[Sequence[float]]) -> Interval | None:
@@ -98,7 +105,7 @@ def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE
     if len(processes) >= FEWEST:
         return median_interval([median(samples) for samples in processes], confidence)
     logs = [math.log(median(samples)) for samples in processes]
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    half = float(scipy.special.stdtrit(len(logs) - 1, (1 + confidence) / 2)) * stdev(logs) / math.sqrt(len(logs))
     centre = median(logs)
     return Interval(math.exp(centre - half), math.exp(centre + half))
 
