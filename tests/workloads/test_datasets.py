@@ -53,6 +53,9 @@ def test_the_stand_in_has_as_many_images_as_fashion_mnist(monkeypatch: pytest.Mo
     monkeypatch.setattr(datasets, "_draw", drawn)
     loaded = load("synthetic", Path("nowhere"))
     assert (loaded.name, len(loaded.train), len(loaded.test)) == ("synthetic", 60_000, 10_000)
+    few, many = load("synthetic", Path("nowhere"), 30, 20), load("synthetic", Path("nowhere"), 70_000, 70_000)
+    assert (len(few.train), len(few.test)) == (30, 20)
+    assert (len(many.train), len(many.test)) == (60_000, 10_000)
 
 
 def test_the_stand_in_is_the_same_each_time() -> None:
@@ -102,7 +105,7 @@ def test_auto_falls_back_with_a_warning_and_fashion_mnist_is_an_error(
 ) -> None:
     empty = Split(torch.empty(0), torch.empty(0))
     monkeypatch.setattr(FashionMNIST, "download", offline)
-    monkeypatch.setattr(datasets, "synthetic", lambda: Dataset("synthetic", empty, empty))
+    monkeypatch.setattr(datasets, "synthetic", lambda **_: Dataset("synthetic", empty, empty))
     with pytest.warns(DataWarning, match="no network"):
         assert load("auto", tmp_path).name == "synthetic"
     with pytest.raises(ValueError, match=r"dataset = fashion-mnist: .*no network"):

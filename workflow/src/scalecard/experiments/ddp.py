@@ -141,7 +141,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     The headline is one rank and all of them.
     """
     with nodes.first_node_first("images"):
-        dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+        dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"DDP on {layout}", headline=2):

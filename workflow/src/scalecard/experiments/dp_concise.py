@@ -61,7 +61,7 @@ class Setting(Precision):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, over the grid."""
-    dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts

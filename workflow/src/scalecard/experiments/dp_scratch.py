@@ -60,7 +60,7 @@ class Setting(Precision):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, for 1..N devices."""
-    dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+    dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     counts = device_counts(machine.num_devices)
     case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:

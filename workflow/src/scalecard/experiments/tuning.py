@@ -88,7 +88,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """
     dataset = None
     if spec.epochs_of:
-        dataset = datasets.load(spec.dataset, Path(spec.data_dir)).limited(spec.train_images, spec.test_images)
+        dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     if machine.kind == "cpu":
         for workload in spec.loads:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -75,13 +76,15 @@ class Dataset:
         return Dataset(self.name, self.train.to(device), self.test.to(device))
 
 
-def load(name: str, root: Path) -> Dataset:
+def load(name: str, root: Path, train_images: int | None = None, test_images: int | None = None) -> Dataset:
     """'fashion-mnist', 'synthetic', or 'auto': the first or, with a DataWarning, the second if there is no network.
 
-    ValueError names a file that is missing, truncated or altered.
+    So many images of each split, or None for all. ValueError names a file that is missing, truncated or altered.
     """
+    num_train, num_test = min(train_images or NUM_TRAIN, NUM_TRAIN), min(test_images or NUM_TEST, NUM_TEST)
+    made = partial(synthetic, num_train=num_train, num_test=num_test)  # to draw all of them takes seconds
     if name == "synthetic":
-        return synthetic()
+        return made()
     folder = root / "FashionMNIST"
     if not folder.exists():
         try:
@@ -93,8 +96,8 @@ def load(name: str, root: Path) -> Dataset:
                     raise ValueError(f"dataset = {name}: it cannot be downloaded to {root} ({reason})") from error
                 message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
                 warnings.warn(message, DataWarning, stacklevel=2)
-                return synthetic()
-    return fashion_mnist(root)
+                return made()
+    return fashion_mnist(root).limited(train_images, test_images)
 
 
 def _download(root: Path) -> None:
