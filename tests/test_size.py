@@ -36,7 +36,7 @@ SHORT = {
     "workloads/builtin/resnet18_eighth.py": "one workload a file",
     "workloads/builtin/resnet18_quarter.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
-    "workloads/builtin/resnet50_quarter.py": "one workload a file",
+    "workloads/builtin/resnet26_quarter.py": "one workload a file",
     "workloads/builtin/resnets.py": "what the workloads beside it have in common",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",

@@ -96,24 +96,26 @@ def timing(block: int, *seconds: float, failure: str = "") -> Timing:
 def test_processes_of_one_run_cut_where_the_first_one_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(shared_decisions.FOLDER, "")
     first, second = ([timing(block, slow if block else 1.0) for block in range(4)] for slow in (1.0, 0.1))
-    assert cuts.chosen_cuts(lambda: second, [2])[1] == ("balanced", (1,)), "outside of a run nothing is kept"
+    assert cuts.chosen_cuts("resnet50", lambda: second, [2])[1] == ("balanced", (1,)), (
+        "outside of a run nothing is kept"
+    )
     shared_decisions.begin(tmp_path)
     textbook = ("after layer2", (8,))
     for blocks in (first, second):
-        assert cuts.chosen_cuts(lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
+        assert cuts.chosen_cuts("resnet50", lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
 
 
 def test_a_block_without_a_time_leaves_the_textbooks_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(shared_decisions.FOLDER, "")
     blocks = [timing(0, 1.0), timing(1, failure="no room")]
-    assert cuts.chosen_cuts(lambda: blocks, [2, 4]) == [("after layer2", (8,))]
-    told = list(cuts.not_cut(blocks, [2, 4], {"strategy": "model parallel"}))
+    assert cuts.chosen_cuts("resnet50", lambda: blocks, [2, 4]) == [("after layer2", (8,))]
+    told = list(cuts.not_cut("resnet50", blocks, [2, 4], {"strategy": "model parallel"}))
     assert [record.case["devices"] for record in told] == [2, 4]
     assert {record.status for record in told} == {"failed"}
     assert all(record.note == "a block has no time: no room" for record in told)
 
 
 def test_more_devices_than_blocks_are_skipped_with_a_reason() -> None:
-    (told,) = cuts.not_cut([timing(0, 1.0)], [2, 32], {"strategy": "model parallel"})
+    (told,) = cuts.not_cut("resnet50", [timing(0, 1.0)], [2, 32], {"strategy": "model parallel"})
     assert (told.case["devices"], told.status) == (32, "skipped")
     assert "18 blocks" in told.note

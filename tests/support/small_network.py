@@ -1,12 +1,13 @@
 """A network in the place of ResNet-50, for tests of how it is trained and not of what it learns."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scalecard.benchmarks.training import cut_model
-from scalecard.benchmarks.training.cuts import NUM_BLOCKS
+from scalecard.benchmarks.training.cuts import num_blocks
 from scalecard.workloads import workload
-from scalecard.workloads.builtin import resnet50, resnet50_quarter
+from scalecard.workloads.builtin import resnet26_quarter, resnet50
 from torch import Tensor, nn
 
 
@@ -17,17 +18,17 @@ class Residual(nn.Conv2d):
         return images + super().forward(images) / 8
 
 
-def small_model(*, num_classes: int) -> nn.Module:
-    """As many blocks as ResNet-50 has, with batch normalisation in the first."""
+def small_model(name: str, *, num_classes: int) -> nn.Module:
+    """As many blocks as the ResNet of this name has, with batch normalisation in the first."""
     first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.BatchNorm2d(8), nn.ReLU())
     last = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(8, num_classes))
-    return nn.Sequential(first, *(Residual(8, 8, 1) for _ in range(NUM_BLOCKS - 2)), last)
+    return nn.Sequential(first, *(Residual(8, 8, 1) for _ in range(num_blocks(name) - 2)), last)
 
 
 def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """From now on it is what the built-in workloads of that name and of a quarter of the width make."""
-    for module in (resnet50, resnet50_quarter):
-        replace(module, "model", small_model)
+    """From now on it is what the built-in workloads that are cut make: of that name, and the narrower one."""
+    for module in (resnet50, resnet26_quarter):
+        replace(module, "model", partial(small_model, module.__name__.rpartition(".")[2]))
         replace(module, "blocks", lambda model: list(model.children()))
     for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):
         cached.cache_clear()

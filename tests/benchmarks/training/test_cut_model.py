@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from scalecard.benchmarks.training.cut_model import CutWorkload, crossing, cut, given, plain_flops
-from scalecard.benchmarks.training.cuts import AFTER_LAYER2, NUM_BLOCKS
+from scalecard.benchmarks.training.cuts import after, num_blocks
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.parallel.step import state_of
 from scalecard.workloads.stage_cuts import Cuts
@@ -24,7 +24,9 @@ def torchvisions() -> nn.Module:
         return resnet50(num_classes=7)
 
 
-@pytest.mark.parametrize("cuts", [AFTER_LAYER2, (1,), (4, 14), (4, 8, 14), tuple(range(1, NUM_BLOCKS))])
+@pytest.mark.parametrize(
+    "cuts", [after("resnet50", 2), (1,), (4, 14), (4, 8, 14), tuple(range(1, num_blocks("resnet50")))]
+)
 def test_the_stages_of_resnet_50_are_torchvisions_network(cuts: Cuts) -> None:
     """Wherever it is cut, also in the order of its parameters and buffers."""
     whole, stages = cut(replace(LOAD, exact=True), cuts)
@@ -43,7 +45,7 @@ def test_the_textbook_cuts_after_layer2() -> None:
     first = [whole.conv1, whole.bn1, whole.layer1, whole.layer2]
     expected = [sum(p.numel() for part in first for p in part.parameters())]
     expected.append(sum(p.numel() for p in whole.parameters()) - expected[0])
-    assert [sum(p.numel() for p in stage.parameters()) for stage in cut(LOAD, AFTER_LAYER2)[1]] == expected
+    assert [sum(p.numel() for p in stage.parameters()) for stage in cut(LOAD, after("resnet50", 2))[1]] == expected
 
 
 def test_the_textbooks_loss_is_the_mean_squared_error_to_one_hot_vectors() -> None:
@@ -62,7 +64,7 @@ def test_one_stage_alone_is_the_same_one() -> None:
     assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), among.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("cuts", [AFTER_LAYER2, (3, 9, 16)])
+@pytest.mark.parametrize("cuts", [after("resnet50", 2), (3, 9, 16)])
 def test_a_step_is_its_stages_together(cuts: Cuts) -> None:
     """Each stage alone computes what it does in the whole; the loss has no products."""
     staged = CutWorkload(LOAD, cuts)

@@ -46,21 +46,30 @@ def test_resnet_18_is_the_textbooks_variant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "image", "others"),
+    ("name", "narrow", "image", "others"),
     # Of all parameters those with channels on one side only: images' or classes', biases and batch normalisation.
-    [("resnet18", (2, 1, 28, 28), 10), ("resnet50", (2, 3, 64, 64), 1000)],
+    [("resnet18", "resnet18_quarter", (2, 1, 28, 28), 10), ("resnet50", "resnet26_quarter", (2, 3, 64, 64), 1000)],
 )
 def test_a_quarter_has_the_same_layers_with_a_quarter_of_the_channels(
-    name: str, image: tuple[int, ...], others: int
+    name: str, narrow: str, image: tuple[int, ...], others: int
 ) -> None:
-    whole, quarter = (built_in(each, seed=0).network(HOST) for each in (name, f"{name}_quarter"))
+    whole, quarter = (built_in(each, seed=0).network(HOST) for each in (name, narrow))
     assert quarter(torch.rand(image)).shape == (2, others)
-    pairs = list(zip(whole.named_parameters(), quarter.named_parameters(), strict=True))
+    larger, pairs = dict(whole.named_parameters()), dict(quarter.named_parameters())
     assert len(pairs) > 60
-    for (same, large), (name_of, small) in pairs:
-        assert same == name_of
+    for same, small in pairs.items():
+        large = larger[same]
         ends = same in ("conv1.weight", "conv1.bias", "fc.weight", "fc.bias")
         assert large.numel() == small.numel() * (16 if large.dim() > 1 and not ends else 4) or same == "fc.bias", same
+
+
+def test_resnet_26_has_two_bottlenecks_a_layer() -> None:
+    modules = [*built_in("resnet26_quarter", seed=0).network(HOST).named_modules()]
+    layers = [
+        name for name, module in modules if isinstance(module, nn.Conv2d | nn.Linear) and "downsample" not in name
+    ]
+    assert len(layers) == 26
+    assert {name.partition(".")[0] for name in layers} == {"conv1", "layer1", "layer2", "layer3", "layer4", "fc"}
 
 
 def test_the_toy_is_the_tutorials() -> None:

@@ -15,7 +15,7 @@ MODELS = {
     "resnet18_quarter": "quarter-width ResNet-18",
     "resnet18_eighth": "eighth-width ResNet-18",
     "resnet50": "ResNet-50",
-    "resnet50_quarter": "quarter-width ResNet-50",
+    "resnet26_quarter": "quarter-width ResNet-26",
 }
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import AFTER_LAYER2, Model, resnet50
+from scalecard.benchmarks.training.cuts import Model, after, resnet50
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -130,11 +130,12 @@ def _subject(
 ) -> Subject:
     """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
     mine = everyone.of_rank(ctx.rank, ctx.world_size)
-    model, stages = cut(mine, AFTER_LAYER2)
+    cuts = after(mine.name, 2)
+    model, stages = cut(mine, cuts)
     executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
     staged = executor(stages, devices, lr=mine.lr, loss=mine.loss)
     inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
-    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, AFTER_LAYER2, (mine.batch_size,))
+    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,))
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
     counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
     trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)

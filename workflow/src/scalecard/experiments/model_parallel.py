@@ -82,15 +82,15 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     case["batches"] = spec.batches
     references = References(devices[0].torch, spec.check_steps, timed_steps=spec.batches)
     variants = [_variant(spec, WHOLE, devices[:1], references, (), {**case, "strategy": SINGLE.name})]
-    for name, cuts in chosen_cuts(lambda: blocks, counts):
+    for name, cuts in chosen_cuts(spec.model, lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
     progress.doing(f"{spec.model}: {', '.join(variant.name for variant in variants)}")
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         cuts = timing.variant.timed_at.cuts
-        yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
-    yield from not_cut(blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
+        yield with_blocks(timing.record("step_time"), spec.model, cuts) if cuts else timing.record("step_time")
+    yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, workload=spec.model)
 
 

@@ -22,9 +22,9 @@ from scalecard import progress
 from scalecard.benchmarks.training import simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload
 from scalecard.benchmarks.training.cuts import (
-    AFTER_LAYER2,
     TEXTBOOK,
     Model,
+    after,
     chosen_cuts,
     not_cut,
     resnet50,
@@ -56,7 +56,7 @@ from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
-BETWEEN_LAYERS: dict[int, Cuts] = {2: (8,), 3: (4, 14), 4: (4, 8, 14)}  # for so many stages, to prove equality on
+BETWEEN_LAYERS = {2: (2,), 3: (1, 3), 4: (1, 2, 3)}  # after which layers so many stages are cut, to prove equality on
 IN_PROCESS_SHARE = 2 / 3  # of the time, if that is short: the rest is for the library
 PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
@@ -117,12 +117,12 @@ def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator
         blocks.extend(time_blocks(micro, devices[0], spec.measure, case, num_micro=num_micro))
         return blocks
 
-    cuts = chosen_cuts(timed_blocks, counts)
+    cuts = chosen_cuts(spec.model, timed_blocks, counts)
     references = References(devices[0].torch, spec.check_steps)
     for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices", headline=1):
         same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
         yield from _on_devices(spec, devices, count, same, references)
-    yield from not_cut(blocks, counts, {**case, "strategy": "gpipe"})
+    yield from not_cut(spec.model, blocks, counts, {**case, "strategy": "gpipe"})
 
 
 def _about(spec: Spec) -> Case:
@@ -143,7 +143,7 @@ def _on_devices(
         staged = CutWorkload(resnet50(spec), cut)
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
     for record in records:
-        yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
+        yield with_blocks(record, spec.model, cuts[record.text("cut")]) if "cut" in record.case else record
     yield from peak_memory(timings, workload=spec.model)
 
 
@@ -184,7 +184,8 @@ def _ways(
     build = partial(subject, form, devices, references, shared=shared)
     for size in split_sizes:
         alike = max(1, round(size * small.batch_size / workload.batch_size))
-        proven_cuts = BETWEEN_LAYERS[proven_stages] if proven_stages and size < workload.batch_size else cuts
+        many = proven_stages and size < workload.batch_size
+        proven_cuts = after(spec.model, *BETWEEN_LAYERS[proven_stages]) if many else cuts
         yield Variant(
             name=", ".join([name, f"split size {size}", *map(str, case.values())]),
             case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},
@@ -229,19 +230,20 @@ def _library(
             yield Record.skipped(_library_case(spec, schedule, size), note, metric="step_time")
     runnable = [size for size, note in notes.items() if not note]
     small = replace(resnet50(spec, exact=True), batch_size=4)  # the library needs equal micro-batches
+    cuts = after(spec.model, 2)
     variants = [
         Variant(
             name=f"torch {schedule}, split size {size}",
             case=_library_case(spec, schedule, size),
             build=partial(pipeline, Schedule(schedule), ctx, references),
-            proven_at=[setting(small, AFTER_LAYER2, 1)],
-            timed_at=setting(resnet50(spec), AFTER_LAYER2, size),
+            proven_at=[setting(small, cuts, 1)],
+            timed_at=setting(resnet50(spec), cuts, size),
         )
         for size in runnable
     ]
     both = [size for size in runnable if size in spec.balanced_sizes]
     case: Case = {**_about(spec), "beside": f"torch {schedule}"}
-    for one in _ways(spec, devices, references, schedule, OURS[schedule], AFTER_LAYER2, both, case):
+    for one in _ways(spec, devices, references, schedule, OURS[schedule], cuts, both, case):
         variants.append(replace(one, build=driven_by_the_first(ctx, one.build), devices=()))
     progress.doing(f"torch {schedule}: {len(runnable)} split sizes, and ours")
     for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):

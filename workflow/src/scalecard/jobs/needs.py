@@ -33,7 +33,7 @@ EPOCH = {"lenet": 0.5, "resnet18": 7.5}  # of all of Fashion-MNIST on one device
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
-BLOCKS = 18  # of a ResNet-50, as they are cut
+BLOCKS = {"resnet50": 18, "resnet26_quarter": 10}  # as they are cut
 ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
 
@@ -157,13 +157,14 @@ def _ddp(setup: Setup) -> Need:
 def _model_parallel(setup: Setup) -> Need:
     """Each block; a step over the textbook's cut and balanced ones, and their stages; all in the same rounds."""
     cuts = [2, *(layout.ranks for layout in setup.within_a_node)] if setup.several else []
-    return Need(points=BLOCKS + sum(cuts), variants=3 + len(cuts))
+    return Need(points=BLOCKS[setup["model"]] + sum(cuts), variants=3 + len(cuts))
 
 
 def _pipeline(setup: Setup) -> Need:
     """Each block; on two devices every split size, also of the library's, which is the headline; then balanced cuts."""
     sizes, balanced = setup.len("split_sizes"), setup.len("balanced_sizes")
-    need = Need(points=BLOCKS + 12 * balanced, variants=2 + 5 * sizes + 4 * balanced, launches=1)
+    points = BLOCKS[setup["model"]] + 12 * balanced
+    need = Need(points=points, variants=2 + 5 * sizes + 4 * balanced, launches=1)
     for layout in () if setup.headline else setup.within_a_node[1:]:
         need += Need(points=3 * layout.ranks * balanced, variants=2 * balanced)
     return need

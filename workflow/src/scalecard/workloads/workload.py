@@ -25,8 +25,8 @@ from scalecard.workloads.builtin import (
     resnet18,
     resnet18_eighth,
     resnet18_quarter,
+    resnet26_quarter,
     resnet50,
-    resnet50_quarter,
     toy,
 )
 from scalecard.workloads.nested import Tree, leaves, mapped, share
@@ -37,8 +37,8 @@ BUILT_IN = {
     "resnet18": resnet18,
     "resnet18_eighth": resnet18_eighth,
     "resnet18_quarter": resnet18_quarter,
+    "resnet26_quarter": resnet26_quarter,
     "resnet50": resnet50,
-    "resnet50_quarter": resnet50_quarter,
     "toy": toy,
 }
 UNITS = ("samples", "tokens")
@@ -88,7 +88,8 @@ class Workload:
 
     def network(self, device: torch.device) -> nn.Module:
         """The model, with the same parameters each time."""
-        model = self._model() if self.file else copy.deepcopy(_built_in(self.name, self.values, self.seed))
+        values = json.dumps(self._taken_by("model"))
+        model = self._model() if self.file else copy.deepcopy(_built_in(self.name, values, self.seed))
         model = model.to(device)
         return model.double().eval() if self.exact else model.train(not self.frozen)
 
@@ -143,9 +144,11 @@ class Workload:
 
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
-        called = getattr(self.module, function)
-        taken = accepted(called)
-        return called(*args, **{key: value for key, value in self.given.items() if taken is None or key in taken})
+        return getattr(self.module, function)(*args, **self._taken_by(function))
+
+    def _taken_by(self, function: str) -> dict[str, Any]:
+        names = accepted(getattr(self.module, function))
+        return {key: value for key, value in self.given.items() if names is None or key in names}
 
     def units(self, samples: int) -> int:
         """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""

@@ -1,9 +1,9 @@
 """The textbooks' ResNet-50, and where it is cut: as they do, and such that the slowest stage is as fast as possible.
 
-On machines without GPUs it has a quarter of its channels: the same blocks in a sixteenth of the operations.
+On machines without GPUs a ResNet-26 of a quarter of the width takes its place: fewer of the same blocks, narrower.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -22,10 +22,19 @@ from scalecard.records.statistics import FEWEST
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import Workload, built_in
 
-Model = Literal["resnet50", "resnet50_quarter"]
+Model = Literal["resnet50", "resnet26_quarter"]
+BOTTLENECKS: Mapping[str, tuple[int, ...]] = {"resnet50": (3, 4, 6, 3), "resnet26_quarter": (2, 2, 2, 2)}  # by layer
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
-NUM_BLOCKS = 18  # its stem, 16 bottlenecks, and its head
-AFTER_LAYER2: Cuts = (8,)  # layer1 begins with block 1, layer2 with 4, layer3 with 8, layer4 with 14, the head is 17
+
+
+def num_blocks(model: str) -> int:
+    """Its stem, the bottlenecks, and its head."""
+    return sum(BOTTLENECKS[model]) + 2
+
+
+def after(model: str, *layers: int) -> Cuts:
+    """Cuts after these layers, of which 1 is the first: before it is the stem, block 0."""
+    return tuple(sum(BOTTLENECKS[model][:layer]) + 1 for layer in layers)
 
 
 def resnet50(spec: Any, *, exact: bool = False) -> Workload:
@@ -43,7 +52,8 @@ def time_blocks(workload: Workload, device: Device, rule: Rule, case: Case, *, n
     In the fewest rounds that have an interval, and proven as timed only: where to cut asks for no more. The stages
     that are cut there are proven in float64 too.
     """
-    every = tuple(range(1, NUM_BLOCKS))
+    count = num_blocks(workload.name)
+    every = tuple(range(1, count))
     variants = [
         Variant(
             name=f"block {block}",
@@ -51,17 +61,17 @@ def time_blocks(workload: Workload, device: Device, rule: Rule, case: Case, *, n
             build=partial(gradients, block, device, num_micro=num_micro),
             timed_at=CutWorkload(workload, every),
         )
-        for block in range(NUM_BLOCKS)
+        for block in range(count)
     ]
     rounds = min(rule.min_rounds, FEWEST)
     short = replace(rule, min_rounds=rounds, max_rounds=rounds)
-    progress.doing(f"each of {NUM_BLOCKS} blocks alone, to find where to cut")
+    progress.doing(f"each of {count} blocks alone, to find where to cut")
     timings = time_rounds(variants, devices=[device], rule=short)
     given.cache_clear()
     return timings
 
 
-def chosen_cuts(blocks: Callable[[], Sequence[Timing]], counts: Sequence[int]) -> list[tuple[str, Cuts]]:
+def chosen_cuts(model: str, blocks: Callable[[], Sequence[Timing]], counts: Sequence[int]) -> list[tuple[str, Cuts]]:
     """The textbook's cut for two devices, then the balanced one for each of these numbers of devices, if it is known.
 
     That is the one whose slowest stage is fastest. It is found by the times of the blocks in the run's first process:
@@ -77,20 +87,20 @@ def chosen_cuts(blocks: Callable[[], Sequence[Timing]], counts: Sequence[int]) -
         times = [median(timing.completion) for timing in timings]
         return [balanced(times, count) for count in counts if count <= len(times)]
 
-    return [(TEXTBOOK, AFTER_LAYER2), *((BALANCED, tuple(cuts)) for cuts in decided("cuts", decide))]
+    return [(TEXTBOOK, after(model, 2)), *((BALANCED, tuple(cuts)) for cuts in decided("cuts", decide))]
 
 
-def not_cut(blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iterator[Record]:
+def not_cut(model: str, blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iterator[Record]:
     """What could not be balanced, and why: a block without a time, or fewer blocks than devices."""
     missing = next((timing.record("step_time") for timing in blocks if not timing.completion), None)
     for count in counts:
         own: Case = {**case, "devices": count, "cut": BALANCED}
         if missing:
             yield replace(missing, case=own, note=f"a block has no time: {missing.note}")
-        elif count > NUM_BLOCKS:
-            yield Record.skipped(own, f"{NUM_BLOCKS} blocks do not make {count} stages", metric="step_time")
+        elif count > num_blocks(model):
+            yield Record.skipped(own, f"{num_blocks(model)} blocks do not make {count} stages", metric="step_time")
 
 
-def with_blocks(record: Record, cuts: Cuts) -> Record:
+def with_blocks(record: Record, model: str, cuts: Cuts) -> Record:
     """A record of a cut model, with the number of blocks of each stage."""
-    return replace(record, blocks=[len(span) for span in stages(NUM_BLOCKS, cuts)])
+    return replace(record, blocks=[len(span) for span in stages(num_blocks(model), cuts)])
