@@ -70,7 +70,7 @@ def test_experiments_on_four_ranks_pass_and_nothing_races() -> None:
 
 
 def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> None:
-    run("--memory", 2**26, "--short", "--only", "strategies", "model_parallel", keep=tmp_path)
+    run("--memory", 2**25, "--short", "--only", "strategies", "model_parallel", keep=tmp_path)
     measured = results_of(tmp_path, "pretended")
     assert measured["strategies"].count("failed") == 0, "they fit"
     failed = [record for record in measured["model_parallel"].records if record.status == "failed"]
