@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.cuts import resnet50
+from scalecard.benchmarks.training.cuts import after, resnet50
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE
 from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
@@ -29,7 +29,7 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]
     for name, form in {"model parallel": IN_STAGES, **pipeline.PIPELINES}.items():
-        assert form.model(devices, workload, (4, 14))[1].devices == devices, name
+        assert form.model(devices, workload, after(workload.name, 1, 3))[1].devices == devices, name
 
 
 @pytest.mark.parametrize(("split_size", "sizes"), [(50, (50, 50, 20)), (60, (60, 60)), (120, (120,))])
