@@ -1,6 +1,5 @@
 """On PYTHONPATH: each process that measures writes which files of the package it has loaded, when it ends."""
 
-import atexit
 import json
 import multiprocessing
 import os
@@ -14,4 +13,9 @@ def _write() -> None:
         Path(os.environ["LOADED"], f"{sys.argv[2]}-{os.getpid()}.json").write_text(json.dumps(files))
 
 
-atexit.register(_write)
+def _write_and_leave(status: int) -> None:
+    _write()
+    _leave(status)
+
+
+_leave, os._exit = os._exit, _write_and_leave  # as a process that measures ends
