@@ -236,8 +236,8 @@ def test_a_node_that_dies_ends_the_job_within_the_timeout(own_copy: Path) -> Non
     assert time.monotonic() - started < 150
     notes = [r.note for r in results_of(own_copy, SITE)["allreduce"].records if r.status == "failed"]
     assert len(notes) in (3, 4), "of two sizes of two layouts; the first was perhaps done"
-    whose = "ranks (0, 1|2, 3) were lost with node 1"  # on one host, ranks follow the PIDs of the two launchers
-    assert re.search(f"of 4 ranks on 2 nodes, {whose}", notes[0]), "all ranks come first"
+    lost = "of 4 ranks on 2 nodes, ranks (0, 1|2, 3) were lost with node 1"  # on one host, either node may have rank 0
+    assert re.search(lost, notes[0]), "all ranks come first"
     assert "node 1 never arrived (waited 32.5 s)" in notes[-2]
 
 

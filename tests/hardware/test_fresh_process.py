@@ -80,7 +80,7 @@ from scalecard.hardware import fresh_process, isolation
 
 class Told:
     def __del__(self):
-        Path("taken apart").touch()
+        Path("finalised").touch()
 
 told = Told()
 
@@ -94,7 +94,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_fresh_process_ends_by_its_handlers_and_is_not_taken_apart(tmp_path: Path) -> None:
+def test_a_fresh_process_runs_its_exit_handlers_and_is_not_finalised(tmp_path: Path) -> None:
     """With PyTorch in it that takes a second, for which the next experiment would wait."""
     (tmp_path / "program.py").write_text(ENDED)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")}

@@ -179,7 +179,6 @@ def test_panels_above_one_another_stay_together() -> None:
     for axes in grid:
         axes.plot([0, 1])
     charts.finish(figure)
-    figure.draw_without_rendering()
     assert svg.as_html(figure, "trend").count("<svg") == 1
     plt.close(figure)
 

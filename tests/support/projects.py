@@ -20,7 +20,7 @@ from scalecard.report import answers
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--configfile", "tests/smoke.yaml")
 SITE = "test-nodes"  # the label of a cluster's nodes
-HUNG = 2100  # seconds that no run takes, also beside two other groups on two cores
+HUNG = 2100  # seconds that no run takes, also beside three other groups on two cores
 
 
 def copy_project(folder: Path) -> Path:

@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any
 
 from scalecard.benchmarks.training import cut_model
-from scalecard.benchmarks.training.cuts import num_blocks
+from scalecard.benchmarks.training.cuts import BOTTLENECKS, num_blocks
 from scalecard.workloads import workload
-from scalecard.workloads.builtin import resnet26_quarter, resnet50
 from torch import Tensor, nn
 
 
@@ -26,9 +25,10 @@ def small_model(name: str, *, num_classes: int) -> nn.Module:
 
 
 def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """From now on it is what the built-in workloads that are cut make: of that name, and the narrower one."""
-    for module in (resnet50, resnet26_quarter):
-        replace(module, "model", partial(small_model, module.__name__.rpartition(".")[2]))
+    """From now on it is the model of both built-in workloads that pipelines cut."""
+    for name in BOTTLENECKS:
+        module = workload.BUILT_IN[name]
+        replace(module, "model", partial(small_model, name))
         replace(module, "blocks", lambda model: list(model.children()))
     for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):
         cached.cache_clear()

@@ -48,6 +48,14 @@ def test_the_textbook_cuts_after_layer2() -> None:
     assert [sum(p.numel() for p in stage.parameters()) for stage in cut(LOAD, after("resnet50", 2))[1]] == expected
 
 
+def test_the_smaller_resnet_is_cut_after_the_same_layer() -> None:
+    workload = Workload("resnet26_quarter", "", json.dumps(VALUES), 2, seed=3, lr=0.1)
+    whole, (first, _) = cut(workload, after("resnet26_quarter", 2))
+    assert len(workload.module.blocks(whole)) == num_blocks("resnet26_quarter")
+    parts = ("conv1", "bn1", "layer1", "layer2")
+    assert {*first.parameters()} == {p for name in parts for p in whole.get_submodule(name).parameters()}
+
+
 def test_the_textbooks_loss_is_the_mean_squared_error_to_one_hot_vectors() -> None:
     targets = LOAD.batch(5, HOST)[1]
     assert targets.shape == (5, 7)

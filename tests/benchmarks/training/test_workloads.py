@@ -18,7 +18,7 @@ from scalecard.benchmarks.training.validate import (
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
 from scalecard.workloads.nested import leaves
-from scalecard.workloads.workload import BUILT_IN, Workload
+from scalecard.workloads.workload import BUILT_IN, Workload, _built_in, built_in
 from support.blocks import block
 from support.projects import ROOT
 
@@ -205,6 +205,13 @@ def test_the_same_seed_draws_the_same_model_and_the_same_batch_and_leaves_others
     assert all(
         torch.equal(a, b) for a, b in zip(leaves(workload.batch(2, HOST)), leaves(workload.batch(2, HOST)), strict=True)
     )
+
+
+def test_a_value_that_only_batches_take_makes_no_other_model() -> None:
+    _built_in.cache_clear()
+    for size in (32, 64):
+        built_in("resnet26_quarter", seed=1, image_size=size).network(HOST)
+    assert _built_in.cache_info().misses == 1
 
 
 def test_the_shares_of_ranks_are_the_batch() -> None:

@@ -9,4 +9,4 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # Python would take PyTorch apart for a second, and the next experiment wait for it
+    os._exit(status)  # finalising PyTorch would take a second, for which the next experiment would wait

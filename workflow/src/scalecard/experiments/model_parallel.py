@@ -89,7 +89,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
     for timing in timings:
         cuts = timing.variant.timed_at.cuts
-        yield with_blocks(timing.record("step_time"), spec.model, cuts) if cuts else timing.record("step_time")
+        yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
     yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, workload=spec.model)
 

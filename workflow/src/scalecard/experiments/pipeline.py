@@ -56,7 +56,7 @@ from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
-BETWEEN_LAYERS = {2: (2,), 3: (1, 3), 4: (1, 2, 3)}  # after which layers so many stages are cut, to prove equality on
+BETWEEN_LAYERS = {2: (2,), 3: (1, 3), 4: (1, 2, 3)}  # by number of stages: the layers to cut after, to prove equality
 IN_PROCESS_SHARE = 2 / 3  # of the time, if that is short: the rest is for the library
 PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
@@ -143,7 +143,7 @@ def _on_devices(
         staged = CutWorkload(resnet50(spec), cut)
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
     for record in records:
-        yield with_blocks(record, spec.model, cuts[record.text("cut")]) if "cut" in record.case else record
+        yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
     yield from peak_memory(timings, workload=spec.model)
 
 
@@ -184,8 +184,8 @@ def _ways(
     build = partial(subject, form, devices, references, shared=shared)
     for size in split_sizes:
         alike = max(1, round(size * small.batch_size / workload.batch_size))
-        many = proven_stages and size < workload.batch_size
-        proven_cuts = after(spec.model, *BETWEEN_LAYERS[proven_stages]) if many else cuts
+        is_split = proven_stages and size < workload.batch_size
+        proven_cuts = after(spec.model, *BETWEEN_LAYERS[proven_stages]) if is_split else cuts
         yield Variant(
             name=", ".join([name, f"split size {size}", *map(str, case.values())]),
             case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},

@@ -242,13 +242,15 @@ def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
 
 
 def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
-    """Name the ends of lines, remove frames and write the lines of `footer` below: the last thing before saving."""
+    """Name the ends of lines, remove frames, write the lines of `footer` below, and fix the layout: before saving."""
     for axes in figure.axes:
         place_names(axes)
     sns.despine(figure)
     if footer:
         lines = "\n".join(footer)
         figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # or each format would compute the same layout again
 
 
 def _several(shown: Sequence[Point]) -> bool:

@@ -37,10 +37,7 @@ WIDTH, HEIGHT, EDGE = 96, 30, 3  # of a sparkline, in units of the viewBox
 
 
 def as_html(figure: Figure, name: str) -> str:
-    """The panels of a finished figure that is laid out, each as inline SVG unless they stand in one column.
-
-    Their ids begin with `name`.
-    """
+    """A finished figure's panels, each as inline SVG unless they stand in one column; their ids begin with `name`."""
     shown = [axes for axes in figure.axes if axes.get_visible()]
     for text in filter(None, (figure._supxlabel, *figure.texts)):  # type: ignore[attr-defined]
         text.set_visible(False)  # the caption says it

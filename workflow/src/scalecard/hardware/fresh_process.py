@@ -91,7 +91,7 @@ def _pool(start: str) -> ProcessPoolExecutor:
 
 
 def _begin(parent: int) -> None:
-    atexit.register(os._exit, 0)  # comes last, for it is the first: Python would take PyTorch apart for a second
+    atexit.register(os._exit, 0)  # handlers run in reverse, so this one last: finalising PyTorch would take a second
     isolation.die_with(parent)
     if modules := os.environ.get(PRELOAD, "").split():
         multiprocessing.set_forkserver_preload(modules)

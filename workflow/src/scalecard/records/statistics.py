@@ -70,12 +70,10 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def _ranks_of_interval(count: int, confidence: float) -> tuple[int, int] | None:
     """Which of `count` sorted samples, from 0, are the limits: they depend on nothing else.
 
-    Of fair coins, as many as there are samples, at most `low` show heads with a probability of less than `tail`.
+    The lower one is the last below which, by the binomial distribution, the median lies with less than `tail`.
     """
     tail = (1 - confidence) / 2
-    low = math.ceil(scipy.special.bdtrik(tail, count, 0.5)) if tail > 0.5**count else -1
-    while low >= 0 and scipy.special.bdtr(low, count, 0.5) >= tail:
-        low -= 1
+    low = int((scipy.special.bdtr(range(count), count, 0.5) < tail).sum()) - 1
     return None if low < 0 else (low, count - 1 - low)
 
 

@@ -88,8 +88,6 @@ def pictures(figure: Figure, outputs: Sequence[Path], title: str, footer: Sequen
     """
     plt.close(figure)
     charts.finish(figure, footer)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # one layout for all formats: each would find it anew
     content = {path: picture(figure, path.suffix, title, footer) for path in outputs if path.suffix in METADATA}
     for path in outputs:
         if path.suffix == ".csv":

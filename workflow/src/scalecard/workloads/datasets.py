@@ -79,12 +79,13 @@ class Dataset:
 def load(name: str, root: Path, train_images: int | None = None, test_images: int | None = None) -> Dataset:
     """'fashion-mnist', 'synthetic', or 'auto': the first or, with a DataWarning, the second if there is no network.
 
-    So many images of each split, or None for all. ValueError names a file that is missing, truncated or altered.
+    `train_images` and `test_images` limit the splits; None is all. ValueError names a file that is missing, truncated
+    or altered.
     """
     num_train, num_test = min(train_images or NUM_TRAIN, NUM_TRAIN), min(test_images or NUM_TEST, NUM_TEST)
-    made = partial(synthetic, num_train=num_train, num_test=num_test)  # to draw all of them takes seconds
+    stand_in = partial(synthetic, num_train=num_train, num_test=num_test)  # drawing all of them takes seconds
     if name == "synthetic":
-        return made()
+        return stand_in()
     folder = root / "FashionMNIST"
     if not folder.exists():
         try:
@@ -96,7 +97,7 @@ def load(name: str, root: Path, train_images: int | None = None, test_images: in
                     raise ValueError(f"dataset = {name}: it cannot be downloaded to {root} ({reason})") from error
                 message = f"Fashion-MNIST cannot be downloaded ({reason}): synthetic stand-in images are used instead"
                 warnings.warn(message, DataWarning, stacklevel=2)
-                return made()
+                return stand_in()
     return fashion_mnist(root).limited(train_images, test_images)
 
 

@@ -88,7 +88,7 @@ class Workload:
 
     def network(self, device: torch.device) -> nn.Module:
         """The model, with the same parameters each time."""
-        values = json.dumps(self._taken_by("model"))
+        values = json.dumps(self._values_for("model"))
         model = self._model() if self.file else copy.deepcopy(_built_in(self.name, values, self.seed))
         model = model.to(device)
         return model.double().eval() if self.exact else model.train(not self.frozen)
@@ -144,9 +144,9 @@ class Workload:
 
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
-        return getattr(self.module, function)(*args, **self._taken_by(function))
+        return getattr(self.module, function)(*args, **self._values_for(function))
 
-    def _taken_by(self, function: str) -> dict[str, Any]:
+    def _values_for(self, function: str) -> dict[str, Any]:
         names = accepted(getattr(self.module, function))
         return {key: value for key, value in self.given.items() if names is None or key in names}
 

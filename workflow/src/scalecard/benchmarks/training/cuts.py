@@ -23,7 +23,8 @@ from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import Workload, built_in
 
 Model = Literal["resnet50", "resnet26_quarter"]
-BOTTLENECKS: Mapping[str, tuple[int, ...]] = {"resnet50": (3, 4, 6, 3), "resnet26_quarter": (2, 2, 2, 2)}  # by layer
+# In each layer.
+BOTTLENECKS: Mapping[str, tuple[int, ...]] = {"resnet50": (3, 4, 6, 3), "resnet26_quarter": (2, 2, 2, 2)}
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
 
 
@@ -33,7 +34,7 @@ def num_blocks(model: str) -> int:
 
 
 def after(model: str, *layers: int) -> Cuts:
-    """Cuts after these layers, of which 1 is the first: before it is the stem, block 0."""
+    """Cuts after these layers, counted from 1; block 0, the stem, comes before the first."""
     return tuple(sum(BOTTLENECKS[model][:layer]) + 1 for layer in layers)
 
 
@@ -101,6 +102,6 @@ def not_cut(model: str, blocks: Sequence[Timing], counts: Sequence[int], case: C
             yield Record.skipped(own, f"{num_blocks(model)} blocks do not make {count} stages", metric="step_time")
 
 
-def with_blocks(record: Record, model: str, cuts: Cuts) -> Record:
+def with_blocks(record: Record, cuts: Cuts) -> Record:
     """A record of a cut model, with the number of blocks of each stage."""
-    return replace(record, blocks=[len(span) for span in stages(num_blocks(model), cuts)])
+    return replace(record, blocks=[len(span) for span in stages(num_blocks(record.text("workload")), cuts)])
