@@ -46,7 +46,7 @@ def _draw_scaling(results: Sequence[Result], panels: Sequence[Axes]) -> None:
         charts.curves(shown, axes, unit="share")
         axes.axhline(1, color=style.colour("ideal"), linestyle=":")
         axes.set(xlabel="ranks", ylabel="efficiency", ylim=(0, None))
-        axes.set(title=f"{formatting.model_name(model)}: 100 % is ideal")
+        axes.set(title=formatting.model_name(model))
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     options = panels[len(models)]
     charts.ratios(_relative(results[0]), options)
