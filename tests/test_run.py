@@ -195,7 +195,8 @@ def test_our_own_warnings_are_kept_and_those_of_libraries_are_not(
         yield timed([1.0])
 
     monkeypatch.setattr(run.experiments, "load", lambda name: SimpleNamespace(run=experiment))
-    outcome = run.measure("any", None, machine, Journal(tmp_path / "records"))
+    monkeypatch.setattr(run.experiments, "build", lambda name, block: None)
+    outcome = run.measure("any", "{}", machine, Journal(tmp_path / "records"))
     assert outcome.warnings == ["no network"]
     assert outcome.records[0].samples == [[1.0]]
 
@@ -219,7 +220,7 @@ def test_an_experiment_that_ends_early_leaves_what_it_has_and_how_it_ended(
     assert "in ends_early" in capsys.readouterr().err, "where it was raised"
 
 
-def measures_one_case_and_is_killed(name: str, spec: Any, machine: Machine, journal: Journal, kept: None) -> None:
+def measures_one_case_and_is_killed(name: str, block: str, machine: Machine, journal: Journal, kept: None) -> None:
     journal.keep([timed([1.0])])
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -228,7 +229,7 @@ def test_a_killed_process_leaves_what_it_had_measured(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "measure", measures_one_case_and_is_killed)
-    outcome = run._outcome("ddp", None, machine, Journal(tmp_path / "records"))
+    outcome = run._outcome("ddp", "{}", machine, Journal(tmp_path / "records"))
     first, last = outcome.records
     assert (first.samples, outcome.ended_early) == ([[1.0]], True)
     assert (last.case, last.reason) == ({}, Reason.LOST)
@@ -274,11 +275,9 @@ def test_what_cannot_be_saved_any_more_is_kept_in_the_folder_above(
     ],
 )
 def test_a_result_does_not_say_where_the_user_keeps_data(folder: str, recorded: str) -> None:
-    spec = run.experiments.build("ddp", block("ddp", data_dir=folder))
-    assert run._unmeasured("ddp", "box", spec, {}).spec["data_dir"] == recorded
-    inside = str(Path.cwd() / "data")
-    spec = run.experiments.build("ddp", block("ddp", data_dir=inside))
-    assert run._unmeasured("ddp", "box", spec, {}).spec["data_dir"] == "data"
+    for given, expected in ((folder, recorded), (str(Path.cwd() / "data"), "data")):
+        values = run.checked("ddp", block("ddp", data_dir=given)).values
+        assert run._unmeasured("ddp", "box", values, {}).spec["data_dir"] == expected
 
 
 def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
@@ -294,9 +293,9 @@ def test_a_result_over_two_nodes_describes_both(machine: Machine) -> None:
     assert run._of_nodes(nodes.Nodes(), facts) == []
 
 
-@pytest.mark.parametrize(("over", "gpus", "asked"), [(None, 2, None), (1, 1, None), (1, 2, (2, 1)), (2, 4, (8, 2))])
+@pytest.mark.parametrize(("over", "gpus", "asked"), [(0, 2, None), (1, 1, None), (1, 2, (2, 1)), (2, 4, (8, 2))])
 def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, over: int | None, gpus: int, asked: tuple[int, int] | None
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, over: int, gpus: int, asked: tuple[int, int] | None
 ) -> None:
     calls: list[tuple[int, int]] = []
 
@@ -306,21 +305,20 @@ def test_nccl_is_asked_which_way_it_sends_once_for_all_ranks(
 
     monkeypatch.setattr("scalecard.distributed.launch.transport_paths", used)
     monkeypatch.setattr(run, "in_a_fresh_process", lambda _name, work, *args: work(*args))  # which knows no patches
-    spec = SimpleNamespace(**{"nodes": over} if over else {})
-    assert run._nccl_paths("ddp", spec, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
+    assert run._nccl_paths("ddp", over, replace(machine, num_devices=gpus)) == {}, "and measuring goes on"
     assert calls == ([asked] if asked else [])
 
 
 def test_the_start_of_nccl_leaves_nothing_that_outlives_the_runs_temporary_folder() -> None:
     """Its ranks' fork server kept its socket there, and the process ended with a traceback after its last word."""
     script = (
-        "from dataclasses import replace; from types import SimpleNamespace\n"
+        "from dataclasses import replace\n"
         "from scalecard.hardware import isolation\n"
         "from scalecard.hardware.machine import probe\n"
         "from scalecard.run import _nccl_paths\n"
         "if __name__ == '__main__':\n"
         "    with isolation.own_folder():\n"
-        "        print(_nccl_paths('ddp', SimpleNamespace(nodes=1), replace(probe(), num_devices=2)))\n"
+        "        print(_nccl_paths('ddp', 1, replace(probe(), num_devices=2)))\n"
     )
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(script)

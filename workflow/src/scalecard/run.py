@@ -1,7 +1,7 @@
 """One run of one experiment: alone on the machine, in fresh processes, its file written whole or not at all.
 
 What was measured outlives an error: the result of an experiment that ends early has its records so far, and a failed
-one that says how it ended.
+one that says how it ended. Only the processes that measure import PyTorch.
 """
 
 import hashlib
@@ -24,10 +24,15 @@ from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware import interconnect, isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
-from scalecard.hardware.fresh_process import ProcessLost, await_early_start, await_fork_server, in_a_fresh_process
+from scalecard.hardware.fresh_process import (
+    ProcessLost,
+    asked,
+    await_early_start,
+    await_fork_server,
+    in_a_fresh_process,
+)
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.vendors import runtimes
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
 from scalecard.records import kept_groups
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
@@ -39,6 +44,14 @@ from scalecard.time_spent import Activity
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
 HARDWARE = ("fingerprint", "host", "machine")
 SOFTWARE = ("python", "os", "torch", "torchvision", "cuda", "cudnn", "nccl", "lock", "container", "packages")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The values of a Spec, and the files of the user's that it trains."""
+
+    values: dict[str, Any]
+    files: list[str]
 
 
 @dataclass(frozen=True)
@@ -77,28 +90,36 @@ def run(
     job = nodes.here()
     progress.join(name, quiet=not job.leads)
     isolation.claim()
-    spec = experiments.build(name, block)
-    machine = _narrowed(machine, spec.devices)
+    spec = asked(name, checked, name, block)
+    machine = _narrowed(machine, spec.values["devices"])
     with isolation.own_folder() as folder, isolation.machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, machine.cores, strict=strict)
-        result = _unmeasured(name, platform, spec, _facts(name, spec, machine, job))
+        facts = _facts(name, spec.values.get("nodes", 0), machine, job)
+        result = _unmeasured(name, platform, spec.values, facts)
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:
             refuse_unsavable(result, output)
         watch = Stopwatch()
-        stopping_rule.begin_budget(seconds, usual / spec.measure.processes)
-        unfinished = _unfinished(result, spec, job, output, code)
+        num_processes = spec.values["measure"]["processes"]
+        stopping_rule.begin_budget(seconds, usual / num_processes)
+        unfinished = _unfinished(result, spec.files, job, output, code)
         shared_decisions.begin(unfinished or folder)
         tracing.begin_traces(output.with_name("traces") / name)
-        outcomes = list(_outcomes(name, spec, machine, folder, unfinished, watch.started))
+        outcomes = list(_outcomes(name, block, num_processes, machine, folder, unfinished, watch.started))
         watch.stop()
         if job.leads:  # while the machine is still held, as the next measurement may use the same folder
-            _save(_measured(result, watch, outcomes, output), output, spec, unfinished)
+            _save(_measured(result, watch, outcomes, output), output, spec.values["data_dir"], unfinished)
 
 
-def _save(result: Result, output: Path, spec: Any, unfinished: Path | None) -> None:
+def checked(name: str, block: str) -> Checked:
+    """In a process that measures: the experiment's Spec from its block; ValueError names each problem."""
+    spec = experiments.build(name, block)
+    return Checked(asdict(spec), [load.file for load in getattr(spec, "loads", ()) if load.file])
+
+
+def _save(result: Result, output: Path, data_dir: str, unfinished: Path | None) -> None:
     """Save; groups of records are kept only if the next run will need them."""
-    save_or_keep(result, output, elsewhere=_other_folders(output, spec))
+    save_or_keep(result, output, elsewhere=_other_folders(output, data_dir))
     if unfinished and not is_due(output, 0):
         kept_groups.discard(unfinished)
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
@@ -134,7 +155,7 @@ def _told_of_earlier_runs(records: list[Record], now: str) -> list[str]:
     return [told]
 
 
-def _unfinished(result: Result, spec: Any, job: nodes.Nodes, output: Path, code: str) -> Path | None:
+def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path, code: str) -> Path | None:
     """The folder in which groups of records are kept until the result is complete; None if they are not.
 
     They are not on several nodes, where all processes must measure the same.
@@ -142,12 +163,11 @@ def _unfinished(result: Result, spec: Any, job: nodes.Nodes, output: Path, code:
     folder = output.parent / kept_groups.FOLDER / result.experiment
     if not code or job.count > 1 or result.experiment in ANEW:
         return None
-    return folder if kept_groups.prepare(folder, _conditions(result, spec, code)) else None
+    return folder if kept_groups.prepare(folder, _conditions(result, files, code)) else None
 
 
-def _conditions(result: Result, spec: Any, code: str) -> dict[str, Any]:
+def _conditions(result: Result, files: list[str], code: str) -> dict[str, Any]:
     """What must be as it was for groups of an earlier run to be kept: nothing that varies by itself is in it."""
-    files = [load.file for load in getattr(spec, "loads", ()) if load.file]
     return {
         "code": code,
         "spec": result.spec,
@@ -156,20 +176,26 @@ def _conditions(result: Result, spec: Any, code: str) -> dict[str, Any]:
     }
 
 
-def _facts(name: str, spec: Any, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
-    """The environment, with all nodes and with the way that NCCL sends."""
+def _facts(name: str, over: int, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
+    """The environment, with all nodes and with the way that NCCL sends; `over`: how many nodes ranks span, if any."""
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
-        # In a fork, so that this process keeps no CUDA context; it imports nothing again, and its threads only wait.
-        in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
-        facts["nccl_paths"] = _nccl_paths(name, spec, machine)
+        asked(name, refuse_unusable, name, machine)
+        facts["nccl_paths"] = _nccl_paths(name, over, machine)
     return facts
 
 
-def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> Result:
+def refuse_unusable(name: str, machine: Machine) -> None:
+    """In a fork of a process that measures, which keeps no CUDA context of it: ValueError if a GPU is unusable."""
+    from scalecard.hardware.vendors import runtimes
+
+    in_a_fresh_process(name, runtimes.refuse_unusable, machine, start="fork")
+
+
+def _unmeasured(name: str, platform: str, values: dict[str, Any], facts: dict[str, Any]) -> Result:
     """The result as it is known before it is measured."""
-    values, now = asdict(spec), Stopwatch().started
+    now = Stopwatch().started
     folder = os.path.relpath(values["data_dir"])
     if folder.startswith(os.pardir):  # such a path may name its user, and results get published
         folder = "outside the project"
@@ -185,10 +211,10 @@ def _unmeasured(name: str, platform: str, spec: Any, facts: dict[str, Any]) -> R
     )
 
 
-def _other_folders(output: Path, spec: Any) -> list[Path]:
+def _other_folders(output: Path, data_dir: str) -> list[Path]:
     """Where a result that its own folder does not take may be kept; a container's temporary folder ends with it."""
     inside = "SCALECARD_ENGINE" in os.environ or "APPTAINER_CONTAINER" in os.environ
-    return [output.parent.parent, Path(spec.data_dir), *([] if inside else [Path(tempfile.gettempdir())])]
+    return [output.parent.parent, Path(data_dir), *([] if inside else [Path(tempfile.gettempdir())])]
 
 
 def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
@@ -222,9 +248,8 @@ def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
     return of_nodes([published[index] for index in sorted(published)]) if published else []
 
 
-def _nccl_paths(name: str, spec: Any, machine: Machine) -> dict[str, int]:
+def _nccl_paths(name: str, over: int, machine: Machine) -> dict[str, int]:
     """Of an experiment on ranks, one per GPU on all of its nodes; empty if there are not several."""
-    over = getattr(spec, "nodes", 0)
     if machine.num_devices * over < 2:
         return {}
     progress.doing("one start of NCCL that is not timed, to see which way it sends")
@@ -243,13 +268,13 @@ def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
 
 
 def _outcomes(
-    name: str, spec: Any, machine: Machine, folder: Path, unfinished: Path | None, started: str
+    name: str, block: str, wanted: int, machine: Machine, folder: Path, unfinished: Path | None, started: str
 ) -> Iterator[Outcome]:
-    """The outcomes of `measure.processes` fresh processes, one after another, until one ends early.
+    """The outcomes of so many fresh processes, one after another, until one ends early.
 
     Each goes on with the groups that its file in `unfinished` has.
     """
-    wanted, longest = spec.measure.processes, 0.0
+    longest = 0.0
     for number in range(1, wanted + 1):
         began = time.monotonic()
         if stopping_rule.budget_left() < longest:
@@ -261,17 +286,17 @@ def _outcomes(
             progress.doing(f"process {number} of {wanted}")
         shared_decisions.begin_process(number)
         kept = KeptGroups(unfinished / f"process {number}.jsonl", started) if unfinished else None
-        outcome = _outcome(name, spec, machine, Journal(folder / f"records of process {number}"), kept)
+        outcome = _outcome(name, block, machine, Journal(folder / f"records of process {number}"), kept)
         yield outcome
         if outcome.ended_early:
             return
         longest = max(longest, time.monotonic() - began)
 
 
-def _outcome(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
+def _outcome(name: str, block: str, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process measured, also if it was killed."""
     try:
-        return in_a_fresh_process(name, measure, name, spec, machine, journal, kept, early=True)
+        return in_a_fresh_process(name, measure, name, block, machine, journal, kept, early=True)
     except ProcessLost as error:
         return _ended_early(error, journal)
 
@@ -283,11 +308,11 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
     return Outcome([*journal.read(), how], [], ended_early=True)
 
 
-def measure(name: str, spec: Any, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
-    """What a fresh process does: measure every case of a Spec that is not `kept`, and keep it, and our own warnings."""
+def measure(name: str, block: str, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
+    """What a fresh process does: measure each case of a block that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
     kept_groups.keep_in(kept)
-    experiment = experiments.load(name)
+    experiment, spec = experiments.load(name), experiments.build(name, block)
     with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

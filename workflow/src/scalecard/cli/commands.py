@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace) -> None:
     experiment = f"scalecard.experiments.{args.name}"
     preload = [fresh_process.RANK_SERVER, experiment] if launches_ranks(args.name) else []
     with isolation.own_folder(), fresh_process.early_start(["scalecard.run", experiment], preload=preload):
-        from scalecard.run import run  # with PyTorch, which the process that measures imports meanwhile
+        from scalecard.run import run
 
         run(
             args.name,

@@ -7,6 +7,8 @@ writes the result.
     node 0   | in-node launches ... | launch 1 | launch 2 |  write the result
     node 1   |        waits         | launch 1 | launch 2 |
 
+PyTorch is imported where ranks are launched or nodes meet: what starts the processes that measure does neither.
+
 Source of the method: torch.distributed.run with the c10d rendezvous, one agent per node.
 """
 
@@ -18,17 +20,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-from torch._C._distributed_c10d import TCPStore
-from torch.distributed import DistStoreError
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.launcher.api import LaunchConfig
 
 from scalecard.distributed.layout import Layout
 from scalecard.hardware import host
 from scalecard.records.record import Reason, Record
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
+    from torch.distributed.launcher.api import LaunchConfig
 
 # How long to wait for the others in any one operation.
 TIMEOUT = timedelta(seconds=float(os.environ.get("SCALECARD_TIMEOUT", 120)))
@@ -52,9 +54,15 @@ class Nodes:
         return self.index == 0
 
     @cached_property
-    def store(self) -> TCPStore:
+    def store(self) -> "TCPStore":
         """This process's connection to the store of the first node."""
-        return TCPStore(self.address, self.port, is_master=False, timeout=TIMEOUT, wait_for_workers=False)
+        return self.opened_store(keep=False)
+
+    def opened_store(self, *, keep: bool) -> "TCPStore":
+        """A connection to the store, or the store itself, which this process is to `keep`."""
+        from torch._C._distributed_c10d import TCPStore
+
+        return TCPStore(self.address, self.port, is_master=keep, timeout=TIMEOUT, wait_for_workers=False)
 
     def use_network(self) -> str:
         """Set gloo's interface, unless already set, to the one towards the first node; return our address there.
@@ -73,6 +81,8 @@ class Nodes:
 
     def collect(self, key: str, *, within: timedelta) -> dict[int, Any]:
         """Each node's published value by node index; nodes that publish nothing in time are absent."""
+        from torch.distributed import DistStoreError
+
         values = {}
         for index in range(self.count):
             try:
@@ -95,9 +105,7 @@ def here() -> Nodes:
 @contextmanager
 def keep_store(nodes: Nodes) -> Iterator[None]:
     """While this runs, the first of several nodes keeps the store."""
-    kept = None
-    if nodes.count > 1 and nodes.leads:
-        kept = TCPStore(nodes.address, nodes.port, is_master=True, timeout=TIMEOUT, wait_for_workers=False)
+    kept = nodes.opened_store(keep=True) if nodes.count > 1 and nodes.leads else None
     try:
         yield
     finally:
@@ -176,11 +184,14 @@ class Rendezvous:
         nodes.store.wait([f"{run_id} arrived 0"], WHOLE_JOB)
         return cls(layout, run_id, nodes)
 
-    def config(self, logs: str) -> LaunchConfig:
+    def config(self, logs: str) -> "LaunchConfig":
         """One agent per node. The store is the first node's or, on a single node, the agent's own.
 
         The agent's own files go to the folder `logs`: without one it leaves a folder behind for every launch.
         """
+        from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+        from torch.distributed.launcher.api import LaunchConfig
+
         alone = self.layout.nodes == 1
         options = {"join_timeout": int(JOIN.total_seconds()), **({} if alone else {"is_host": False})}
         return LaunchConfig(

@@ -4,12 +4,13 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
-
-import torch
+from typing import TYPE_CHECKING, TypeVar
 
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.records.record import Reason
+
+if TYPE_CHECKING:  # what starts the processes that measure asks for reasons as well, and imports no PyTorch
+    import torch
 
 LONGEST = 200  # characters of an error's first line
 T = TypeVar("T")
@@ -25,10 +26,11 @@ def reason_of(error: BaseException) -> Reason:
     """The reason that a record has for this error. Errors of ours name it themselves, by an attribute `reason`."""
     if is_out_of_memory(error):
         return Reason.OUT_OF_MEMORY
-    if isinstance(error, torch.AcceleratorError):
-        return Reason.DEVICE_FAULT
-    named = getattr(error, "reason", None)
-    return named if isinstance(named, Reason) else Reason.ERROR
+    if isinstance(named := getattr(error, "reason", None), Reason):
+        return named
+    import torch
+
+    return Reason.DEVICE_FAULT if isinstance(error, torch.AcceleratorError) else Reason.ERROR
 
 
 def first_line(error: BaseException) -> str:
@@ -42,8 +44,10 @@ def in_one_line(error: BaseException) -> str:
     return said if said == kind else f"{kind}: {said}"
 
 
-def or_on_host(work: Callable[[torch.device], T], device: torch.device) -> T:
+def or_on_host(work: "Callable[[torch.device], T]", device: "torch.device") -> T:
     """What work(device) returns or, if the device's memory is too small for it, work(the CPU)."""
+    import torch
+
     places = [device] if device.type == "cpu" else [device, torch.device("cpu")]
     return first_that_fits(partial(work, place) for place in places)
 
@@ -64,6 +68,8 @@ def first_that_fits(works: Iterable[Callable[[], T]]) -> T:
 
 def empty_cache() -> None:
     """Give cached GPU memory back between cases."""
+    import torch
+
     if torch.accelerator.is_available():
         gc.collect()  # cycles hold tensors too
         with contextlib.suppress(torch.AcceleratorError):  # a GPU with a fault keeps its memory

@@ -1,11 +1,12 @@
 """Fresh processes, in which everything is measured, one after another; and the server that ranks are forked from.
 
-PyTorch takes seconds to import. So the first fresh process begins early, and imports it while its parent does; so does
-the server of its ranks, if there are any. Later processes have servers of their own.
+PyTorch takes seconds to import. So the first fresh process begins early; so does the server of its ranks, if there are
+any. Later processes have servers of their own. The parent imports no PyTorch at all: what it needs to know that takes
+PyTorch, it asks the first process.
 
-    parent         | imports        | looks for disturbances | waits                | saves
-    fresh process  | imports        |                        | measures ... launch  |
-    server         | imports                                 |              forks   |
+    parent         | begins  | asks            | looks for disturbances | waits                | saves
+    fresh process  | imports | checks a block  |                        | measures ... launch  |
+    server         | imports                                            |              forks   |
 """
 
 import atexit
@@ -59,16 +60,30 @@ def await_early_start() -> None:
     wait([ready for _, ready in _early])
 
 
+def asked(name: str, work: Callable[..., T], *args: Any) -> T:
+    """What work(*args) returns in the process that began early, which is still to measure; in another if there is none.
+
+    Raise ProcessLost as below.
+    """
+    if _early and not _early[-1][1].exception():
+        return _result(_early[-1][0], name, work, *args)
+    return in_a_fresh_process(name, work, *args)
+
+
 def in_a_fresh_process(name: str, work: Callable[..., T], *args: Any, start: str = "spawn", early: bool = False) -> T:
     """What work(*args) returns in a process that began `early`, if there is one, or begins now.
 
     Raise ProcessLost, which names the experiment, if it is killed.
     """
     with _started() if early and _early else _pool(start) as fresh:
-        try:
-            return fresh.submit(_in_environment, dict(os.environ), work, *args).result()
-        except BrokenProcessPool as error:
-            raise ProcessLost(f"{name}: the measuring process was killed") from error
+        return _result(fresh, name, work, *args)
+
+
+def _result(pool: ProcessPoolExecutor, name: str, work: Callable[..., T], *args: Any) -> T:
+    try:
+        return pool.submit(_in_environment, dict(os.environ), work, *args).result()
+    except BrokenProcessPool as error:
+        raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
 def await_fork_server() -> None:

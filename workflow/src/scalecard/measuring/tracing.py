@@ -3,15 +3,14 @@
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
-import torch
-from torch._C._profiler import _ExperimentalConfig
-from torch.profiler import ProfilerActivity, profile
-
 from scalecard import progress
-from scalecard.measuring.case_variant import Work
-from scalecard.measuring.timer import Bench
+
+if TYPE_CHECKING:  # what starts the processes that measure says where traces go, and imports no PyTorch
+    from scalecard.measuring.case_variant import Work
+    from scalecard.measuring.timer import Bench
 
 FOLDER = "SCALECARD_TRACES"  # inherited by the processes that measure
 
@@ -23,12 +22,16 @@ def begin_traces(folder: Path) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler's library would say when it starts and stops
 
 
-def trace(name: str, work: Work, bench: Bench) -> None:
+def trace(name: str, work: "Work", bench: "Bench") -> None:
     """Call the work once on every rank, and keep what the leading one did.
 
     Whatever goes wrong is said, and stops nothing: the times were taken before, and are more than a trace. But if one
     of several ranks cannot take its step, the others wait for it until the launch is lost.
     """
+    import torch
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import ProfilerActivity, profile
+
     bench.synchronize()
     bench.ranks.barrier()
     file = f"{quote_plus(name)}.json.gz"  # from which the report has the name
