@@ -53,6 +53,10 @@ class Checked:
     values: dict[str, Any]
     files: list[str]
 
+    @property
+    def num_processes(self) -> int:
+        return int(self.values["measure"]["processes"])
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -94,18 +98,16 @@ def run(
     machine = _narrowed(machine, spec.values["devices"])
     with isolation.own_folder() as folder, isolation.machine_lock(), nodes.keep_store(job):
         disturbances = _disturbances(job, machine.cores, strict=strict)
-        facts = _facts(name, spec.values.get("nodes", 0), machine, job)
-        result = _unmeasured(name, platform, spec.values, facts)
+        result = _unmeasured(name, platform, spec.values, _facts(name, spec.values.get("nodes", 0), machine, job))
         result = replace(result, warnings=disturbances, budget_seconds=seconds)
         if job.leads:
             refuse_unsavable(result, output)
         watch = Stopwatch()
-        num_processes = spec.values["measure"]["processes"]
-        stopping_rule.begin_budget(seconds, usual / num_processes)
+        stopping_rule.begin_budget(seconds, usual / spec.num_processes)
         unfinished = _unfinished(result, spec.files, job, output, code)
         shared_decisions.begin(unfinished or folder)
         tracing.begin_traces(output.with_name("traces") / name)
-        outcomes = list(_outcomes(name, block, num_processes, machine, folder, unfinished, watch.started))
+        outcomes = list(_outcomes(name, block, spec.num_processes, machine, folder, unfinished, watch.started))
         watch.stop()
         if job.leads:  # while the machine is still held, as the next measurement may use the same folder
             _save(_measured(result, watch, outcomes, output), output, spec.values["data_dir"], unfinished)
