@@ -13,7 +13,7 @@ from torch import Tensor
 from scalecard.records.record import Check
 
 PERIOD = 997  # a prime, so that parts of equal length differ; the sums of 16,000 ranks are exact
-CHUNK = 2**22  # values at a time
+CHUNK = 2**18  # values at a time, which a cache of a CPU holds
 
 Value = Callable[[Tensor], Tensor]  # of places 0, 1, 2 ... in a flat tensor, what belongs there
 
