@@ -22,7 +22,7 @@ SLOW := workflow or cluster or container or browser or pretended
 # Side by side, since none of them measures this machine.
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
+.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-browser test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -63,7 +63,7 @@ $(VENV)/mutating: $(VENV)/testing force
 # The other groups run side by side, four at a time: each has runs that its tests share, and much of it is waiting.
 test: test-fast
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target \
-	  test-workflows test-pretended test-clusters test-containers test-ranks
+	  test-workflows test-pretended test-clusters test-containers test-browser test-ranks
 
 test-containers: $(VENV)/testing
 	$(RUN) pytest -m "container"
@@ -75,7 +75,10 @@ test-pretended: $(VENV)/testing
 	$(RUN) pytest -m "pretended"
 
 test-workflows: $(VENV)/testing
-	$(RUN) pytest -m "(workflow or browser) and not (cluster or container)"
+	$(RUN) pytest -m "workflow and not (cluster or container)"
+
+test-browser: $(VENV)/testing
+	$(RUN) pytest -m "browser and not (workflow or cluster or container)"
 
 test-ranks: $(VENV)/testing
 	$(RUN) pytest $(SIDE_BY_SIDE) -m "ranks and not ($(SLOW))"
