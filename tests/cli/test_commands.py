@@ -4,14 +4,17 @@ import io
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 from scalecard.analysis import formatting
 from scalecard.hardware.machine import Machine, probe
@@ -154,6 +157,28 @@ def test_one_process_measures_and_its_parent_imports_no_pytorch(machine: Machine
     )
     assert done.stdout.splitlines()[-1] == "0 ['spawn'] False", done.stdout + done.stderr
     assert output.exists()
+
+
+def test_ctrl_c_ends_a_run_in_one_line(machine: Machine, tmp_path: Path) -> None:
+    """It reaches the process that is to measure as well, while that imports PyTorch or waits."""
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(asdict(machine)))
+    command = ["run", "allreduce", "--spec", block("allreduce", "quick"), "--machine", str(path)]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "scalecard", *command, "--output", str(tmp_path / "box" / "allreduce.json")],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src")},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    process = psutil.Process(running.pid)
+    while not any("libtorch" in Path(f"/proc/{child.pid}/maps").read_text() for child in process.children()):
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said.splitlines()[-1] == "run: interrupted"
+    assert "Traceback" not in said
 
 
 def test_run_refuses_a_bad_block_before_it_measures(scalecard: Command, machine: Machine, tmp_path: Path) -> None:

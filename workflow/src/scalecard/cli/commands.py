@@ -7,6 +7,7 @@ import argparse
 import io
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,9 @@ def main() -> int:
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{args.command}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except (ImportError, MemoryError) as error:
         if not host.is_out_of_memory(error):
             raise

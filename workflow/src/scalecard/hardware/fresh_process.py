@@ -13,6 +13,7 @@ import atexit
 import importlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -25,6 +26,7 @@ from scalecard.records.record import Reason
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by the server and, there, by the ranks alone
 PRELOAD = "SCALECARD_FORK_SERVER_PRELOAD"  # inherited by the processes that measure
+INTERRUPT = signal.getsignal(signal.SIGINT)  # what this process does then, once it has work
 T = TypeVar("T")
 
 _early = list[tuple[ProcessPoolExecutor, "Future[None]"]]()  # at most one, until its work is known
@@ -108,6 +110,7 @@ def _pool(start: str) -> ProcessPoolExecutor:
 def _begin(parent: int) -> None:
     atexit.register(os._exit, 0)  # handlers run in reverse, so this one last: finalising PyTorch would take a second
     isolation.die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent, which is interrupted too, ends it
     if modules := os.environ.get(PRELOAD, "").split():
         multiprocessing.set_forkserver_preload(modules)
         forkserver.ensure_running()
@@ -123,4 +126,8 @@ def _in_environment(environment: Mapping[str, str], work: Callable[..., T], *arg
     """As its parent's is now, which may have changed since this process began."""
     os.environ.clear()
     os.environ.update(environment)
-    return work(*args)
+    waiting = signal.signal(signal.SIGINT, INTERRUPT)
+    try:
+        return work(*args)
+    finally:
+        signal.signal(signal.SIGINT, waiting)
