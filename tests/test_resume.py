@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,19 @@ def measuring(output: Path, **changes: object) -> Iterator["subprocess.Popen[str
         running.communicate()
 
 
+@contextmanager
+def another_program() -> Iterator[None]:
+    """One that keeps every core busy."""
+    command = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
 def kept(output: Path) -> int:
     """How many groups lie beside the result."""
     files = output.parent.glob("unfinished/copy_cost/process *.jsonl")
@@ -49,8 +62,8 @@ def test_every_kill_costs_the_group_under_way_alone(tmp_path: Path) -> None:
     output = tmp_path / "box" / "copy_cost.json"
     write_machine(output.with_name("machine.json"), probe())
     before = 0
-    for enough in (3, len(SIZES) + 4):
-        with measuring(output) as running:
+    for enough, beside in ((3, another_program()), (len(SIZES) + 4, nullcontext())):
+        with beside, measuring(output) as running:
             deadline = time.monotonic() + 120
             while kept(output) < enough:
                 assert running.poll() is None, running.communicate()[0]
@@ -71,7 +84,10 @@ def test_every_kill_costs_the_group_under_way_alone(tmp_path: Path) -> None:
     first, second = (len({record.runs[process] for record in timed}) for process in (0, 1))
     assert (first, second) == (2, 2), "each process went on where it was"
     assert all(len(record.runs) == len(record.samples) == 2 for record in timed)
-    assert any("of a run before this one, which began at" in warning for warning in result.warnings)
+    told = [warning for warning in result.warnings if "of a run before this one, which began at" in warning]
+    assert len(told) == 1
+    disturbed = [warning for warning in result.warnings if warning.startswith("run of ")]
+    assert any("other programs kept" in warning for warning in disturbed)
 
 
 def test_other_values_begin_anew(tmp_path: Path) -> None:

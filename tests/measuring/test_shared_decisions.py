@@ -47,3 +47,10 @@ def test_of_two_processes_that_decide_at_the_same_time_the_faster_one_has_decide
 
     assert shared_decisions.decided("cut", overtaken) == "of the other process"
     assert shared_decisions.decided("cut", lambda: "later") == "of the other process"
+
+
+def test_what_holds_in_one_run_is_decided_anew_in_the_next_one(tmp_path: Path) -> None:
+    names = ("cut", f"{shared_decisions.THIS_RUN}slow")
+    for number in (1, 2):
+        shared_decisions.begin(tmp_path)
+        assert [shared_decisions.decided(name, lambda: number) for name in names] == [1, number]

@@ -90,6 +90,17 @@ def test_nothing_is_kept_of_what_was_measured_under_other_conditions(tmp_path: P
     assert not kept_groups.prepare(folder, {"code": "a"}), "the result itself says what is wrong with the disk"
 
 
+def test_what_disturbed_a_run_is_remembered_for_those_of_its_groups_that_are_kept(tmp_path: Path) -> None:
+    kept_groups.remember_disturbances(tmp_path, EARLIER, ["GPU 0 is busy"])
+    path = tmp_path / kept_groups.DISTURBANCES
+    path.write_text(path.read_text() + '\n{"began": "cut sh')
+    kept_groups.remember_disturbances(tmp_path, LATER, ["GPU 1 is busy", "the CPU is busy"])
+    assert list(kept_groups.disturbances_of(tmp_path, {EARLIER})) == [f"run of {EARLIER}: GPU 0 is busy"]
+    assert len(list(kept_groups.disturbances_of(tmp_path, {EARLIER, LATER}))) == 3
+    assert list(kept_groups.disturbances_of(tmp_path / "none", {EARLIER})) == []
+    kept_groups.remember_disturbances(tmp_path / "none", LATER, [])
+
+
 def test_a_full_disk_ends_no_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = KeptGroups(tmp_path / "no folder" / "groups", EARLIER)
     assert len([*kept.measured_once("one", [timed([1.0], size=1)])]) == 1

@@ -104,13 +104,13 @@ def run(
             refuse_unsavable(result, output)
         watch = Stopwatch()
         stopping_rule.begin_budget(seconds, usual / spec.num_processes)
-        unfinished = _unfinished(result, spec.files, job, output, code)
+        unfinished = _unfinished(result, spec.files, job, output, code, watch.started)
         shared_decisions.begin(unfinished or folder)
         tracing.begin_traces(output.with_name("traces") / name)
         outcomes = list(_outcomes(name, block, spec.num_processes, machine, folder, unfinished, watch.started))
         watch.stop()
         if job.leads:  # while the machine is still held, as the next measurement may use the same folder
-            _save(_measured(result, watch, outcomes, output), output, spec.values["data_dir"], unfinished)
+            _save(_measured(result, watch, outcomes, output, unfinished), output, spec.values["data_dir"], unfinished)
 
 
 def checked(name: str, block: str) -> Checked:
@@ -128,13 +128,15 @@ def _save(result: Result, output: Path, data_dir: str, unfinished: Path | None) 
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
 
-def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path) -> Result:
+def _measured(
+    result: Result, watch: Stopwatch, outcomes: list[Outcome], output: Path, unfinished: Path | None
+) -> Result:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([[of_run(record, watch.started) for record in outcome.records] for outcome in outcomes])
     told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
-    told += _told_of_earlier_runs(records, watch.started)
+    told += _told_of_earlier_runs(records, watch.started, unfinished) if unfinished else []
     return replace(
         result,
         started=watch.started,
@@ -146,18 +148,18 @@ def _measured(result: Result, watch: Stopwatch, outcomes: list[Outcome], output:
     )
 
 
-def _told_of_earlier_runs(records: list[Record], now: str) -> list[str]:
-    """That records were kept from runs before this one, if some were."""
+def _told_of_earlier_runs(records: list[Record], now: str, unfinished: Path) -> list[str]:
+    """That records were kept from runs before this one, if some were, and what disturbed those runs."""
     kept = [record for record in records if {*record.runs} - {now}]
     if not kept:
         return []
-    first = min(run for record in kept for run in record.runs)
-    told = f"{progress.counted(len(kept), 'case')} of a run before this one, which began at {first}, kept"
+    runs = {run for record in kept for run in record.runs} - {now}
+    told = f"{progress.counted(len(kept), 'case')} of a run before this one, which began at {min(runs)}, kept"
     progress.say(told)
-    return [told]
+    return [told, *kept_groups.disturbances_of(unfinished, runs)]
 
 
-def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path, code: str) -> Path | None:
+def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path, code: str, began: str) -> Path | None:
     """The folder in which groups of records are kept until the result is complete; None if they are not.
 
     They are not on several nodes, where all processes must measure the same.
@@ -165,7 +167,10 @@ def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path
     folder = output.parent / kept_groups.FOLDER / result.experiment
     if not code or job.count > 1 or result.experiment in ANEW:
         return None
-    return folder if kept_groups.prepare(folder, _conditions(result, files, code)) else None
+    if not kept_groups.prepare(folder, _conditions(result, files, code)):
+        return None
+    kept_groups.remember_disturbances(folder, began, result.warnings)
+    return folder
 
 
 def _conditions(result: Result, files: list[str], code: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from scalecard.measuring.stopping_rule import Decision, Rule, budget_left
 from scalecard.measuring.timer import Bench, Clock, Synchronised
 from scalecard.time_spent import Activity, spent_on
 
-IN_VAIN = "slowed-down-once-more"  # decided once in a run
+IN_VAIN = f"{shared_decisions.THIS_RUN}slowed-down-once-more"
 
 
 def time_rounds(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 FOLDER = "SCALECARD_DECISIONS"  # inherited by the processes that measure
+THIS_RUN = "in-this-run-"  # begins the names of what the next run decides anew
 PROCESS = "SCALECARD_PROCESS"  # the number of the present one
 
 
@@ -51,6 +52,8 @@ ALONE: Ranks = _Alone()
 
 def begin(folder: Path) -> None:
     """This process, and those that it starts, keep decisions in this folder, with what was decided there before."""
+    for path in folder.glob(f"{THIS_RUN}*"):
+        path.unlink()
     os.environ[FOLDER] = str(folder)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from scalecard.records.record import Reason, Record
 
 FOLDER = "unfinished"  # in a platform's folder, with one for each experiment
 CONDITIONS = "conditions.json"
+DISTURBANCES = "disturbances.jsonl"  # a line for each run that began in the folder
 _RECORDS = TypeAdapter(list[Record])
 
 
@@ -36,6 +37,19 @@ def prepare(folder: Path, conditions: Mapping[str, Any]) -> bool:
     except OSError:  # saving the result will say what is wrong with the disk
         return False
     return True
+
+
+def remember_disturbances(folder: Path, began: str, disturbances: Sequence[str]) -> None:
+    """What a run found that began at this moment; a later result that has groups of that run tells them."""
+    with contextlib.suppress(OSError), (folder / DISTURBANCES).open("a") as file:
+        file.write("\n" + json.dumps({"began": began, "disturbances": disturbances}))
+
+
+def disturbances_of(folder: Path, runs: Collection[str]) -> Iterator[str]:
+    """What was remembered of runs, by the moments when they began."""
+    for line in _complete_lines(folder / DISTURBANCES):
+        if line["began"] in runs:
+            yield from (f"run of {line['began']}: {text}" for text in line["disturbances"])
 
 
 def discard(folder: Path) -> None:
@@ -55,7 +69,7 @@ class KeptGroups:
 
     def __init__(self, path: Path, began: str) -> None:
         self._path, self._began = path, began
-        self._kept = dict(_lines(path))
+        self._kept = dict(_groups(path))
         self._met, self._inside = Counter[str](), False
 
     def measured_once(self, what: object, records: Iterable[Record]) -> Iterator[Record]:
@@ -91,14 +105,18 @@ class KeptGroups:
             progress.say(f"warning: {self._path}: what was measured is not kept until the end: {error.strerror}")
 
 
-def _lines(path: Path) -> Iterator[tuple[str, list[Record]]]:
-    """The groups in a file, without what was cut short."""
+def _groups(path: Path) -> Iterator[tuple[str, list[Record]]]:
+    """The groups in a file."""
+    for line in _complete_lines(path):
+        with contextlib.suppress(KeyError, TypeError, ValidationError):
+            yield line["group"], _RECORDS.validate_python(line["records"], strict=False)
+
+
+def _complete_lines(path: Path) -> Iterator[Any]:
+    """The JSON of each line of a file, without what was cut short; of none if there is no file."""
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
-        try:
-            data = json.loads(line)
-            yield data["group"], _RECORDS.validate_python(data["records"], strict=False)
-        except (ValueError, KeyError, TypeError, ValidationError):
-            continue
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
 
 
 _here: KeptGroups | None = None
