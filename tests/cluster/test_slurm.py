@@ -26,6 +26,7 @@ from support.projects import (
     SITE,
     completed,
     copy_project,
+    is_rank,
     leave_out,
     made_at,
     made_since,
@@ -189,15 +190,10 @@ def of_the_second_node() -> list[psutil.Process]:
     return found
 
 
-def is_or_was_a_fork_server(process: psutil.Process | None) -> bool:
-    """What it forks has its command line."""
-    return process is not None and any("multiprocessing.forkserver" in part for part in process.cmdline())
-
-
 def allreduce_that_has_connected(folder: Path, **environment: str) -> tuple["subprocess.Popen[bytes]", psutil.Process]:
     """All-reduce over both nodes, submitted, and a rank of the second node once all ranks can reach each other.
 
-    Before that gloo waits five times its timeout. A rank is forked by the fork server of the process that measures.
+    Before that gloo waits five times its timeout.
     """
     log = log_of(folder, "allreduce")
     log.unlink()
@@ -209,7 +205,7 @@ def allreduce_that_has_connected(folder: Path, **environment: str) -> tuple["sub
         if log.exists() and re.search(r"ranks on 2 nodes, \d+ bytes", log.read_text()):
             for process in of_the_second_node():
                 with suppress(psutil.Error):
-                    if is_or_was_a_fork_server(process) and is_or_was_a_fork_server(process.parent()):
+                    if is_rank(process):
                         return running, process
         time.sleep(0.1)
     raise TimeoutError("no rank on the second node")

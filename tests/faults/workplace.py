@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 from scalecard.records.files import InvalidResult, is_result_file, load
-from support.projects import SMOKE, copy_project
+from support.projects import SMOKE, copy_project, is_rank
 
 LOCK = 'LOCK = Path("/tmp/scalecard.lock")'
 TOKEN = "SCALECARD_FAULTS"  # an environment variable by which the processes of a workplace are found
@@ -138,13 +138,11 @@ class Workplace:
             time.sleep(0.05)
 
     def ranks(self) -> list[psutil.Process]:
-        """The rank processes: forked by a fork server, whose command line they have."""
+        """The rank processes."""
         forked = []
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
-                parent = process.parent()
-                lines = [" ".join(each.cmdline()) for each in (process, parent) if each]
-                if len(lines) == 2 and all("multiprocessing.forkserver" in line for line in lines):
+                if is_rank(process):
                     forked.append(process)
         return sorted(forked, key=lambda process: process.pid)
 

@@ -19,7 +19,7 @@ def in_a_forked(results):
 
 def work():
     began = time.monotonic()
-    fresh_process.await_fork_server()
+    fresh_process.start_fork_server()
     context = multiprocessing.get_context("forkserver")
     results = context.SimpleQueue()
     forked = context.Process(target=in_a_forked, args=(results,))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
 from scalecard import experiments, exports
 from scalecard.hardware.machine import probe
 from scalecard.records.files import is_result_file, load
@@ -128,3 +129,9 @@ def set_up_site(folder: Path, profile: str, changes: dict[str, str]) -> None:
         assert old in text, old
         text = text.replace(old, new)
     path.write_text(text)
+
+
+def is_rank(process: psutil.Process) -> bool:
+    """It is forked from a server, which is forked from the process that measures and has its command line."""
+    parents = process.parents()[:2]
+    return len(parents) == 2 and all("--multiprocessing-fork" in one.cmdline() for one in parents)

@@ -28,8 +28,8 @@ from scalecard.hardware.fresh_process import (
     ProcessLost,
     asked,
     await_early_start,
-    await_fork_server,
     in_a_fresh_process,
+    start_fork_server,
 )
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
@@ -320,12 +320,13 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
     progress.inherit(quiet=not nodes.here().leads)
     kept_groups.keep_in(kept)
     experiment, spec = experiments.load(name), experiments.build(name, block)
-    with progress.signs_of_life(), vendors.session(), warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             with time_spent.spent_on(Activity.LAUNCH):
-                await_fork_server()
-            outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
+                start_fork_server()  # before there are threads
+            with progress.signs_of_life(), vendors.session():
+                outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
         except Exception as error:
             if not isinstance(error, ValueError):  # those are for users and explain themselves
                 traceback.print_exc()

@@ -1,12 +1,12 @@
 """Fresh processes, in which everything is measured, one after another; and the server that ranks are forked from.
 
-PyTorch takes seconds to import. So the first fresh process begins early; so does the server of its ranks, if there are
-any. Later processes have servers of their own. The parent imports no PyTorch at all: what it needs to know that takes
-PyTorch, it asks the first process.
+PyTorch takes seconds to import. So the first fresh process begins early, and the server of its ranks, if there are
+any, is forked from it as soon as it has imported everything. Later processes have servers of their own. The parent
+imports no PyTorch at all: what it needs to know that takes PyTorch, it asks the first process.
 
-    parent         | begins  | asks            | looks for disturbances | waits                | saves
-    fresh process  | imports | checks a block  |                        | measures ... launch  |
-    server         | imports                                            |              forks   |
+    parent         | begins  | asks                    | looks for disturbances | waits                | saves
+    fresh process  | imports | forks | checks a block  |                        | measures ... launch  |
+    server                   |                                                  |              forks   |
 """
 
 import atexit
@@ -14,11 +14,13 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import forkserver
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, util
 from typing import Any, TypeVar
 
 from scalecard.hardware import isolation
@@ -88,12 +90,42 @@ def _result(pool: ProcessPoolExecutor, name: str, work: Callable[..., T], *args:
         raise ProcessLost(f"{name}: the measuring process was killed") from error
 
 
-def await_fork_server() -> None:
-    """In a fresh process: wait until its server has imported all modules, for it forks nothing before."""
-    if os.environ.get(PRELOAD):
+def start_fork_server() -> None:
+    """In a fresh process that has imported what it needs, and computed nothing: its server has imported the same."""
+    if modules := os.environ.get(PRELOAD, "").split():
+        multiprocessing.set_forkserver_preload(modules)
+        with _forking():
+            forkserver.ensure_running()
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
-        first.join()
+        first.join()  # it forks nothing before it has imported what was missing
+
+
+@contextmanager
+def _forking() -> Iterator[None]:
+    """The program in Python that multiprocessing starts meanwhile runs in a fork of this process."""
+    start, util.spawnv_passfds = util.spawnv_passfds, _forked
+    try:
+        yield
+    finally:
+        util.spawnv_passfds = start
+
+
+def _forked(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
+    """As multiprocessing.util.spawnv_passfds: start `python ... -c PROGRAM` with these files open, but by a fork."""
+    sys.stdout.flush()  # or the fork would write it once more
+    if process := os.fork():
+        return process
+    try:
+        for file in map(int, os.listdir("/proc/self/fd")):
+            if file > 2 and file not in passfds:
+                with suppress(OSError):  # that of the listing itself
+                    os.close(file)
+        exec(args[-1])
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def _started() -> ProcessPoolExecutor:
@@ -111,15 +143,12 @@ def _begin(parent: int) -> None:
     atexit.register(os._exit, 0)  # handlers run in reverse, so this one last: finalising PyTorch would take a second
     isolation.die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent, which is interrupted too, ends it
-    if modules := os.environ.get(PRELOAD, "").split():
-        multiprocessing.set_forkserver_preload(modules)
-        forkserver.ensure_running()
 
 
 def _import(modules: Sequence[str]) -> None:
     for module in modules:
         importlib.import_module(module)
-    await_fork_server()
+    start_fork_server()
 
 
 def _in_environment(environment: Mapping[str, str], work: Callable[..., T], *args: Any) -> T:

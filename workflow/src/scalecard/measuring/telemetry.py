@@ -22,7 +22,7 @@ PAUSE = 0.2  # seconds between two readings, at least
 REST = 200  # times as long as one reading takes
 BUSY_GPU = 0.05  # share of the driver's window in which a kernel ran
 BUSY_CPU = 1 / 3  # of the cores
-LOOK = 1.0  # seconds for which the CPU is watched
+LOOK = 0.5  # seconds for which the CPU is watched
 # What NVIDIA gives to containers in which NCCL runs (--shm-size=1g). A container without that has 64 MiB.
 SHARED_MEMORY = 2**30
 

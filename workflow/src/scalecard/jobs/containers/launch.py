@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scalecard.hardware import isolation
-from scalecard.jobs.containers import apptainer, oci
 from scalecard.jobs.containers.engines import Marker, read_marker
-from scalecard.jobs.containers.inside import inside
 
 SEES_GPUS = (
     "import torch; count = torch.cuda.device_count(); assert count, 'PyTorch sees no GPU in the image';"
@@ -46,6 +44,9 @@ def call(
     """How to run a command. `writable`: existing folders; `gpus`: the host has some; `online`: the job spans nodes."""
     if marker.engine == "none":
         return Call(list(command), os.environ)
+    from scalecard.jobs.containers import apptainer, oci  # they take half a second to import
+    from scalecard.jobs.containers.inside import inside
+
     assert marker.image, "an image was made or found"
     given = inside(marker, project=project, writable=writable, gpus=gpus, online=online)
     if marker.engine == "apptainer":
