@@ -103,7 +103,7 @@ def test_the_host_computes_no_plain_loop_that_is_the_devices_alone(monkeypatch: 
     where = list[str]()
 
     def trained(
-        workload: Workload, sizes: Any, num_steps: int, exactly: bool, nudge: float, device: torch.device
+        workload: Workload, sizes: Any, num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> None:
         where.append(device.type)
         if device == GPU:

@@ -174,6 +174,6 @@ def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: boo
     workload = built_in(model, seed=spec.seed, lr=spec.lr)
 
     def plain(exactly: bool, nudge: float = 0.0) -> reference.Plain:
-        return workload.trained(steps, first.torch, exact or exactly, nudge)
+        return workload.trained(steps, first.torch, exact or exactly, nudge, scored=exact)
 
     return expected(model, plain, exact=exact)

@@ -41,7 +41,7 @@ class Void(ProofFailed):
 
 
 class Trained(Protocol):
-    """What the plain loop leaves; `losses` are those of its first step before and after all of them."""
+    """What the plain loop leaves; in float64 also the losses of its first step, before and after all of them."""
 
     @property
     def before(self) -> Sequence[Tensor]: ...

@@ -6,6 +6,7 @@ It shares the network with what it judges, and no other code: no trainer, no spl
     gradient = sum over parts of weight * gradient of the part's mean loss
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -40,7 +41,7 @@ Step = Sequence[Part]
 
 @dataclass(frozen=True)
 class Plain:
-    """Parameters before and after, buffers after, and the first step's loss before and after."""
+    """Parameters before and after, buffers after, and the first step's loss before and after, if it was `scored`."""
 
     before: list[Tensor]
     after: list[Tensor]
@@ -64,20 +65,24 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs - targets).square().mean() if targets.is_floating_point() else cross_entropy(outputs, targets)
 
 
-def train(model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], lr: float) -> Plain:
+def train(
+    model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], lr: float, scored: bool = False
+) -> Plain:
     """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order.
 
-    Parameters are those that require a gradient; the others count as buffers.
+    Parameters are those that require a gradient; the others count as buffers. If it is `scored`, which takes two more
+    forwards, the losses are known.
     """
     parameters = trainable(model)
     before = _kept(parameters)
-    first = loss_of(model, steps[0], loss)
+    first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
         step = gradient(model, parts, loss)
         with torch.no_grad():
             for parameter, slope in zip(parameters, step, strict=True):
                 parameter.sub_(lr * slope)
-    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, loss_of(model, steps[0], loss)))
+    last = loss_of(model, steps[0], loss) if scored else math.nan
+    return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
 
 
 def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:

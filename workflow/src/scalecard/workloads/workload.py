@@ -158,7 +158,14 @@ class Workload:
         return samples * next(leaves(inputs)).numel()
 
     def plain(
-        self, device: torch.device, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float = 0.0
+        self,
+        device: torch.device,
+        sizes: tuple[int, ...],
+        num_steps: int,
+        exactly: bool,
+        nudge: float = 0.0,
+        *,
+        scored: bool = False,
     ) -> reference.Plain:
         """The plain loop on one device over a batch in parts of these sizes; `exactly` in float64, in opposite order.
 
@@ -168,7 +175,8 @@ class Workload:
         """
         host = [] if self.device_only or device.type == "cpu" else [(self, HOST)]
         tries = chain(((load, device) for load in self._in_pieces(max(sizes))), host)
-        return first_that_fits(partial(load._trained, sizes, num_steps, exactly, nudge, place) for load, place in tries)
+        wanted = sizes, num_steps, exactly, nudge, scored
+        return first_that_fits(partial(load._trained, *wanted, place) for load, place in tries)
 
     def _in_pieces(self, most: int) -> Iterator["Workload"]:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
@@ -183,26 +191,34 @@ class Workload:
         return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
     def _trained(
-        self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, device: torch.device
+        self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
         model = self.network(device)
         if self.each and self._divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
-        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge)
+        return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
 
     def trained(
-        self, steps: Sequence[reference.Step], device: torch.device, exactly: bool, nudge: float = 0.0
+        self,
+        steps: Sequence[reference.Step],
+        device: torch.device,
+        exactly: bool,
+        nudge: float = 0.0,
+        *,
+        scored: bool = False,
     ) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
         given = [self.exactly(parts) for parts in steps] if exactly else steps
-        return self._train(self.network(device), given, exactly, nudge)
+        return self._train(self.network(device), given, exactly, nudge, scored)
 
-    def _train(self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float) -> reference.Plain:
+    def _train(
+        self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float, scored: bool
+    ) -> reference.Plain:
         model = model.double() if exactly and not self.inexact else model
         with torch.no_grad():
             for parameter in model.parameters() if nudge else ():
                 parameter.mul_(1 + nudge)
-        return reference.train(model, steps, loss=self.plain_loss, lr=self.lr)
+        return reference.train(model, steps, loss=self.plain_loss, lr=self.lr, scored=scored)
 
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device

@@ -81,7 +81,7 @@ class RoundedReferences(References):
     def _loop(self, workload: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
         """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
         with Roundings(rung, seed) if rung else nullcontext():
-            return workload.plain(self.device, sizes, self.steps, exactly=False).losses
+            return workload.plain(self.device, sizes, self.steps, exactly=False, scored=True).losses
 
     def losses(self, workload: Workload, sizes: tuple[int, ...], rung: str) -> tuple[tuple[float, float], list[float]]:
         """In float32 before and after the steps; after them, with random errors like a rung's roundings."""

@@ -249,7 +249,8 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
 
 def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     """As timed, one step is compared, and relative to itself: it may be short."""
-    trained = workload.plain(device, (workload.batch_size,), num_steps if workload.exact else 1, exactly=False)
+    steps = num_steps if workload.exact else 1
+    trained = workload.plain(device, (workload.batch_size,), steps, exactly=False, scored=True)
     first, last = trained.losses
     moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
     return last < first and (30 * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
