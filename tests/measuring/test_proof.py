@@ -98,7 +98,7 @@ def test_buffers_are_compared_too() -> None:
 )
 def test_a_proof_in_which_nothing_moved_is_void(trained: Plain, why: str) -> None:
     with pytest.raises(ProofFailed, match=f"void.*{why}"):
-        expected("w", lambda exactly: trained, exact=True)
+        expected("w", lambda exactly, scored: trained, exact=True)
 
 
 def test_as_timed_the_tolerance_is_three_times_the_plain_loops_rounding() -> None:

@@ -128,4 +128,4 @@ def _expected(spec: Spec, first: Device, train: datasets.Split, workload: Worklo
     shares = 1 if at.exact else at.devices
     split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
     steps = split(dtype=at.dtype, shares=shares)
-    return expected(spec.model, partial(workload.trained, steps, first.torch, scored=at.exact), exact=at.exact)
+    return expected(spec.model, partial(workload.trained, steps, first.torch), exact=at.exact)

@@ -101,7 +101,7 @@ def _expected(
     batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
     steps = batches(dtype=Precision(exact=exact).dtype, shares=shares, uneven=True)
     workload = built_in("lenet", seed=spec.seed, lr=spec.lr, exact=exact)
-    return expected("lenet", partial(workload.trained, steps, device.torch, scored=exact), exact=exact)
+    return expected("lenet", partial(workload.trained, steps, device.torch), exact=exact)
 
 
 class _Run:

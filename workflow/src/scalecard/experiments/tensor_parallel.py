@@ -173,7 +173,7 @@ def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: boo
     steps = [reference.split(images, labels, [batch_size])] * (spec.check_steps if exact else 1)
     workload = built_in(model, seed=spec.seed, lr=spec.lr)
 
-    def plain(exactly: bool, nudge: float = 0.0) -> reference.Plain:
-        return workload.trained(steps, first.torch, exact or exactly, nudge, scored=exact)
+    def plain(exactly: bool, nudge: float = 0.0, *, scored: bool = False) -> reference.Plain:
+        return workload.trained(steps, first.torch, exact or exactly, nudge, scored=scored)
 
     return expected(model, plain, exact=exact)

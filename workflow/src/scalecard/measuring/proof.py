@@ -41,7 +41,7 @@ class Void(ProofFailed):
 
 
 class Trained(Protocol):
-    """What the plain loop leaves; in float64 also the losses of its first step, before and after all of them."""
+    """What the plain loop leaves; `losses` are those of its first step before and after all of them."""
 
     @property
     def before(self) -> Sequence[Tensor]: ...
@@ -76,9 +76,12 @@ class Change:
 
 
 class PlainLoop(Protocol):
-    """Trains as the strategy does or, `exactly`, on the same values in float64, from parameters nudged by so much."""
+    """Trains as the strategy does or, `exactly`, on the same values in float64, from parameters nudged by so much.
 
-    def __call__(self, exactly: bool, nudge: float = 0.0, /) -> Trained: ...
+    The losses are known if it is `scored`.
+    """
+
+    def __call__(self, exactly: bool, nudge: float = 0.0, /, *, scored: bool = False) -> Trained: ...
 
 
 def expected(name: str, plain: PlainLoop, *, exact: bool) -> Trained | Change:
@@ -88,7 +91,7 @@ def expected(name: str, plain: PlainLoop, *, exact: bool) -> Trained | Change:
     """
     if not exact:
         return _expected_change(name, plain)
-    trained = plain(False)
+    trained = plain(False, scored=True)
     moved, (first, last) = _largest(trained.after, trained.before), trained.losses
     if not MOVED * TOLERANCE < moved < float("inf"):
         raise Void(f"{name}: void, parameters changed by {moved:.3g} only, not timed")

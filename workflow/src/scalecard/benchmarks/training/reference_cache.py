@@ -68,7 +68,7 @@ class References:
         return partial(self.wanted, workload, (workload.batch_size,) if workload.exact else tuple(parts))
 
     def _wanted(self, workload: Workload, parts: tuple[int, ...]) -> Trained | Change:
-        plain = partial(workload.plain, self.device, parts, self.times(workload), scored=workload.exact)
+        plain = partial(workload.plain, self.device, parts, self.times(workload))
         return expected(workload.name, plain, exact=workload.exact)
 
     def times(self, workload: Workload) -> int:
