@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -170,6 +171,7 @@ def test_ctrl_c_ends_a_run_in_one_line(machine: Machine, tmp_path: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # in the background it would be ignored
     )
     process = psutil.Process(running.pid)
     while not any("libtorch" in Path(f"/proc/{child.pid}/maps").read_text() for child in process.children()):
