@@ -194,7 +194,7 @@ def test_experiments_that_train_on_images_need_the_dataset(name: str) -> None:
 def test_the_experiments_on_ranks_are_known_before_anything_is_imported() -> None:
     """The server of their ranks begins early."""
     on_ranks = {"allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"}
-    assert {name for name in experiments.names() if inputs.launches_ranks(name)} == on_ranks
+    assert {name for name in experiments.names() if inputs.imported_by_ranks(name)} == on_ranks
 
 
 def test_the_experiments_that_may_span_nodes() -> None:

@@ -5,7 +5,9 @@ It is imported by that process alone.
 
 import pytest  # noqa: F401 - so that a forked rank has it
 import scalecard.distributed.rank_server  # noqa: F401
+import torch.distributed.launcher.api
 import torch.distributed.pipelining  # noqa: F401
+import torchvision.models  # noqa: F401
 from scalecard import experiments
 
 from support.small_network import replace_resnet50

@@ -197,7 +197,7 @@ def _fetch(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> None:
     from scalecard import progress
     from scalecard.hardware import fresh_process, isolation
-    from scalecard.jobs.inputs import digest_of_experiment, launches_ranks, read_machine
+    from scalecard.jobs.inputs import digest_of_experiment, imported_by_ranks, read_machine
     from scalecard.jobs.plan import place, seconds_allowed
 
     expected = read_machine(args.machine)
@@ -210,9 +210,8 @@ def _run(args: argparse.Namespace) -> None:
             f" {machine.differences(expected, found)}; give it its own platform label"
         )
     progress.set_place(place(args.name))
-    experiment = f"scalecard.experiments.{args.name}"
-    preload = [fresh_process.RANK_SERVER, experiment] if launches_ranks(args.name) else []
-    with isolation.own_folder(), fresh_process.early_start(["scalecard.run", experiment], preload=preload):
+    modules, preload = ["scalecard.run", f"scalecard.experiments.{args.name}"], imported_by_ranks(args.name)
+    with isolation.own_folder(), fresh_process.early_start(modules, preload=preload):
         from scalecard.run import run
 
         run(

@@ -6,9 +6,6 @@ GPU and runs no parallel region, so what it forks may.
 
 import os
 
-import torch.distributed.launcher.api  # noqa: F401 - both, so that a forked rank has them
-import torchvision.models  # noqa: F401
-
 from scalecard.hardware import isolation
 
 PID, ENVIRONMENT = os.getpid(), dict(os.environ)

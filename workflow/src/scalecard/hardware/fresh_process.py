@@ -44,7 +44,7 @@ class ProcessLost(RuntimeError):
 def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Iterator[None]:
     """The first process that measures begins now, and imports these modules, unless it would disturb another run.
 
-    Its fork server, and that of each one that follows, imports those of `preload`; without any there is no server.
+    Its fork server, and that of each one that follows, has imported those of `preload`; without any there is no server.
     """
     os.environ[PRELOAD] = " ".join(preload)
     try:
@@ -52,7 +52,7 @@ def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Itera
             yield
             return
         with _pool("spawn") as pool:
-            _early.append((pool, pool.submit(_import, modules)))
+            _early.append((pool, pool.submit(_import, [*modules, *preload])))
             yield
     finally:
         _early.clear()
@@ -93,7 +93,7 @@ def _result(pool: ProcessPoolExecutor, name: str, work: Callable[..., T], *args:
 def start_fork_server() -> None:
     """In a fresh process that has imported what it needs, and computed nothing: its server has imported the same."""
     if modules := os.environ.get(PRELOAD, "").split():
-        multiprocessing.set_forkserver_preload(modules)
+        multiprocessing.set_forkserver_preload([RANK_SERVER, *modules])
         with _forking():
             forkserver.ensure_running()
         first = multiprocessing.get_context("forkserver").Process(target=int)

@@ -37,9 +37,13 @@ def of_experiment(name: str) -> list[str]:
     return _files("run", f"experiments.{name}")
 
 
-def launches_ranks(name: str) -> bool:
-    """Whether an experiment's code launches ranks."""
-    return SOURCES.exists() and SOURCES / "distributed" / "launch.py" in closure(f"experiments.{name}")
+def imported_by_ranks(name: str) -> list[str]:
+    """What takes an experiment's ranks seconds to import, itself among it; nothing if it launches none."""
+    files = closure(f"experiments.{name}") if SOURCES.exists() else set()
+    if SOURCES / "distributed" / "launch.py" not in files:
+        return []
+    models = ["torchvision.models"] if SOURCES / "workloads" / "workload.py" in files else []
+    return [f"scalecard.experiments.{name}", "torch.distributed.launcher.api", *models]
 
 
 def digest_of_experiment(name: str) -> str:
