@@ -116,7 +116,7 @@ def test_bytes_may_be_as_many_as_no_device_has() -> None:
         ("experiments.allreduce.quick.nodes", 2, "experiments.allreduce.quick.nodes: not in a block; "),
         ("experiments.ddp.measure", {}, "experiments.ddp.measure: not in a block; "),
         ("measure.quick.quick", {}, "measure.quick.quick: unknown key; "),
-        ("measure.quick.min_rounds", 500, "measure.quick: measure.max_rounds = 14: must be at least min_rounds = 500"),
+        ("measure.quick.min_rounds", 500, "measure.quick: measure.max_rounds = 12: must be at least min_rounds = 500"),
         ("forecast.knee", 80, "forecast.knee: 80 is greater than or equal to the maximum of 1; accepted: "),
         ("forecast.gbit_per_s", 0, "forecast.gbit_per_s: 0 is less than the minimum of 0.1; accepted: "),
         ("forecast.devices_per_node", 0, "forecast.devices_per_node: 0 is less than the minimum of 1; accepted: "),
