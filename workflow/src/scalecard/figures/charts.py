@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -242,10 +241,9 @@ def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
 
 
 def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
-    """Name the ends of lines, remove frames, write the lines of `footer` below, and fix the layout: before saving."""
+    """Name the ends of lines, write the lines of `footer` below, and fix the layout: before saving."""
     for axes in figure.axes:
         place_names(axes)
-    sns.despine(figure)
     if footer:
         lines = "\n".join(footer)
         figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import matplotlib.pyplot as plt
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
@@ -45,7 +44,6 @@ def plot(trend: Trend) -> Figure:
         last.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
         last.text(0.5, 0.5, "fewer than two nights", transform=last.transAxes, ha="center", color=style.INK)
-    sns.despine(figure)
     return figure
 
 
