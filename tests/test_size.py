@@ -14,7 +14,7 @@ SHORT = {
     "analysis/step_records.py": "breakdown, forecast, advice and four sections read steps with it",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",
-    "distributed/rank_server.py": "imported by the fork server, and nobody else",
+    "distributed/rank_server.py": "imported by the fork server, and by the ranks in it",
     "exports/bibtex.py": "one format a file",
     "exports/write_exports.py": "the list of all formats",
     "hardware/error_counters.py": "an edit measures `health` again, and nothing else",

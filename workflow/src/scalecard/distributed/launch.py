@@ -11,7 +11,6 @@ nothing outlives a killed measurement. What the ranks of a node write down for i
 A rank that was killed leaves no second note, and makes those that wait for it fail as well.
 """
 
-import importlib
 import json
 import logging
 import multiprocessing
@@ -248,7 +247,9 @@ def _main(
     devices_each: int,
 ) -> Any:
     """Runs in each rank process. Its error goes to its notes with the time, so that the first is known."""
-    importlib.import_module(RANK_SERVER).become_rank(environment)
+    from scalecard.distributed import rank_server  # here alone, where a fork server has imported it
+
+    rank_server.become_rank(environment)
     rank = int(os.environ["RANK"])
     progress.inherit(quiet=rank != 0)
     notes.begin(rank)
