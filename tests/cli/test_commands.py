@@ -175,6 +175,7 @@ def test_ctrl_c_ends_a_run_in_one_line(machine: Machine, tmp_path: Path) -> None
     )
     process = psutil.Process(running.pid)
     while not any("libtorch" in Path(f"/proc/{child.pid}/maps").read_text() for child in process.children()):
+        assert running.poll() is None
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGINT)
     _, said = running.communicate(timeout=60)

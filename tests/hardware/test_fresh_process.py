@@ -35,7 +35,7 @@ if __name__ == "__main__":
     preload = sys.argv[1:]
     with isolation.own_folder() as folder, fresh_process.early_start(["slow"], preload=preload):
         os.environ["LATER"] = "yes"
-        fresh_process.await_early_start()
+        fresh_process.asked("experiment", os.getcwd)
         with isolation.own_folder() as within:
             assert within == folder
         first, second = (fresh_process.in_a_fresh_process("experiment", work, early=True) for _ in range(2))

@@ -117,8 +117,8 @@ def sources(files: Iterable[str]) -> set[str]:
 
 @pytest.mark.parametrize("name", experiments.names())
 def test_an_experiment_depends_on_what_it_imports(loaded: Callable[..., set[str]], name: str) -> None:
-    of_ranks = ["distributed.rank_server"] if inputs.imported_by_ranks(name) else []
-    assert set(inputs.of_experiment(name)) == loaded(_import, "run", f"experiments.{name}", *of_ranks)
+    in_ranks = ["distributed.rank_server"] if inputs.imported_by_ranks(name) else []
+    assert set(inputs.of_experiment(name)) == loaded(_import, "run", f"experiments.{name}", *in_ranks)
 
 
 def test_the_exports_depend_on_what_writes_them(

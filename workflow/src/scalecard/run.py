@@ -27,7 +27,6 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.fresh_process import (
     ProcessLost,
     asked,
-    await_early_start,
     in_a_fresh_process,
     start_fork_server,
 )
@@ -183,13 +182,13 @@ def _conditions(result: Result, files: list[str], code: str) -> dict[str, Any]:
     }
 
 
-def _facts(name: str, over: int, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
-    """The environment, with all nodes and with the way that NCCL sends; `over`: how many nodes ranks span, if any."""
+def _facts(name: str, num_nodes: int, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:
+    """The environment, with all nodes and with the way that NCCL sends between ranks on so many nodes, if on any."""
     facts = environment(machine)
     facts["nodes"] = _of_nodes(job, facts)
     if machine.gpus:
         asked(name, refuse_unusable, name, machine)
-        facts["nccl_paths"] = _nccl_paths(name, over, machine)
+        facts["nccl_paths"] = _nccl_paths(name, num_nodes, machine)
     return facts
 
 
@@ -235,7 +234,6 @@ def _narrowed(machine: Machine, num_devices: int | None) -> Machine:
 
 def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
     """What disturbs this node and, on the first node, the others too; our own process has begun, and waits."""
-    await_early_start()
     here = telemetry.preflight(cores, strict=strict)
     if job.count > 1:
         job.publish("disturbances", [*here, *interconnect.why_slow()])
@@ -255,14 +253,14 @@ def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
     return of_nodes([published[index] for index in sorted(published)]) if published else []
 
 
-def _nccl_paths(name: str, over: int, machine: Machine) -> dict[str, int]:
+def _nccl_paths(name: str, num_nodes: int, machine: Machine) -> dict[str, int]:
     """Of an experiment on ranks, one per GPU on all of its nodes; empty if there are not several."""
-    if machine.num_devices * over < 2:
+    if machine.num_devices * num_nodes < 2:
         return {}
     progress.doing("one start of NCCL that is not timed, to see which way it sends")
     try:
         # In a process of its own: the fork server of its ranks must end before the temporary folder is removed.
-        return in_a_fresh_process(name, _started_nccl, machine, Layout(machine.num_devices * over, over))
+        return in_a_fresh_process(name, _started_nccl, machine, Layout(machine.num_devices * num_nodes, num_nodes))
     except RanksFailed as error:
         progress.say(f"warning: NCCL did not say which way it sends: {error}")
         return {}
@@ -275,22 +273,22 @@ def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
 
 
 def _outcomes(
-    name: str, block: str, wanted: int, machine: Machine, folder: Path, unfinished: Path | None, started: str
+    name: str, block: str, num_processes: int, machine: Machine, folder: Path, unfinished: Path | None, started: str
 ) -> Iterator[Outcome]:
     """The outcomes of so many fresh processes, one after another, until one ends early.
 
     Each goes on with the groups that its file in `unfinished` has.
     """
     longest = 0.0
-    for number in range(1, wanted + 1):
+    for number in range(1, num_processes + 1):
         began = time.monotonic()
         if stopping_rule.budget_left() < longest:
-            told = f"measured in {number - 1} of {wanted} fresh processes: {stopping_rule.OVER}"
+            told = f"measured in {number - 1} of {num_processes} fresh processes: {stopping_rule.OVER}"
             progress.say(f"warning: {told}")
             yield Outcome([], [told])
             return
-        if wanted > 1:
-            progress.doing(f"process {number} of {wanted}")
+        if num_processes > 1:
+            progress.doing(f"process {number} of {num_processes}")
         shared_decisions.begin_process(number)
         kept = KeptGroups(unfinished / f"process {number}.jsonl", started) if unfinished else None
         outcome = _outcome(name, block, machine, Journal(folder / f"records of process {number}"), kept)

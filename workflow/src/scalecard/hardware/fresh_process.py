@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, util
@@ -59,15 +59,10 @@ def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Itera
         del os.environ[PRELOAD]
 
 
-def await_early_start() -> None:
-    """Wait until the process that began early has nothing to do: its imports would be taken for other programs."""
-    wait([ready for _, ready in _early])
-
-
 def asked(name: str, work: Callable[..., T], *args: Any) -> T:
-    """What work(*args) returns in the process that began early, which is still to measure; in another if there is none.
+    """What work(*args) returns in the process that began early, and is still to measure, or in another one.
 
-    Raise ProcessLost as below.
+    When it returns, the early process has imported everything, and waits. Raise ProcessLost if the process is killed.
     """
     if _early and not _early[-1][1].exception():
         return _result(_early[-1][0], name, work, *args)
