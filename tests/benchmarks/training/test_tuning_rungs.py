@@ -9,7 +9,7 @@ from scalecard.benchmarks.training.tuning import Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.parallel import tuned_step
+from scalecard.parallel import compiled, tuned_step
 from scalecard.parallel.tuned_step import TunedStep
 from scalecard.records.axes import RUNGS, combination
 from scalecard.records.record import Reason, Record
@@ -116,8 +116,6 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
     short: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
-        runs = 0
-
         def __init__(self, function: Any) -> None:
             pass
 
@@ -135,20 +133,16 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
 def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo gives up silently, and runs the function as it is."""
 
-    class GivenUp:
-        runs = 0
-
+    class GivenUp(compiled.Compiled):
         def __init__(self, function: Any) -> None:
-            self.function = function
-
-        def __call__(self, *args: Any) -> Any:
-            return self.function(*args)
+            hidden = torch.compiler.disable(function)
+            super().__init__(lambda *args: hidden(*args))
 
     monkeypatch.setattr(tuned_step, "Compiled", GivenUp)
     monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
     (failed,) = [record for record in run(short, "compile") if record.status == "failed"]
     assert failed.reason is Reason.NOT_PROVEN
-    assert "steps in which no compiled code ran" in failed.note
+    assert "forwards in which no compiled code ran" in failed.note
 
 
 def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
@@ -158,12 +152,14 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     import time
 
     class Slow:
+        plain = 0
+
         def __init__(self, function: Any) -> None:
-            self.function, self.runs = function, 0
+            self.function, self.pause = function, 0.3
 
         def __call__(self, *args: Any) -> Any:
-            time.sleep(0 if self.runs else 0.3)
-            self.runs += 1
+            time.sleep(self.pause)
+            self.pause = 0
             return self.function(*args)
 
     monkeypatch.setattr(tuned_step, "Compiled", Slow)

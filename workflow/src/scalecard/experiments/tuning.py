@@ -6,8 +6,8 @@ and under DDP. All of a workload take turns in the same rounds. What compiling c
 textbook's ResNet-18 is trained for whole epochs in float32 and with the combination whose steps were the fastest.
 
 The answer would be wrong if a faster step computed something else (each is compared with a plain loop in float64; what
-rounds to fewer digits must, after some steps, have a loss as close to float32's as random errors of that size leave
-it), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
+rounds to fewer digits must, after a step, have a loss as close to float32's as random errors of that size leave it;
+compiled code must run in every forward), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences
+from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, watched
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -213,4 +213,4 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination:
         if not (combination.seen or at.exact):
             trainer.epoch()
 
-    return replace(subject, prove=warm)
+    return watched(replace(subject, prove=warm), trainer.tuned)

@@ -75,6 +75,11 @@ class _Operations(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.tally = tally
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code runs as ever, unseen. Otherwise plain code would and, in PyTorch 2.11, would ever after."""
+        return True
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -196,10 +196,10 @@ def same_change(name: str, before: Sequence[Tensor], after: Sequence[Tensor], ex
 def same_losses(
     name: str, dtype: str, ours: float, plain: tuple[float, float], strayed: Sequence[float]
 ) -> Iterator[Check]:
-    """Of a step that rounds differently: its loss after some steps against the plain loop's in float32.
+    """Of a step that rounds differently: the loss after it against the plain loop's in float32.
 
-    `plain` is that loop's loss before and after them, `strayed` the loss after them of loops with random errors as
-    large as those roundings. Three times the farthest of those is allowed. That must be less than half of what the loss
+    `plain` is that loop's loss before and after it, `strayed` the loss after it of loops with random errors as large as
+    those roundings. Three times the farthest of those is allowed. That must be less than half of what the loss
     falls by, or it could not tell steps with half of their gradients; so our loss has fallen, too.
     """
     before, after = plain

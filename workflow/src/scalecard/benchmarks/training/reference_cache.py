@@ -47,13 +47,13 @@ class Setting:
 
 
 class References:
-    """The plain loop on one device, cached: `steps` steps in float64, `timed_steps` as timed.
+    """The plain loop on one device, cached: `steps` steps in float64, one as timed.
 
     Trials need no `counting`.
     """
 
-    def __init__(self, device: torch.device, steps: int, *, timed_steps: int = 1, counting: bool = True) -> None:
-        self.device, self.steps, self.timed_steps, self.counting = device, steps, timed_steps, counting
+    def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
+        self.device, self.steps, self.counting = device, steps, counting
         self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
 
     def counts(self, workload: Workload, sizes: Sequence[int]) -> dict[str, float]:
@@ -73,7 +73,7 @@ class References:
 
     def times(self, workload: Workload) -> int:
         """How many steps are compared."""
-        return self.steps if workload.exact else self.timed_steps
+        return self.steps if workload.exact else 1
 
     def _flops(self, workload: Workload, samples: int) -> float | None:
         """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""

@@ -86,7 +86,10 @@ def subject(
     shared: Callable[[Workload, Cuts], tuple[nn.Module, ModelParallel]] | None = None,
     repeats: int = 1,
 ) -> Subject:
-    """`repeats` steps per call; subjects that are timed may have a `shared` model, whose state is put back."""
+    """`repeats` steps per call, each like the one that is proven: over several, rounding alone may change too much.
+
+    Subjects that are timed may have a `shared` model, whose state is put back.
+    """
     workload = at.workload
     model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
     inputs, targets = workload.batch(workload.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
@@ -103,17 +106,17 @@ def subject(
         for _ in range(repeats):
             step()
 
-    return trained(
+    proven = trained(
         at,
-        work,
+        step,
         partial(state_of, model),
         references.at(workload, at.micro_sizes()),
         references=references,
         modules=staged.stages,
         devices=staged.devices,
         counts={name: repeats * each for name, each in counts.items()},
-        repeats=repeats,
     )
+    return replace(proven, work=work)
 
 
 def _data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:

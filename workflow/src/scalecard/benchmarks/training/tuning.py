@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import nn
@@ -79,12 +80,12 @@ class RoundedReferences(References):
         self.loop = functools.cache(self._loop)
 
     def _loop(self, workload: Workload, sizes: tuple[int, ...], rung: str = "", seed: int = 0) -> tuple[float, float]:
-        """The loss before and after the steps in float32; with a rung, with errors like its roundings."""
+        """The loss before and after a step in float32; with a rung, with errors like its roundings."""
         with Roundings(rung, seed) if rung else nullcontext():
-            return workload.plain(self.device, sizes, self.steps, exactly=False, scored=True).losses
+            return workload.plain(self.device, sizes, self.times(workload), exactly=False, scored=True).losses
 
     def losses(self, workload: Workload, sizes: tuple[int, ...], rung: str) -> tuple[tuple[float, float], list[float]]:
-        """In float32 before and after the steps; after them, with random errors like a rung's roundings."""
+        """In float32 before and after a step; after it, with random errors like a rung's roundings."""
         strayed = [self.loop(workload, sizes, rung, seed)[1] for seed in range(DRAWS)]
         return self.loop(workload, sizes), strayed
 
@@ -125,7 +126,7 @@ def subject(
     if not workload.exact and (combination.rounding or not compared):
         prove = partial(_proven_by_loss, combination, ctx, references, at, step, model, whole, compared)
         made = in_train_mode(replace(made, prove=prove), workload, [module])
-    return replace(made, prove=partial(_compiled, step, made.prove)) if step.compiled else made
+    return watched(made, step)
 
 
 def plain_loops(combination: Combination, references: RoundedReferences, at: Setting) -> Subject:
@@ -146,28 +147,30 @@ def _proven_by_loss(
     sizes: tuple[int, ...],
     compared: bool,
 ) -> Iterator[Check]:
-    """The loss of the whole batch after some steps, computed in float32, against that of plain loops.
-
-    If it is not compared, one step, so that it is known whether compiled code runs.
-    """
-    for _ in range(references.steps if compared else 1):
-        step()
-        ctx.synchronize()
+    """The loss of the whole batch after a step, computed in float32, if it is compared with that of plain loops."""
+    step()
+    ctx.synchronize()
     if compared:
         workload, rung = at.workload, combination.rounding
         inputs, targets = workload.batch(workload.batch_size, ctx.device)
         ours = reference.loss_of(model, reference.split(inputs, targets, sizes), workload.loss)
-        name = f"{workload.name}, {DTYPES[rung]}, after {references.steps} steps"
+        name = f"{workload.name}, {DTYPES[rung]}, after 1 step"
         yield from same_losses(name, DTYPES[rung], ours, *references.losses(workload, sizes, rung))
 
 
-def _compiled(step: TunedStep, prove: Callable[[], Iterable[Check]]) -> Iterator[Check]:
-    """Besides, that graphs of torch.compile ran: it runs the plain code, and says nothing, where it gives up."""
-    assert step.compiled, "one of its rungs"
-    before, dtype = step.compiled.runs, str(step.parameters[0].dtype).removeprefix("torch.")
-    yield from prove()
-    missing = float(step.compiled.runs == before)
-    yield Check(name="steps in which no compiled code ran", dtype=dtype, difference=missing, tolerance=0.0)
+def watched(subject: Subject, step: TunedStep) -> Subject:
+    """If the step is compiled: graphs of torch.compile ran in all of its forwards, proven, counted and timed.
+
+    Where it gives up, it runs the plain code and says nothing.
+    """
+    if not (code := step.compiled):
+        return subject
+
+    def compiled() -> Iterator[Check]:
+        dtype = str(step.parameters[0].dtype).removeprefix("torch.")
+        yield Check(name="forwards in which no compiled code ran", dtype=dtype, difference=code.plain, tolerance=0.0)
+
+    return replace(subject, prove=lambda: chain(subject.prove(), compiled()), after=compiled)
 
 
 @dataclass(frozen=True)
