@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from scalecard.measuring import proof
 from scalecard.measuring.proof import (
     NUDGE,
     VOID,
@@ -200,6 +201,25 @@ def test_changes_are_compared_tensor_by_tensor(monkeypatch: pytest.MonkeyPatch) 
     assert same_gradients("g", after, after, after).difference == 0
     assert len(made) >= 20
     assert most <= 8
+
+
+def test_large_tensors_are_compared_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same outcome: a difference in the last row, another shape, a single number, compressed gradients."""
+    before, grown = [torch.zeros(10, 3), torch.tensor(0.0)], [torch.ones(10, 3), torch.tensor(1.0)]
+    wrong, turned = [torch.ones(10, 3), torch.tensor(1.0)], [torch.ones(3, 10), torch.tensor(1.0)]
+    wrong[0][9, 2] = 2.0
+    loop = Plain(before, grown, [], (2, 1))
+
+    def found() -> list[float]:
+        wanted = change("w", loop, loop)
+        compression = compressed("w", wanted, [[t / 2 for t in grown]] * 2, torch.float16)
+        differences = [same_change("w", before, after, wanted).difference for after in (grown, wrong)]
+        return [*differences, same_change("w", turned, turned, wanted).difference, compression.tolerance]
+
+    whole = found()
+    assert whole[:3] == [0.0, pytest.approx(1 / math.sqrt(31)), math.inf]
+    monkeypatch.setattr(proof, "CHUNK", 4)
+    assert found() == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("change_of", [lambda t: t + 1e-7, lambda t: t.flip(0), lambda t: t * 0])
