@@ -129,6 +129,16 @@ def test_every_process_adds_its_samples(install_gpus: Install, run_as_cuda: Run)
         assert len({entry.rounds_id for entry in record.telemetry}) == 3
 
 
+def test_what_cannot_be_measured_here_takes_one_process(
+    install_gpus: Install, run_as_cuda: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    install_gpus(box(A100, 1))
+    result = run_as_cuda("pipeline", devices=1, measure={**SHORTEST, "processes": 3})
+    assert {(record.status, record.reason) for record in result.records} == {("skipped", Reason.UNSUPPORTED)}
+    assert not [text for text in result.warnings if "fresh processes" in text]
+    assert "process 2 of 3" not in capfd.readouterr().out
+
+
 def test_a_budget_that_is_used_up_leaves_out_further_processes(
     install_gpus: Install, run_as_cuda: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

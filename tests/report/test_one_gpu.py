@@ -1,19 +1,19 @@
-"""What a machine with one GPU gets, from the results of two H200s that lie in the project."""
+"""What a machine with one GPU gets, from the results of three H200s that lie in the project."""
 
 import pytest
 from matplotlib import pyplot as plt
-from scalecard.analysis import platforms
+from scalecard.analysis import platforms, provenance
 from scalecard.analysis.strategy_choice import LATE, strategy_runs
 from scalecard.figures import points
 from scalecard.records.files import load
 from scalecard.records.record import Result
-from scalecard.report import render
+from scalecard.report import render, sections
 from scalecard.report.sections import async_timing, copy_cost, ddp, dp_scratch, strategies
 from support.projects import ROOT
 
 # A copy of the project, as one with a planted mistake, has no results.
 pytestmark = pytest.mark.skipif(not (ROOT / "results").exists(), reason="no results of an H200 here")
-FIRST, SECOND = ROOT / "results" / "h200x1-torch211", ROOT / "results" / "h200x1-torch211-second"
+FIRST, SECOND, THIRD = (ROOT / "results" / f"h200x1-torch211{which}" for which in ("", "-second", "-card"))
 
 
 def panels(section: object, result: Result) -> list[str]:
@@ -73,3 +73,16 @@ def test_what_had_no_time_is_not_said_to_be_unusable_and_one_device_has_nothing_
     left_out: list[platforms.LeftOut] = []
     assert render.every_answer(measured, render.NO_SETTINGS, left_out) == []
     assert left_out == []
+
+
+def test_the_whole_card_of_one_gpu_is_told_and_names_once_what_had_no_time() -> None:
+    results = [load(path) for path in sorted(THIRD.glob("*.json"))]
+    told = {
+        result.experiment: [found.text for found in sections.load(result.experiment).findings(result)]
+        for result in results
+    }
+    assert all(told.values()), "also why something could not be measured"
+    left_out = provenance.left_out(results)
+    assert left_out.startswith(
+        "Left out for lack of time: 2 cases of async_timing (all of it takes about 1 min), 4 cases of"
+    )

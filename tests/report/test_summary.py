@@ -40,8 +40,8 @@ def test_it_says_where_the_time_went_and_what_had_none(make_result: Make) -> Non
     result = make_result([epochs(2.0, 1), epochs(1.0, 2), late], **SCRATCH, spent=spent)
     text = end_summary.success([result], None, 60, {"dp_scratch": 45})
     assert "Time: 50 % of measuring was timed samples; 25 % proofs." in text
-    assert "Left out of dp_scratch for lack of time: 1 case; all of it takes about 2 min." in text
-    assert "Left out of dp_scratch for lack of time: 1 case" in Section.of(result).scale_notes[0]
+    assert "Left out for lack of time: 1 case of dp_scratch (all of it takes about 2 min)." in text
+    assert "Left out for lack of time: 1 case of dp_scratch" in Section.of(result).scale_notes[0]
     assert "Time:" not in end_summary.success([result], None, 60, {}), "it was not measured in this run"
 
 

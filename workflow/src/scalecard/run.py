@@ -275,7 +275,7 @@ def _started_nccl(machine: Machine, layout: Layout) -> dict[str, int]:
 def _outcomes(
     name: str, block: str, num_processes: int, machine: Machine, folder: Path, unfinished: Path | None, started: str
 ) -> Iterator[Outcome]:
-    """The outcomes of so many fresh processes, one after another, until one ends early.
+    """The outcomes of so many fresh processes, one after another, until one ends early or has nothing to measure.
 
     Each goes on with the groups that its file in `unfinished` has.
     """
@@ -293,7 +293,7 @@ def _outcomes(
         kept = KeptGroups(unfinished / f"process {number}.jsonl", started) if unfinished else None
         outcome = _outcome(name, block, machine, Journal(folder / f"records of process {number}"), kept)
         yield outcome
-        if outcome.ended_early:
+        if outcome.ended_early or all(record.status == "skipped" for record in outcome.records):
             return
         longest = max(longest, time.monotonic() - began)
 

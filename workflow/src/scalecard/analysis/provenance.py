@@ -98,20 +98,19 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
         f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
         _throttled(timed),
         _processes(timed),
-        *filter(None, [time_spent(results), *map(left_out, results)]),
+        *filter(None, [time_spent(results), left_out(results)]),
     ]
 
 
-def left_out(result: Result) -> str:
-    """What had no time, and about how many minutes it would all take; '' if nothing was left out."""
-    late = sum(record.reason is Reason.NO_TIME for record in result.records)
-    if not late:
-        return ""
-    whole = result.seconds * (1 + late / max(1, result.count("ok")))
-    return (
-        f"Left out of {result.experiment} for lack of time: {counted(late, 'case')}; all of it takes about"
-        f" {max(1, round(whole / 60))} min."
-    )
+def left_out(results: Sequence[Result]) -> str:
+    """What had no time, and about how many minutes all of each experiment would take; '' if nothing was left out."""
+    told = []
+    for result in results:
+        if late := sum(record.reason is Reason.NO_TIME for record in result.records):
+            whole = result.seconds * (1 + late / max(1, result.count("ok")))
+            cases = counted(late, "case")
+            told.append(f"{cases} of {result.experiment} (all of it takes about {max(1, round(whole / 60))} min)")
+    return f"Left out for lack of time: {', '.join(told)}." if told else ""
 
 
 def time_spent(results: Sequence[Result]) -> str:

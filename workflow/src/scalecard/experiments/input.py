@@ -110,6 +110,7 @@ class _Workload:
     def records(self) -> Iterator[Record]:
         """Over workers; then, with as many as it takes to feed a device, over all else."""
         counts = self.spec.workers or (0, *device_counts(host.usable_cores()))
+        progress.doing(f"{self.workload.name}: loaders of {', '.join(map(str, counts))} workers")
         first = [self._resident("workers"), *(self._alone("workers", self._usual(n)) for n in sorted(counts))]
         resident, *loaders = yield from self._timed(first)
         alone = {r.integer("workers"): r.median for r in loaders if r.samples}

@@ -124,6 +124,7 @@ def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Record
 
     Those are told later.
     """
+    progress.doing(f"looking for learning rates of {', '.join(spec.workloads)}")
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
     if not found:
         return spec.loads, []

@@ -7,7 +7,8 @@ textbook's ResNet-18 is trained for whole epochs in float32 and with the combina
 
 The answer would be wrong if a faster step computed something else (each is compared with a plain loop in float64; what
 rounds to fewer digits must, after a step, have a loss as close to float32's as random errors of that size leave it;
-compiled code must run in every forward), if a switch stayed on for the others (each step sets and resets them), or if compiling were part of a sample.
+compiled code must run in every forward), if a switch stayed on for the others (each step sets and resets them), or if
+compiling were part of a sample.
 """
 
 from collections.abc import Iterator, Sequence

@@ -62,7 +62,7 @@ def success(
     compared = [f"{n} {duration(took[n])} ({duration(s)})" for n, s in (expected or {}).items() if n in took]
     lines += [f"  Measuring took (and was expected to take): {', '.join(compared)}."] if compared else []
     fresh = [result for result in results if result.experiment in (expected or {})]
-    told = [provenance.time_spent(fresh), *map(provenance.left_out, results)]
+    told = [provenance.time_spent(fresh), provenance.left_out(results)]
     lines += [f"  {text}" for text in filter(None, told)]
     lines += [f"  Warning: {text}" for text in warnings]
     lines += [f"  - {text}" for text in findings]

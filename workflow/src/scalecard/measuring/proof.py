@@ -235,7 +235,7 @@ def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], e
 
 
 def _double(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Some rows at a time, as in what follows: of a large model, whole ones would be gigabytes on each of eight ranks."""
+    """Some rows at a time, as in what follows: of a large model, all would be gigabytes on each of eight ranks."""
     for tensor in tensors:
         rows = max(1, CHUNK * len(tensor) // max(1, tensor.numel())) if tensor.dim() else 0
         for part in tensor.detach().split(rows) if rows else [tensor.detach()]:

@@ -102,7 +102,7 @@ class Section:
     @property
     def scale_notes(self) -> list[str]:
         """What had no time, and what means little at the scale at which this ran."""
-        notes = [text] if (text := provenance.left_out(self.result)) else []
+        notes = [text] if (text := provenance.left_out([self.result])) else []
         images = self.result.spec.get("train_images")
         if images:
             notes.append(f"Only {images} images were trained on here: accuracies and epochs are of this small set.")

@@ -125,6 +125,8 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
             yield Record.failed(case, f"{device} failed before: {device.fault}", reason=Reason.DEVICE_FAULT)
     turns = [[Link(able[a], able[b]) for a, b in turn] for turn in copies.shifts(len(able))]
     alone = [link for turn in turns for link in turn]
+    if not alone:
+        return
     for size, (at_once, turn) in product(of.link_bytes, [(False, alone), *((True, turn) for turn in turns)]):
         progress.doing(f"{progress.counted(len(turn), 'pair')} of devices, {size} bytes{', all at once' * at_once}")
         case = {"part": "device link", "bytes": size, "at_once": at_once}
@@ -138,8 +140,7 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
             )
             for link in turn
         ]
-        if variants:
-            yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), case)
+        yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), case)
 
 
 def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:

@@ -1,7 +1,7 @@
 """Which rungs make a workload's step faster: each tried alone, those that work one on top of the other, all timed."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
