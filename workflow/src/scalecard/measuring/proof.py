@@ -92,7 +92,7 @@ def expected(name: str, plain: PlainLoop, *, exact: bool) -> Trained | Change:
     if not exact:
         return _expected_change(name, plain)
     trained = plain(False, scored=True)
-    moved, (first, last) = _largest(trained.after, trained.before), trained.losses
+    moved, (first, last) = largest_difference(trained.after, trained.before), trained.losses
     if not MOVED * TOLERANCE < moved < float("inf"):
         raise Void(f"{name}: void, parameters changed by {moved:.3g} only, not timed")
     if not last < first:
@@ -122,13 +122,13 @@ def _number(difference: float) -> float:
 
 def same_values(name: str, ours: Tensor, reference: Tensor) -> Check:
     """Equal in shape and element by element, with tolerance zero. Infinite where a value is not finite."""
-    return Check(name=name, dtype=_dtype(ours), difference=_largest([ours], [reference]), tolerance=0.0)
+    return Check(name=name, dtype=_dtype(ours), difference=largest_difference([ours], [reference]), tolerance=0.0)
 
 
 def same_parameters(name: str, ours: Iterable[Tensor], trained: Trained) -> Check:
     """The largest absolute difference of parameters and buffers to the plain loop's after the same float64 steps."""
     wanted = [*trained.after, *trained.buffers]
-    return Check(name=name, dtype="float64", difference=_largest(list(ours), wanted), tolerance=TOLERANCE)
+    return Check(name=name, dtype="float64", difference=largest_difference(list(ours), wanted), tolerance=TOLERANCE)
 
 
 def _expected_change(name: str, plain: PlainLoop) -> Change:
@@ -261,7 +261,7 @@ def _norm(tensors: Iterable[Tensor]) -> float:
     return math.sqrt(sum(float(tensor.square().sum()) for tensor in tensors))
 
 
-def _largest(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
+def largest_difference(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     """The largest absolute difference; infinite if shapes differ or a value on either side is not finite."""
     found = [0.0]
     for a, b in zip(ours, reference, strict=True):

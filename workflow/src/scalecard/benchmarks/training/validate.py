@@ -18,7 +18,7 @@ from torch.utils.data import default_collate
 
 from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
-from scalecard.measuring.proof import MOVED, TOLERANCE
+from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
@@ -254,7 +254,7 @@ def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     steps = num_steps if workload.exact else 1
     trained = workload.plain(device, (workload.batch_size,), steps, exactly=False, scored=True)
     first, last = trained.losses
-    moved = max(float((b - a).abs().max()) for a, b in zip(trained.before, trained.after, strict=True))
+    moved = largest_difference(trained.after, trained.before)
     return last < first and (3 * SHORTER * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
 
 
