@@ -123,7 +123,7 @@ FAULTS = {
     ),
     "no peer access": (Box(switched=18, count=4, peer=False), "GPU", "ACS", ("low",)),
     "a full disk": (Box(count=1, free_bytes=2**30), "free space in data_dir", "df -h", ("low",)),
-    "a slow worker": (Box(count=4, emulated=True, speed={2: 0.7}), "worker 2", "clocks", ("odd one out",)),
+    "a slow worker": (Box(count=4, emulated=True, speed={2: 0.7}), "worker 2", "governor", ("odd one out",)),
 }
 
 

@@ -129,6 +129,10 @@ ADVICE = {
     Kind.HOST_MEMORY: "whether every channel has its modules, and the BIOS's memory speed and NUMA settings",
 }
 
+# Of workers that emulate devices: why one of them may be slow.
+SLOW = (Kind.SLOWED_DOWN, Kind.COMPUTE, Kind.MEMORY, Kind.HOST_LINK, Kind.DEVICE_LINKS, Kind.PAIR, Kind.LATENCY)
+OF_WORKERS = "other programs, and virtual machines on the same host; the CPU's governor, power limit and cooling"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -167,7 +171,10 @@ class Verdict:
     @property
     def advice(self) -> str:
         """What to look at; '' if nothing is wrong."""
-        return "" if self.fine else ADVICE[self.kind]
+        if self.fine:
+            return ""
+        emulated = self.kind in SLOW and any(place.worker for place in self.place)
+        return OF_WORKERS if emulated else ADVICE[self.kind]
 
     @property
     def text(self) -> str:
