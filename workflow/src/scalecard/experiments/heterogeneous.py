@@ -135,11 +135,9 @@ class Divided:
         return Variant(name=name, case=case, build=self.build, proven_at=proven_at, timed_at=Setting(shares))
 
     def _expected(self, at: Setting) -> Trained | Change:
-        """By the plain loop in these shares, each of which batch normalisation sees by itself.
-
-        On the first device, whichever has a share: beside a GPU, a CPU takes a minute for a whole batch in float64.
-        """
-        workload, device = self._workload(at), self.devices[0].torch
+        """By the plain loop on the first device with a share, in these shares: batch norm sees each by itself."""
+        device = next(d for d, share in zip(self.devices, at.shares, strict=False) if share).torch
+        workload = self._workload(at)
         images, labels = workload.batch(sum(at.shares), device)
         sizes = [len(labels)] if at.exact else [share for share in at.shares if share]
         steps = [reference.split(images, labels, sizes)] * self._steps(at)
