@@ -270,8 +270,8 @@ def seconds(
     The `headline` is measured in the first process, with the fewest rounds if time is short.
     """
     found = need(name, block, scale, devices=devices, nodes=nodes, headline=headline)
-    if name == HEALTH:  # in one process, and with room, since it must end
-        return HEALTH_MARGIN[scale] * found.total()
+    if name == HEALTH:  # in one process, and with room to end
+        return found.total() * (HEALTH_MARGIN[scale] if headline else 1)
     if headline:
         return min(WEEK, found.total(WITH_FEWEST_ROUNDS))
     later: int = block["measure"]["processes"] - 1

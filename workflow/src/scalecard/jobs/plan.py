@@ -195,14 +195,14 @@ def shares(
 ) -> dict[str, int]:
     """Each experiment's share of so many minutes, in seconds.
 
-    Health gets all that it should need whatever the budget, and every other experiment its headline; what is left is
-    shared in proportion to what they should need beyond that. If the headlines do not fit, each gets the same part of
+    Every experiment gets its headline, that of health whatever the budget; what is left is shared in proportion to what
+    the others should need beyond that. If the headlines do not fit, each gets the same part of
     its own; if everything fits, the same multiple of its need. Empty without a budget, unless the time is `limited` by
     a cluster's scheduler: then each gets twice what it needs.
     """
     if budget is None and not limited:
         return {}
-    whole = needs.get(HEALTH, 0.0)
+    whole = headlines.get(HEALTH, 0.0)
     others = {name: own for name, own in needs.items() if name != HEALTH}
     least, most = sum(headlines[name] for name in others), sum(others.values())
     left = 2 * most if budget is None else max(0.0, 60 * budget - whole)
