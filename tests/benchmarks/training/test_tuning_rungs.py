@@ -145,6 +145,27 @@ def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monk
     assert "forwards in which no compiled code ran" in failed.note
 
 
+def test_code_that_ran_compiled_while_it_was_proven_alone_has_failed(
+    short: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with PyTorch 2.11, where counting what a step does once made dynamo give up ever after."""
+
+    class GivesUp(compiled.Compiled):
+        calls = 0
+
+        def __call__(self, *args: Any) -> Any:
+            self.calls += 1
+            with torch.compiler.set_stance("force_eager" if self.calls > 3 else "default"):
+                return super().__call__(*args)
+
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: lambda module, inputs: module.forward)
+    monkeypatch.setattr(tuned_step, "Compiled", GivesUp)
+    monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
+    (failed,) = [record for record in run(short, "compile") if record.status == "failed"]
+    assert failed.reason is Reason.NOT_PROVEN
+    assert "forwards in which no compiled code ran" in failed.note
+
+
 def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     short: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
