@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ def write_copy(root: Path, result: Result, text: str, platform: str) -> None:
 )
 def test_this_platform_is_drawn_and_three_more(make_result: Make, show: list[str] | None, expected: list[str]) -> None:
     assert selection(of_platforms(make_result, "here", *"abcdefgh"), show) == expected
+
+
+def test_gpus_are_drawn_beside_emulated_devices_only_if_they_are_named(make_result: Make) -> None:
+    here, gpus = of_platforms(make_result, "here", "gpus")
+    gpus = replace(gpus, environment={**gpus.environment, "emulated": False})
+    assert selection([here, gpus]) == ["here"]
+    assert selection([here, gpus], ["gpus"]) == ["here", "gpus"]
 
 
 def test_the_others_are_rows_and_an_unknown_name_is_told(make_result: Make, tmp_path: Path) -> None:

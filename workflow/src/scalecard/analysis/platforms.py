@@ -49,13 +49,17 @@ def current(results: Sequence[Result], settings: Settings = NO_SETTINGS) -> Plat
 
 
 def selection(results: Sequence[Result], show: Sequence[str] | None = None) -> list[str]:
-    """At most four platforms: the first result's, then those of `show` in its order or, without it, the latest ones."""
+    """At most four platforms: the first result's, then those of `show` in its order.
+
+    Without it, the latest ones of the first one's kind: beside emulated devices, GPUs have no case in common.
+    """
     latest: dict[str, datetime] = {}
     for result in results:
         finished = datetime.fromisoformat(result.finished)
         latest[result.platform] = max(finished, latest.get(result.platform, finished))
     here = results[0].platform
-    others = show if show is not None else sorted(latest, key=lambda platform: latest[platform], reverse=True)
+    alike = {result.platform for result in results if result.emulated == results[0].emulated}
+    others = sorted(alike, key=lambda platform: latest[platform], reverse=True) if show is None else show
     chosen = [platform for platform in dict.fromkeys(others) if platform in latest and platform != here]
     return [here, *chosen][:MOST]
 
