@@ -287,7 +287,7 @@ def test_code_is_compiled_as_often_as_there_are_combinations_in_whatever_thread(
     steps = [made("benchmark", "compile") for _ in range(10)]
     for step in steps:
         step()
-    assert [step.compiled.plain for step in steps if step.compiled] == [0] * 10
+    assert [step.compiled.plain_calls for step in steps if step.compiled] == [0] * 10
 
 
 def test_calls_in_which_no_compiled_code_ran_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,12 +296,12 @@ def test_calls_in_which_no_compiled_code_ran_are_counted(monkeypatch: pytest.Mon
     doubled = compiled.Compiled(lambda x: 2 * x)
     for _ in range(3):
         assert float(doubled(torch.ones(()))) == 2
-    assert doubled.plain == 0
+    assert doubled.plain_calls == 0
     hidden = torch._dynamo.disable(lambda x: 2 * x)
     given_up = compiled.Compiled(lambda x: hidden(x))
     for _ in range(2):
         given_up(torch.ones(()))
-    assert given_up.plain == 2
+    assert given_up.plain_calls == 2
 
 
 def test_compiled_code_also_runs_in_the_step_that_is_counted_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_compiled_code_also_runs_in_the_step_that_is_counted_and_after_it(monkey
         step()
     step()
     assert step.compiled
-    assert step.compiled.plain == 0
+    assert step.compiled.plain_calls == 0
 
 
 def test_a_model_whose_step_was_compiled_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_a_model_whose_step_was_compiled_is_given_back(monkeypatch: pytest.Monke
     step = made("compile")
     step()
     assert step.compiled
-    assert not step.compiled.plain
+    assert not step.compiled.plain_calls
     kept = [weakref.ref(step), weakref.ref(step.module), weakref.ref(step.parameters[0])]
     del step
     gc.collect()

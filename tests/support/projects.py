@@ -19,7 +19,7 @@ from scalecard.records.record import Result
 from scalecard.report import answers
 
 ROOT = Path(__file__).parents[2]
-MEASURED = ROOT / "tests/fixtures/measured"  # results of real GPUs that others replaced
+MEASURED = ROOT / "tests/fixtures/measured"  # what two H200s measured, for tests
 SMOKE = ("--configfile", "tests/smoke.yaml")
 SITE = "test-nodes"  # the label of a cluster's nodes
 HUNG = 2100  # seconds that no run takes, also beside three other groups on two cores

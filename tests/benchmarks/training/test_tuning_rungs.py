@@ -130,32 +130,18 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
     assert list(timed(records)) == ["float32", "fused"]
 
 
-def test_code_that_was_not_compiled_is_not_timed_as_if_it_were(short: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dynamo gives up silently, and runs the function as it is."""
-
-    class GivenUp(compiled.Compiled):
-        def __init__(self, function: Any) -> None:
-            hidden = torch.compiler.disable(function)
-            super().__init__(lambda *args: hidden(*args))
-
-    monkeypatch.setattr(tuned_step, "Compiled", GivenUp)
-    monkeypatch.setattr(tuned_step, "no_compiler", lambda device: "")
-    (failed,) = [record for record in run(short, "compile") if record.status == "failed"]
-    assert failed.reason is Reason.NOT_PROVEN
-    assert "forwards in which no compiled code ran" in failed.note
-
-
-def test_code_that_ran_compiled_while_it_was_proven_alone_has_failed(
-    short: Rule, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("compiled_calls", [0, 3])
+def test_code_that_does_not_run_compiled_has_failed_even_if_it_did_when_it_was_proven(
+    short: Rule, monkeypatch: pytest.MonkeyPatch, compiled_calls: int
 ) -> None:
-    """As with PyTorch 2.11, where counting what a step does once made dynamo give up ever after."""
+    """Dynamo gives up silently, at once or, as PyTorch 2.11 did after a step was counted, later."""
 
     class GivesUp(compiled.Compiled):
         calls = 0
 
         def __call__(self, *args: Any) -> Any:
             self.calls += 1
-            with torch.compiler.set_stance("force_eager" if self.calls > 3 else "default"):
+            with torch.compiler.set_stance("default" if self.calls <= compiled_calls else "force_eager"):
                 return super().__call__(*args)
 
     monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: lambda module, inputs: module.forward)
@@ -173,7 +159,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     import time
 
     class Slow:
-        plain = 0
+        plain_calls = 0
 
         def __init__(self, function: Any) -> None:
             self.function, self.pause = function, 0.3

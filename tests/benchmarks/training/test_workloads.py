@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,8 @@ def test_a_rate_is_found_at_which_three_steps_lower_the_loss(tmp_path: Path) -> 
     steep = written(tmp_path, changed(".mean()", ".mean() * 300"))
     found = examined(steep, HOST, 3, 2)
     assert 0 < found.lr < 0.03, "at 0.03 it would overshoot"
+    first, last = replace(found, lr=9 * found.lr).plain(HOST, (found.batch_size,), 1, False, scored=True).losses
+    assert last < first, "it is a tenth of one that lowers the loss"
     assert (found.inexact, found.frozen) == (False, False)
 
 

@@ -21,7 +21,7 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, watched
+from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, with_compilation_checked
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -214,4 +214,4 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination:
         if not (combination.seen or at.exact):
             trainer.epoch()
 
-    return watched(replace(subject, prove=warm), trainer.tuned)
+    return with_compilation_checked(replace(subject, prove=warm), trainer.tuned)

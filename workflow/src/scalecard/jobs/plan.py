@@ -195,17 +195,17 @@ def shares(
 ) -> dict[str, int]:
     """Each experiment's share of so many minutes, in seconds.
 
-    Every experiment gets its headline, that of health whatever the budget; what is left is shared in proportion to what
-    the others should need beyond that. If the headlines do not fit, each gets the same part of
-    its own; if everything fits, the same multiple of its need. Empty without a budget, unless the time is `limited` by
-    a cluster's scheduler: then each gets twice what it needs.
+    Health gets its headline whatever the budget. Every other experiment gets its own, and what is left is shared in
+    proportion to what they should need beyond that. If the headlines do not fit, each gets the same part of its own; if
+    everything fits, the same multiple of its need. Empty without a budget, unless the time is `limited` by a cluster's
+    scheduler: then each gets twice what it needs.
     """
     if budget is None and not limited:
         return {}
-    whole = headlines.get(HEALTH, 0.0)
+    health = headlines.get(HEALTH, 0.0)
     others = {name: own for name, own in needs.items() if name != HEALTH}
     least, most = sum(headlines[name] for name in others), sum(others.values())
-    left = 2 * most if budget is None else max(0.0, 60 * budget - whole)
+    left = 2 * most if budget is None else max(0.0, 60 * budget - health)
     if left >= most:
         found = {name: own * left / (most or 1.0) for name, own in others.items()}
     elif left <= least:
@@ -213,7 +213,7 @@ def shares(
     else:
         part = (left - least) / (most - least)
         found = {name: headlines[name] + part * (own - headlines[name]) for name, own in others.items()}
-    return {name: max(1, round(found.get(name, whole))) for name in needs}
+    return {name: max(1, round(found.get(name, health))) for name in needs}
 
 
 def job_minutes(needs: Mapping[str, float], seconds: Mapping[str, int]) -> dict[str, int]:

@@ -26,7 +26,7 @@ TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs abo
 RUNS, NUDGE = 5, 2**-20  # plain steps as timed that a tolerance may be derived from, and how far they start apart
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
-CHUNK = 2**17  # values that are compared at a time, in the cores' caches: more at a time takes four times as long
+CHUNK = 2**17  # values that are compared at a time, which fit the cores' caches: 2**22 took six times as long
 VOID = 0.5  # half of the step: a tolerance this large could not tell a step with half of its gradients
 
 
@@ -200,8 +200,8 @@ def same_losses(
     """Of a step that rounds differently: the loss after it against the plain loop's in float32.
 
     `plain` is that loop's loss before and after it, `strayed` the loss after it of loops with random errors as large as
-    those roundings. Three times the farthest of those is allowed. That must be less than half of what the loss
-    falls by, or it could not tell steps with half of their gradients; so our loss has fallen, too.
+    those roundings. Three times the farthest of those is allowed. That must be less than half of what the loss falls
+    by, or it could not tell steps with half of their gradients; so our loss has fallen, too.
     """
     before, after = plain
     allowed, fall = ROUNDING * max(abs(one - after) for one in strayed), before - after
@@ -237,8 +237,9 @@ def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], e
 def _double(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
     """Some rows at a time, as in what follows: of a large model, all would be gigabytes on each of eight ranks."""
     for tensor in tensors:
-        rows = max(1, CHUNK * len(tensor) // max(1, tensor.numel())) if tensor.dim() else 0
-        for part in tensor.detach().split(rows) if rows else [tensor.detach()]:
+        values = torch.atleast_1d(tensor.detach())
+        rows = max(1, CHUNK * len(values) // max(1, values.numel()))
+        for part in values.split(rows):
             yield part.cpu().double()
 
 

@@ -90,21 +90,21 @@ _turns: _Turns | None = None
 class Compiled:
     """A function compiled by torch.compile for the shapes that it is called with.
 
-    Where dynamo gives up, it runs the function as it is and says nothing: `plain` counts calls in which no graph ran.
+    Where dynamo gives up, it runs the function as it is and says nothing; `plain_calls` counts such calls.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._ran = _Counter()
         # Dynamo keeps a backend as long as the process lives: of this object, it would keep the function's model too.
         self._compiled = torch.compile(function, backend=partial(_graph, self._ran), dynamic=False)
-        self.plain = 0
+        self.plain_calls = 0
 
     def __call__(self, *args: Any) -> Any:
         if torch._dynamo.config.recompile_limit != MANY:  # dynamo's settings are held per thread
             torch._dynamo.config.recompile_limit = MANY
         before = self._ran.times
         result = self._compiled(*args)
-        self.plain += self._ran.times == before
+        self.plain_calls += self._ran.times == before
         return result
 
 

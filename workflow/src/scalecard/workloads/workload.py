@@ -89,7 +89,7 @@ class Workload:
     def network(self, device: torch.device) -> nn.Module:
         """The model, with the same parameters each time."""
         values = json.dumps(self._values_for("model"))
-        model = self._model().to(device) if self.file else _copied(_built_in(self.name, values, self.seed), device)
+        model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
         return model.double().eval() if self.exact else model.train(not self.frozen)
 
     def _model(self) -> nn.Module:
@@ -255,7 +255,7 @@ def _built_in(name: str, values: str, seed: int) -> nn.Module:
     return Workload(name, "", values, 1, seed)._model()
 
 
-def _copied(model: nn.Module, device: torch.device) -> nn.Module:
+def _copy_on(device: torch.device, model: nn.Module) -> nn.Module:
     """A copy on a device, without another one on the host, which takes a second for a model of 250 million values."""
     with torch.no_grad():
         there: dict[int, Any] = {

@@ -129,9 +129,9 @@ ADVICE = {
     Kind.HOST_MEMORY: "whether every channel has its modules, and the BIOS's memory speed and NUMA settings",
 }
 
-# Of workers that emulate devices: why one of them may be slow.
-SLOW = (Kind.SLOWED_DOWN, Kind.COMPUTE, Kind.MEMORY, Kind.HOST_LINK, Kind.DEVICE_LINKS, Kind.PAIR, Kind.LATENCY)
-OF_WORKERS = "other programs, and virtual machines on the same host; the CPU's governor, power limit and cooling"
+# A worker that emulates a device is slow for other reasons than a GPU.
+SLOW_KINDS = (Kind.SLOWED_DOWN, Kind.COMPUTE, Kind.MEMORY, Kind.HOST_LINK, Kind.DEVICE_LINKS, Kind.PAIR, Kind.LATENCY)
+WORKER_ADVICE = "other programs, and virtual machines on the same host; the CPU's governor, power limit and cooling"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +173,8 @@ class Verdict:
         """What to look at; '' if nothing is wrong."""
         if self.fine:
             return ""
-        emulated = self.kind in SLOW and any(place.worker for place in self.place)
-        return OF_WORKERS if emulated else ADVICE[self.kind]
+        emulated = self.kind in SLOW_KINDS and any(place.worker for place in self.place)
+        return WORKER_ADVICE if emulated else ADVICE[self.kind]
 
     @property
     def text(self) -> str:

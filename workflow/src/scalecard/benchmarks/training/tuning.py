@@ -126,7 +126,7 @@ def subject(
     if not workload.exact and (combination.rounding or not compared):
         prove = partial(_proven_by_loss, combination, ctx, references, at, step, model, whole, compared)
         made = in_train_mode(replace(made, prove=prove), workload, [module])
-    return watched(made, step)
+    return with_compilation_checked(made, step)
 
 
 def plain_loops(combination: Combination, references: RoundedReferences, at: Setting) -> Subject:
@@ -158,19 +158,20 @@ def _proven_by_loss(
         yield from same_losses(name, DTYPES[rung], ours, *references.losses(workload, sizes, rung))
 
 
-def watched(subject: Subject, step: TunedStep) -> Subject:
-    """If the step is compiled: graphs of torch.compile ran in all of its forwards, proven, counted and timed.
+def with_compilation_checked(subject: Subject, step: TunedStep) -> Subject:
+    """If the step is compiled, checks as well that compiled code ran in every forward, once proven and once timed.
 
-    Where it gives up, it runs the plain code and says nothing.
+    Where torch.compile gives up, it runs the plain code and says nothing.
     """
     if not (code := step.compiled):
         return subject
 
-    def compiled() -> Iterator[Check]:
+    def check() -> Iterator[Check]:
         dtype = str(step.parameters[0].dtype).removeprefix("torch.")
-        yield Check(name="forwards in which no compiled code ran", dtype=dtype, difference=code.plain, tolerance=0.0)
+        name = "forwards in which no compiled code ran"
+        yield Check(name=name, dtype=dtype, difference=code.plain_calls, tolerance=0.0)
 
-    return replace(subject, prove=lambda: chain(subject.prove(), compiled()), after=compiled)
+    return replace(subject, prove=lambda: chain(subject.prove(), check()), after=check)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of 
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
 PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
-SHORTER = 10  # times the largest rate at which a step lowers the loss
+RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
 
 
 class NotAWorkload(ValueError):
@@ -245,7 +245,7 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
     """
     for rate in RATES:
         if all(_can_tell(replace(workload, lr=rate), device, num_steps) for workload in loads):
-            return rate / SHORTER
+            return rate / RATE_MARGIN
     raise NotAWorkload(loads[0], f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
 
 
@@ -255,7 +255,7 @@ def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     trained = workload.plain(device, (workload.batch_size,), steps, exactly=False, scored=True)
     first, last = trained.losses
     moved = largest_difference(trained.after, trained.before)
-    return last < first and (3 * SHORTER * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
+    return last < first and (3 * RATE_MARGIN * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
 
 
 def _draws(workload: Workload) -> bool:
