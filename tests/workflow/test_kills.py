@@ -12,7 +12,7 @@ import pytest
 from scalecard.hardware.machine import probe
 from scalecard.records.files import load, save
 from scalecard.records.record import Reason, Record
-from support.projects import SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
+from support.projects import HUNG, SMOKE, completed, made_at, made_since, outputs, planned, snakemake_in_background
 
 pytestmark = pytest.mark.workflow
 
@@ -67,9 +67,19 @@ def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_co
     running.kill()
     running.wait(30)
     assert measuring(own_copy, "strategies") == [orphan], "it lives on"
-    told = completed(own_copy, *SMOKE)
-    assert "its lock is removed" in told, "without --unlock by hand"
-    assert f"process {orphan}" in told, "which the second run waits for"
+    os.kill(orphan, signal.SIGSTOP)  # it would be done before a second run gets there on a busy machine
+    log = own_copy.parent / "second.log"
+    second = snakemake_in_background(own_copy, log, *SMOKE)
+    try:
+        deadline = time.monotonic() + HUNG
+        while f"process {orphan}" not in log.read_text():
+            assert second.poll() is None, "the second run waits for it"
+            assert time.monotonic() < deadline, "and says so"
+            time.sleep(0.2)
+    finally:
+        os.kill(orphan, signal.SIGCONT)
+    assert second.wait(HUNG) == 0
+    assert "its lock is removed" in log.read_text(), "without --unlock by hand"
     assert made_since(own_copy, before) == outputs(["strategies"])
     assert load(own_copy / "results" / HERE / "strategies.json").count("ok")
 
