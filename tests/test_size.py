@@ -28,7 +28,6 @@ SHORT = {
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "measuring/whole_numbers.py": "collectives of all rooms are proven with it",
     "parallel/device_mesh.py": "pipelines take it without FSDP",
-    "parallel/sharded.py": "pipelines are not measured again for it",
     "parallel/step.py": "experiments without a data set do not import one",
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
     "time_spent.py": "all rooms may count what they spend, and it imports none",
@@ -40,6 +39,7 @@ SHORT = {
     "workloads/builtin/resnets.py": "what the workloads beside it have in common",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
+    "workloads/update.py": "the plain loop takes its numbers, and none of its code",
 }
 
 

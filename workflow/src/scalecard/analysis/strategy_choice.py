@@ -115,6 +115,12 @@ def workloads(result: Result) -> list[str]:
     return list(dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case))
 
 
+def optimizer(result: Result, workload: str) -> str:
+    """What updated its parameters, by its name in config.yaml; it was plain before there was a choice."""
+    values = result.spec.get("workloads", {}).get(workload, {})
+    return str(values.get("recipe", {}).get("optimizer", "plain"))
+
+
 @lru_cache(maxsize=16)
 def strategy_runs(result: Result, workload: str) -> list[StrategyRun]:
     """Everything that was tried for a workload."""

@@ -43,6 +43,7 @@ class Subject:
     the closed form of what one call does, by the names in counting.py. `state` returns the tensors that the work
     changes, all parameters first; they are put back after proving and counting. `order` draws the order of images.
     Of `module`, the first that a sample goes through, the calls are counted.
+    What `optimizers` keep from step to step is counted.
     `test` scores the test images and returns the accuracy. Once timing is over, `after` checks what must hold, and
     `agreeing` returns the tensors that must be the same on all ranks, bit for bit.
     """
@@ -53,6 +54,7 @@ class Subject:
     state: Callable[[], Sequence[Tensor]] = tuple
     order: torch.Generator | None = None
     module: torch.nn.Module | None = None
+    optimizers: Sequence[torch.optim.Optimizer] = ()
     test: Callable[[], float] | None = None
     after: Callable[[], Iterable[Check]] = tuple
     agreeing: Callable[[], Iterable[Tensor]] = tuple

@@ -16,6 +16,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     updates                          in-place changes of every parameter
     fused updates                    calls of the optimiser's one kernel for all parameters, none of whose in-place
                                      changes PyTorch counts
+    optimizer bytes                  that this rank's optimisers keep from step to step: momentum, and mean squares
     parameter bytes                  of all parameters that were changed, replicas and slices included
     test FLOPs                       of scoring the test images once
 """
@@ -32,12 +33,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
-from scalecard.measuring.case_variant import Subject, version
+from scalecard.measuring.case_variant import Subject, local, version
 from scalecard.records.record import Count
 
 BYTES = (
     *("all-reduced bytes", "collective bytes", "sent bytes", "read bytes", "written bytes", "copied bytes"),
-    *("received bytes", "received by the busiest device", "parameter bytes"),
+    *("received bytes", "received by the busiest device", "parameter bytes", "optimizer bytes"),
 )
 # The others are counted one by one.
 UNITS: dict[str, Literal["FLOP", "B"]] = {"FLOPs": "FLOP", "test FLOPs": "FLOP", **dict.fromkeys(BYTES, "B")}
@@ -93,7 +94,7 @@ class _Operations(TorchDispatchMode):
             self.tally.add("sent bytes", _bytes(args[0]))
         elif name.startswith(("aten._to_copy.", "aten.copy_.")):
             self.tally.add("copied bytes", _bytes(out))
-        elif name.startswith("aten._fused_sgd_."):
+        elif name.startswith(("aten._fused_sgd_.", "aten._fused_adamw_.")):
             self.tally.add("fused updates", 1)
         elif name.startswith("aten.amax."):
             self.tally.add("read bytes", _bytes(args[0]))
@@ -149,6 +150,14 @@ def flops(work: Callable[[], object]) -> float:
     return tally.sums().get("FLOPs", 0.0)
 
 
+def _kept(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Tensor]:
+    """What they keep for each value of a parameter, of this rank's part of it; not how many steps there were."""
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            shaped = (each for each in state.values() if isinstance(each, Tensor) and each.shape == parameter.shape)
+            yield from map(local, shaped)
+
+
 def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     """One call of the work, and one scoring of the test images, beside what is expected of them."""
     before = subject.versions()
@@ -162,6 +171,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     seen["parameter bytes"] = _bytes(
         tensor for tensor, then in zip(subject.parameters(), before, strict=True) if version(tensor) != then
     )
+    seen["optimizer bytes"] = _bytes(_kept(subject.optimizers))
     if subject.test:
         with counting() as scoring:
             subject.test()

@@ -27,6 +27,7 @@ from torch.nn import functional
 from scalecard.hardware.devices import Device, Task, received
 from scalecard.workloads.nested import Tree, mapped
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.update import Update
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -39,11 +40,16 @@ class ModelParallel:
     """
 
     def __init__(
-        self, stages: Sequence[nn.Module], devices: Sequence[Device], *, lr: float, loss: Loss = functional.mse_loss
+        self,
+        stages: Sequence[nn.Module],
+        devices: Sequence[Device],
+        *,
+        update: Update,
+        loss: Loss = functional.mse_loss,
     ) -> None:
         self.devices, self.loss = devices, loss
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
-        self.optimizers = [torch.optim.SGD(stage.parameters(), lr=lr) for stage in self.stages]
+        self.optimizers = [update.of(stage.parameters()) for stage in self.stages]
 
     def forward(self, inputs: Tree | Task) -> Task:
         """The output, on the last device, as a Task."""
@@ -54,7 +60,7 @@ class ModelParallel:
         return value
 
     def step(self, inputs: Tree, targets: Tree) -> None:
-        """One SGD step with the loss against `targets`, which live on the last device."""
+        """One step with the loss against `targets`, which live on the last device."""
         done = self.devices[-1].submit(backward, self.loss, self.forward(inputs), targets)
         self.update(done)
 
@@ -148,12 +154,12 @@ class StageAlone:
 
 
 class UpdateAlone:
-    """The update of one stage's parameters by SGD, with gradients that are all one."""
+    """The update of one stage's parameters, with gradients that are all one."""
 
-    def __init__(self, stage: nn.Module, device: Device, *, lr: float) -> None:
+    def __init__(self, stage: nn.Module, device: Device, *, update: Update) -> None:
         self.device, self.parameters = device, trainable(stage.to(device.torch))
         self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
-        self.optimizer = torch.optim.SGD(self.parameters, lr=lr)
+        self.optimizer = update.of(self.parameters)
 
     def run(self) -> None:
         self.device.submit(self._once)
@@ -172,11 +178,11 @@ class HybridParallel(ModelParallel):
         stages: Sequence[nn.Module],
         devices: Sequence[Device],
         *,
-        lr: float,
+        update: Update,
         loss: Loss,
         groups: Sequence[dist.ProcessGroup],
     ) -> None:
-        super().__init__(stages, devices, lr=lr, loss=loss)
+        super().__init__(stages, devices, update=update, loss=loss)
         self.groups = groups
 
     def update(self, *after: Task) -> None:

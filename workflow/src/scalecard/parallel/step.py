@@ -1,13 +1,13 @@
-"""One SGD step of any module on one resident batch, however the module is wrapped."""
+"""One training step of any module on one resident batch, however the module is wrapped."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable, untrained
+from scalecard.workloads.update import Update
 
 
 class Step:
@@ -21,10 +21,10 @@ class Step:
         targets: Tree,
         *,
         loss: Callable[[Any, Any], Tensor],
-        lr: float,
+        update: Update,
     ) -> None:
         self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.optimizer = torch.optim.SGD(groups_by_kind(parameters), lr=lr)
+        self.optimizer = update.of(groups_by_kind(parameters))
 
     def __call__(self) -> None:
         self.loss(self.module(self.inputs), self.targets).backward()
@@ -35,7 +35,7 @@ class Step:
 def groups_by_kind(parameters: Iterable[Tensor]) -> list[dict[str, list[Tensor]]]:
     """Parameter groups of one kind of tensor each.
 
-    On CUDA, SGD updates a whole group at once (foreach) and refuses plain tensors beside DTensors.
+    On CUDA, an optimiser updates a whole group at once (foreach) and refuses plain tensors beside DTensors.
     """
     kinds: dict[type[Tensor], list[Tensor]] = {}
     for parameter in parameters:

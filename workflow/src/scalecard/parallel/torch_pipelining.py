@@ -13,6 +13,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
+from scalecard.workloads.update import Update
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 
@@ -34,7 +35,7 @@ class LibraryPipeline:
         num_micro: int,
         device: torch.device,
         loss: Loss,
-        lr: float,
+        update: Update,
         group: dist.ProcessGroup,
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
@@ -44,10 +45,10 @@ class LibraryPipeline:
         inputs, targets = batch
         self.first = (inputs,) if 0 in stages else ()
         self.last = {"target": targets} if num_stages - 1 in stages else {}
-        self.optimizer = torch.optim.SGD([p for stage in self.modules for p in stage.parameters()], lr=lr)
+        self.optimizer = update.of([p for stage in self.modules for p in stage.parameters()])
 
     def step(self) -> None:
-        """One SGD step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
+        """One step on the whole batch. The library averages mean losses, so micro-batches must be equal."""
         self.schedule.step(*self.first, **self.last)
         for stage in self.modules:
             if self.replicas:

@@ -1,4 +1,4 @@
-"""One SGD step on one device or rank with any of the switches that may make it faster: the rungs of a ladder.
+"""One step on one device or rank with any of the switches that may make it faster: the rungs of a ladder.
 
     tf32            GPUs round the factors of float32 products and convolutions to TF32
     bf16            autocast computes products and convolutions in bfloat16; parameters stay float32
@@ -32,6 +32,7 @@ from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.update import Update
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
 Part = tuple[Tree, Tree]
@@ -62,14 +63,14 @@ class TunedStep:
         rungs: Iterable[str],
         *,
         loss: Callable[[Any, Any], Tensor],
-        lr: float,
+        update: Update,
     ) -> None:
         self.module, self.rungs = module, frozenset(rungs)
         self.parts = [in_layout(part, self.rungs) for part in parts]
         self.parameters = trainable(model)
         self.device = self.parameters[0].device
         self._runtime = runtime_of(self.device)
-        self.optimizer = torch.optim.SGD(self.parameters, lr=lr, fused=True if "fused" in self.rungs else None)
+        self.optimizer = update.of(self.parameters, fused="fused" in self.rungs)
 
         def forward(inputs: Tree, targets: Tree) -> Tensor:
             return loss(module(inputs), targets)
@@ -155,7 +156,9 @@ class TunedTrainer(Trainer):
     def __post_init__(self) -> None:
         super().__post_init__()
         in_layout(self.model, self.rungs)
-        self.tuned = TunedStep(self.model, self.model, [], self.rungs, loss=functional.cross_entropy, lr=self.lr)
+        self.tuned = TunedStep(
+            self.model, self.model, [], self.rungs, loss=functional.cross_entropy, update=Update(self.lr)
+        )
         self.optimizer = self.tuned.optimizer
 
     def step(self, images: Tensor, labels: Tensor) -> None:

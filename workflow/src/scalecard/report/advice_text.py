@@ -15,6 +15,7 @@ from scalecard.analysis.strategy_choice import (
     choose,
     fewest,
     on,
+    optimizer,
     strategy_runs,
     timed,
     workloads,
@@ -24,6 +25,8 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic, strategies
+
+OPTIMIZERS = {"plain": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
 
 
 def advice(measured: PlatformResults) -> list[Finding]:
@@ -38,8 +41,10 @@ def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = strategy_runs(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
+    trained = OPTIMIZERS[optimizer(result, workload)]
     return [
-        replace(o, text=f"{workload}: {o.text}.", headline=o.headline and f"{workload}: {o.headline}") for o in every
+        replace(o, text=f"{workload}, {trained}: {o.text}.", headline=o.headline and f"{workload}: {o.headline}")
+        for o in every
     ]
 
 

@@ -38,6 +38,7 @@ COUNTED = {
     "parameter bytes": "of parameters on all devices",
     "forwards": "forward passes",
     "updates": "updates of every parameter",
+    "optimizer bytes": "kept by optimisers",
     "test FLOPs": "arithmetic of scoring the test images",
 }
 SHOW_COUNT = {"FLOP": formatting.count_flops, "B": formatting.count_bytes}

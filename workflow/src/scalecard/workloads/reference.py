@@ -1,4 +1,4 @@
-"""The plain loop that every strategy is compared with: forward, loss, gradient, p -= lr * gradient. Nothing else.
+"""The plain loop that every strategy is compared with: forward, loss, gradient, update by the formula. Nothing else.
 
 It shares the network with what it judges, and no other code: no trainer, no splitting, no loss, no optimiser.
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree, between, doubled, flipped, rows
+from scalecard.workloads.update import BETAS, DECAY, EPSILON, MOMENTUM, Update
 
 
 @dataclass(frozen=True)
@@ -66,23 +67,52 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def train(
-    model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], lr: float, scored: bool = False
+    model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], update: Update, scored: bool = False
 ) -> Plain:
-    """Plain SGD on one device; running statistics of batch normalisation follow the parts in their order.
+    """Training on one device; running statistics of batch normalisation follow the parts in their order.
 
     Parameters are those that require a gradient; the others count as buffers. If it is `scored`, which takes two more
     forwards, the losses are known.
     """
     parameters = trainable(model)
-    before = _kept(parameters)
+    before, rule = _kept(parameters), Rule(update, parameters)
     first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
-        step = gradient(model, parts, loss)
-        with torch.no_grad():
-            for parameter, slope in zip(parameters, step, strict=True):
-                parameter.sub_(lr * slope)
+        rule.apply(gradient(model, parts, loss))
     last = loss_of(model, steps[0], loss) if scored else math.nan
     return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
+
+
+class Rule:
+    """How steps change these parameters, in place, by the formulas of update.py, and what it keeps for the next."""
+
+    def __init__(self, update: Update, parameters: Sequence[Tensor]) -> None:
+        self.update, self.parameters, self.steps = update, parameters, 0
+        self.kept = [[torch.zeros_like(p) for p in parameters] for _ in range(update.values_kept)]
+
+    @torch.no_grad()
+    def apply(self, gradients: Sequence[Tensor]) -> None:
+        """One step."""
+        self.steps += 1
+        for place, (parameter, slope) in enumerate(zip(self.parameters, gradients, strict=True)):
+            kept = [each[place] for each in self.kept]
+            if self.update.optimizer == "adamw":
+                self._adamw(parameter, slope, *kept)
+            else:
+                self._sgd(parameter, slope, *kept)
+
+    def _sgd(self, parameter: Tensor, slope: Tensor, *momentum: Tensor) -> None:
+        for summed in momentum:
+            slope = summed.mul_(MOMENTUM).add_(slope)
+        parameter.sub_(self.update.lr * slope)
+
+    def _adamw(self, parameter: Tensor, slope: Tensor, mean: Tensor, square: Tensor) -> None:
+        of_mean, of_square = BETAS
+        mean.mul_(of_mean).add_((1 - of_mean) * slope)
+        square.mul_(of_square).add_((1 - of_square) * slope * slope)
+        root = (square / (1 - of_square**self.steps)).sqrt()
+        parameter.mul_(1 - self.update.lr * DECAY)
+        parameter.sub_(self.update.lr * mean / (1 - of_mean**self.steps) / (root + EPSILON))
 
 
 def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:

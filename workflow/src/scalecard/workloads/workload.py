@@ -30,6 +30,7 @@ from scalecard.workloads.builtin import (
     toy,
 )
 from scalecard.workloads.nested import Tree, leaves, mapped, share
+from scalecard.workloads.update import Optimizer, Update
 
 BUILT_IN = {
     "gpt": gpt,
@@ -69,6 +70,12 @@ class Workload:
     inexact: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
+    optimizer: Optimizer = "plain"
+
+    @property
+    def update(self) -> Update:
+        """How a step changes the parameters."""
+        return Update(self.lr, self.optimizer)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -217,7 +224,7 @@ class Workload:
         with torch.no_grad():
             for parameter in model.parameters() if nudge else ():
                 parameter.mul_(1 + nudge)
-        return reference.train(model, steps, loss=self.plain_loss, lr=self.lr, scored=scored)
+        return reference.train(model, steps, loss=self.plain_loss, update=self.update, scored=scored)
 
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
@@ -269,8 +276,9 @@ def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Worklo
     """The workloads of an experiment's block as they are timed on one device; `source` only says what a file was."""
     found = []
     for name, block in workloads.items():
-        values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source")}
-        found.append(Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed))
+        values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source", "recipe")}
+        workload = Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed)
+        found.append(replace(workload, **block.get("recipe", {})))
     return found
 
 

@@ -22,6 +22,7 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.proof import same_gradients
 from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
 from scalecard.records.record import Check
+from scalecard.workloads import reference
 from scalecard.workloads.nested import doubled, flipped, mapped, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
@@ -205,16 +206,23 @@ def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int)
 
 def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
     """The update of the stage's parameters."""
-    alone = UpdateAlone(staged.stage(stage), device, lr=staged.workload.lr)
+    alone = UpdateAlone(staged.stage(stage), device, update=staged.workload.update)
 
     def prove() -> Iterator[Check]:
-        before = [p.detach().clone() for p in alone.parameters]
+        plain = [p.detach().clone() for p in alone.parameters]
+        exact = [p.double() for p in plain]
+        for values in (plain, exact):
+            reference.Rule(staged.workload.update, values).apply([torch.ones_like(value) for value in values])
         alone.run()
         device.synchronize()
-        plain, exact = [p - staged.workload.lr for p in before], [p.double() - staged.workload.lr for p in before]
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
 
-    return Subject(work=alone.run, prove=prove, expected={"updates": 1}, state=lambda: alone.parameters)
+    return Subject(
+        work=alone.run,
+        prove=prove,
+        expected={"updates": staged.workload.update.changes},
+        state=lambda: alone.parameters,
+    )
 
 
 def _alone(stage: int, device: Device, staged: CutWorkload) -> StageAlone:

@@ -181,9 +181,9 @@ class Feeding:
     ) -> Subject:
         workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
         model = workload.network(self.device.torch)
-        step = Step(model, trainable(model), *first, loss=workload.loss, lr=workload.lr)
+        step = Step(model, trainable(model), *first, loss=workload.loss, update=workload.update)
         num_steps, sizes = self.references.times(workload), (workload.batch_size,)
-        each = dict.fromkeys(("updates", "forwards"), at.num_batches)
+        each = {"updates": at.num_batches * workload.update.changes, "forwards": at.num_batches}
         subject = trained(
             Setting(workload, 1),
             partial(self._pass, step, feed, place, copier),

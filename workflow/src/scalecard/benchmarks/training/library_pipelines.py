@@ -48,16 +48,15 @@ def pipeline(
         num_micro=at.num_micro,
         device=ctx.device,
         loss=workload.loss,
-        lr=workload.lr,
+        update=workload.update,
         group=pipeline_group(ctx, depth),
         replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )
     whole, num_trained = state_of(model), len(trainable(model))
-    owned = {id(tensor) for module in made.modules for tensor in state_of(module)}
-    places = [place for place, tensor in enumerate(whole) if id(tensor) in owned]
+    places = [place for place, tensor in enumerate(whole) if any(tensor is own for own in made.state())]
     mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
-    counts: dict[str, float] = {"updates": 1, "forwards": at.num_micro}
+    counts = {"forwards": at.num_micro, **workload.update.counts(whole[place] for place in mine[0])}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
         counts |= _stage_counts(ctx, references, at, cuts)
     return trained(
@@ -69,6 +68,7 @@ def pipeline(
         modules=made.modules,
         devices=[ctx],
         counts=counts,
+        optimizers=[made.optimizer],
     )
 
 

@@ -53,7 +53,8 @@ def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> Stra
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
     model = at.workload.network(ctx.device)
     values = trainable(model)
-    counts = {"all-reduced bytes": sum(value.nbytes for value in values)}
+    kept = at.workload.update.counts(values)
+    counts = {"all-reduced bytes": sum(value.nbytes for value in values), **kept}
     return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
 
 
@@ -61,7 +62,7 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
     model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
-    counts = references.counts(at.workload, at.shares()[:1])
+    counts = {**references.counts(at.workload, at.shares()[:1]), **mine.update.counts(trainable(model))}
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
 
@@ -73,14 +74,17 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
         once = cut_model.calls_each_once(replace(at.workload, batch_size=1))
     except CannotBe:
         blocks, once = [], True
-    own = set(model.modules())  # a block that was put together from several is called by nobody
-    blocks = [block for block in blocks if block in own and next(block.parameters(), None) is not None]
+    called = set(model.modules())  # a block that was put together from several is called by nobody
+    blocks = [block for block in blocks if block in called and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     reduced = sharded.gathered_bytes(trainable(model), ranks)
+    own = sharded.own_bytes(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
-    counts = {"collective bytes": times * gathered + reduced} if replicas == 1 and once else {}
+    counts: dict[str, float] = {"optimizer bytes": at.workload.update.values_kept * own}
+    if replicas == 1 and once:
+        counts["collective bytes"] = times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
 
 
@@ -129,16 +133,18 @@ def _subject(
     **more: Any,
 ) -> Subject:
     """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
-    state = partial(state_of, model)
+    state, update = partial(state_of, model), at.workload.update
+    step = Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, update=update)
     return trained(
         at,
-        Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, lr=at.workload.lr),
+        step,
         state,
         references.at(at.workload, sizes),
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={"updates": 1, "forwards": 1, **counts},
+        counts={"updates": update.changes, "forwards": 1, **counts},
+        optimizers=[step.optimizer],
         compared=lambda: sharded.whole(state()),
         **more,
     )

@@ -17,7 +17,7 @@ from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Schedule
 from scalecard.parallel.step import Step, state_of
 from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
-from scalecard.workloads.nested import leaves, rows
+from scalecard.workloads.nested import Tree, leaves, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
@@ -42,7 +42,7 @@ class InProcess:
             whole, stages = cut(workload, cuts)
         else:
             stages = [whole := workload.network(devices[0].torch)]
-        return whole, self.executor(stages, devices[: len(stages)], lr=workload.lr, loss=workload.loss)
+        return whole, self.executor(stages, devices[: len(stages)], update=workload.update, loss=workload.loss)
 
 
 def _scheduled(schedule: Schedule) -> InProcess:
@@ -93,13 +93,6 @@ def subject(
     workload = at.workload
     model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
     inputs, targets = workload.batch(workload.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
-    counts: dict[str, float] = {"updates": 1, "forwards": len(at.micro_sizes())}
-    if isinstance(inputs, Tensor):  # the rows of a dict are not seen
-        counts["samples"] = rows(inputs)
-    if not workload.exact:
-        crossing_bytes = crossing(workload, at.cuts, at.micro_sizes()) if form.crossings else 0
-        counts |= references.counts(workload, at.micro_sizes())
-        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
     step = partial(form.step(at), staged, inputs, targets)
 
     def work() -> None:
@@ -114,9 +107,26 @@ def subject(
         references=references,
         modules=staged.stages,
         devices=staged.devices,
-        counts={name: repeats * each for name, each in counts.items()},
+        counts={
+            **{name: repeats * each for name, each in _counts(form, references, at, inputs).items()},
+            **workload.update.counts(trainable(model), repeats),
+        },
+        optimizers=staged.optimizers,
     )
     return replace(proven, work=work)
+
+
+def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) -> dict[str, float]:
+    """What a step does besides its update."""
+    workload, sizes = at.workload, at.micro_sizes()
+    counts: dict[str, float] = {"forwards": len(sizes)}
+    if isinstance(inputs, Tensor):  # the rows of a dict are not seen
+        counts["samples"] = rows(inputs)
+    if not workload.exact:
+        crossing_bytes = crossing(workload, at.cuts, sizes) if form.crossings else 0
+        counts |= references.counts(workload, sizes)
+        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
+    return counts
 
 
 def _data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:
@@ -127,7 +137,7 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)
-    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, lr=workload.lr)
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, update=workload.update)
     return trained(
         at,
         partial(first.submit, step),
@@ -136,5 +146,6 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
         references=references,
         modules=[wrapped],
         devices=devices,
-        counts={"updates": 1, "forwards": 1},
+        counts={"forwards": 1, **workload.update.counts(trainable(model))},
+        optimizers=[step.optimizer],
     )

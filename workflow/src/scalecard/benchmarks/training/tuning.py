@@ -28,6 +28,7 @@ from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows
 from scalecard.workloads.reference import trainable
+from scalecard.workloads.update import Update
 from scalecard.workloads.workload import HOST, Workload
 
 LEFT_OUT = "left out of `rungs` in config.yaml"
@@ -66,10 +67,9 @@ class Combination:
         """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
         return not {"compile", "graphs"} & {*self.rungs}
 
-    @property
-    def update(self) -> str:
-        """What counts its updates: one by a single kernel is another thing."""
-        return "fused updates" if "fused" in self.rungs else "updates"
+    def updates(self, update: Update, steps: int = 1) -> dict[str, float]:
+        """What counts those of so many steps, and how many: one by a single kernel is another thing."""
+        return {"fused updates": steps} if "fused" in self.rungs else {"updates": steps * update.changes}
 
 
 class RoundedReferences(References):
@@ -104,10 +104,10 @@ def subject(
     inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     each = rows(inputs) // combination.count
     parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
-    step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, lr=workload.lr)
+    step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, update=workload.update)
     sizes = (each,) * combination.count
     whole = sizes * ctx.world_size
-    counts: dict[str, float] = {combination.update: 1}
+    counts = combination.updates(workload.update)
     if combination.seen:
         counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
     if shared and not workload.exact:

@@ -246,7 +246,7 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
     for rate in RATES:
         if all(_can_tell(replace(workload, lr=rate), device, num_steps) for workload in loads):
             return rate / RATE_MARGIN
-    raise NotAWorkload(loads[0], f"{num_steps} steps of SGD lower the loss at no learning rate from 1 to 3e-6")
+    raise NotAWorkload(loads[0], f"{num_steps} steps lower the loss at no learning rate from 1 to 3e-6")
 
 
 def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
