@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scalecard.hardware.isolation import LOCK
 from scalecard.hardware.machine import probe
 from scalecard.records.files import load, save
 from scalecard.records.record import Reason, Record
@@ -32,12 +33,13 @@ def _works_in(folder: Path, pid: str) -> bool:
 
 
 def wait_until_measuring(folder: Path, name: str) -> int:
-    deadline = time.monotonic() + 90
+    """Until it has the machine's lock, for which it may have waited: other groups of tests measure meanwhile."""
+    deadline = time.monotonic() + HUNG
     while time.monotonic() < deadline:
-        pids = measuring(folder, name)
-        if pids:
-            time.sleep(3)  # past the imports
-            return pids[0]
+        for pid in measuring(folder, name):
+            if LOCK.read_text() == f"process {pid}":
+                time.sleep(1)  # it measures
+                return pid
         time.sleep(0.2)
     raise TimeoutError(name)
 
@@ -67,7 +69,7 @@ def test_the_orphan_of_a_killed_snakemake_and_the_next_run_do_not_overlap(own_co
     running.kill()
     running.wait(30)
     assert measuring(own_copy, "strategies") == [orphan], "it lives on"
-    os.kill(orphan, signal.SIGSTOP)  # it would be done before a second run gets there on a busy machine
+    os.kill(orphan, signal.SIGSTOP)  # it keeps the lock until the second run waits for it
     log = own_copy.parent / "second.log"
     second = snakemake_in_background(own_copy, log, *SMOKE)
     try:
