@@ -12,7 +12,7 @@ from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.parallel.scratch_allreduce import ALGORITHMS
 from scalecard.workloads.builtin.lenet import lenet_parameters
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from torch import Tensor, nn
 
 
@@ -60,7 +60,7 @@ def stages(norm: bool = False) -> list[nn.Module]:
 
 
 def trained(strategy: type[ModelParallel], used: list[Device], norm: bool = False, **options: object) -> list[Tensor]:
-    model = strategy(stages(norm), used, update=Update(0.1))
+    model = strategy(stages(norm), used, optimizer=OptimizerSettings(0.1))
     generator = torch.Generator().manual_seed(1)
     inputs, targets = (torch.randn(7, n, generator=generator, dtype=torch.float64) for n in (8, 5))
     for _ in range(5):

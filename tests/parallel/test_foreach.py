@@ -12,8 +12,8 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
 from scalecard.parallel import sharded
 from scalecard.parallel.step import Step
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.update import Update
 from torch import nn
 from torch.autograd.graph import increment_version
 from torch.distributed.device_mesh import init_device_mesh
@@ -30,7 +30,9 @@ def _divided_in_part(ctx: RankContext) -> float:
     mesh = init_device_mesh("cpu", (ctx.world_size,))
     model = sharded.divided(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)), PLAN, mesh)
     before = model[2].bias.detach().clone()
-    Step(model, trainable(model), torch.ones(2, 4), torch.ones(2, 2), loss=nn.MSELoss(), update=Update(0.1))()
+    Step(
+        model, trainable(model), torch.ones(2, 4), torch.ones(2, 2), loss=nn.MSELoss(), optimizer=OptimizerSettings(0.1)
+    )()
     return float((model[2].bias.detach() - before).abs().max())
 
 
@@ -54,7 +56,14 @@ def _one_by_one(ctx: RankContext) -> tuple[float, set[int]]:
     """The same of a counted step, which updates one tensor after another, as on a CPU, and of three further steps."""
     model = nn.Linear(4, 4)
     sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
-    step = Step(model, trainable(model), torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), update=Update(0.1))
+    step = Step(
+        model,
+        trainable(model),
+        torch.ones(2, 4),
+        torch.zeros(2, 4),
+        loss=nn.MSELoss(),
+        optimizer=OptimizerSettings(0.1),
+    )
     subject = Subject(work=step, prove=tuple, expected={"updates": 1}, state=partial(trainable, model))
     (count,) = counted(subject, ctx.synchronize)
     before = subject.versions()

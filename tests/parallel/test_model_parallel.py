@@ -6,7 +6,7 @@ import pytest
 import torch
 from scalecard.hardware.devices import CpuDevice
 from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from torch import nn
 
 
@@ -55,7 +55,7 @@ def test_the_forwards_keep_what_their_backwards_would_need(device: CpuDevice) ->
 def test_an_update_alone_has_gradients_even_if_they_were_cleared(device: CpuDevice) -> None:
     stage = nn.Linear(2, 2)
     before = stage.weight.detach().clone()
-    alone = UpdateAlone(stage, device, update=Update(0.5))
+    alone = UpdateAlone(stage, device, optimizer=OptimizerSettings(0.5))
     for _ in range(2):
         stage.weight.grad = None
         alone.run()

@@ -13,7 +13,7 @@ from scalecard.parallel.plan_counts import bytes_exchanged, of
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import BLOCKS, PARTITIONS, plan
 from scalecard.workloads import reference
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.workload import HOST, built_in
 from torch import Tensor, nn
 
@@ -74,7 +74,7 @@ def trained(made: OneDevice | TensorParallel, used: list[Device], steps: int = S
 
 def reference_of(module: nn.Module) -> list[Tensor]:
     steps = [reference.split(*batch(), [BATCH])] * STEPS
-    plain = reference.train(copy.deepcopy(module), steps, loss=reference.cross_entropy, update=Update(LR))
+    plain = reference.train(copy.deepcopy(module), steps, loss=reference.cross_entropy, optimizer=OptimizerSettings(LR))
     moved = max(float((a - b).abs().max()) for a, b in zip(plain.before, plain.after, strict=True))
     assert moved > 1e-3
     return [*plain.after, *plain.buffers]

@@ -20,7 +20,7 @@ from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting
 from scalecard.parallel import compiled, tuned_step
 from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot, in_layout
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from support.lone_rank import LoneRank
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,7 +39,7 @@ def network() -> nn.Module:
 
 def made(*rungs: str, parts: list[Any] | None = None) -> TunedStep:
     model = in_layout(network(), rungs)
-    return TunedStep(model, model, parts or [part()], rungs, loss=functional.mse_loss, update=Update(0.1))
+    return TunedStep(model, model, parts or [part()], rungs, loss=functional.mse_loss, optimizer=OptimizerSettings(0.1))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_ranks_exchange_gradients_with_the_last_part_alone(monkeypatch: pytest.M
     monkeypatch.setattr(tuned_step, "DistributedDataParallel", Wrapped)
     wrapped = Wrapped(model := nn.Linear(2, 1))
     parts = [(torch.ones(4, 2), torch.zeros(4, 1)) for _ in range(3)]
-    TunedStep(model, wrapped, parts, (), loss=functional.mse_loss, update=Update(0.1))()
+    TunedStep(model, wrapped, parts, (), loss=functional.mse_loss, optimizer=OptimizerSettings(0.1))()
     assert wrapped.noted == [False, False, True]
 
 

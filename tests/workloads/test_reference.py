@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from scalecard.workloads import reference
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from torch import nn
 from torch.nn import functional
 
@@ -18,7 +18,7 @@ def test_a_step_of_one_weight_is_what_the_hand_computes() -> None:
     for sizes in ([2], [1, 1]):
         nn.init.ones_(model.weight)
         parts = reference.split(inputs, targets, sizes)
-        trained = reference.train(model, [parts], loss=reference.loss, update=Update(0.1), scored=True)
+        trained = reference.train(model, [parts], loss=reference.loss, optimizer=OptimizerSettings(0.1), scored=True)
         assert (float(trained.before[0]), float(trained.after[0])) == (1, 0.5)
         assert trained.losses == (2.5, 0.625)
 
@@ -27,7 +27,7 @@ def test_a_loop_whose_losses_nobody_asks_for_forwards_each_part_once() -> None:
     model, forwards = nn.Linear(1, 1), list[int]()
     model.register_forward_hook(lambda *_: forwards.append(1))
     parts = reference.split(torch.ones(4, 1), torch.zeros(4, 1), [2, 2])
-    trained = reference.train(model, [parts], loss=reference.loss, update=Update(0.1))
+    trained = reference.train(model, [parts], loss=reference.loss, optimizer=OptimizerSettings(0.1))
     assert len(forwards) == 2
     assert all(map(math.isnan, trained.losses)), "whoever compares them sees that they are unknown"
 
@@ -49,7 +49,7 @@ def test_the_losses_are_pytorchs() -> None:
 def test_training_counts_running_statistics_once_per_part() -> None:
     model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
     parts = reference.split(torch.randn(4, 1), torch.randn(4, 1), [2, 2])
-    trained = reference.train(model, [parts] * 3, loss=reference.loss, update=Update(0.1), scored=True)
+    trained = reference.train(model, [parts] * 3, loss=reference.loss, optimizer=OptimizerSettings(0.1), scored=True)
     assert int(trained.buffers[-1]) == 6, "batches that the statistics have seen; losses alone do not count"
 
 

@@ -116,9 +116,9 @@ def workloads(result: Result) -> list[str]:
 
 
 def optimizer(result: Result, workload: str) -> str:
-    """What updated its parameters, by its name in config.yaml; it was plain before there was a choice."""
+    """The optimiser of its recipe, by its name in config.yaml; older results had no recipe, and plain SGD."""
     values = result.spec.get("workloads", {}).get(workload, {})
-    return str(values.get("recipe", {}).get("optimizer", "plain"))
+    return str(values.get("recipe", {}).get("optimizer", "plain_sgd"))
 
 
 @lru_cache(maxsize=16)

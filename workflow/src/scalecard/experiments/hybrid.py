@@ -133,11 +133,11 @@ def _subject(
     cuts = after(mine.name, 2)
     model, stages = cut(mine, cuts)
     executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
-    staged = executor(stages, devices, update=mine.update, loss=mine.loss)
+    staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
     inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
     received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,))
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
-    counts = {"updates": mine.update.changes, "samples": mine.batch_size, "received bytes": received, **sent}
+    counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
     trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)
     times = references.times(mine)
     return training(

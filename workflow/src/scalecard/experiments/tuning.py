@@ -43,7 +43,7 @@ from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.workload import Workload, built_in
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
@@ -201,7 +201,7 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination:
         steps=steps,
         devices=[ctx],
         counts={
-            **combination.updates(Update(spec.lr), steps),
+            **combination.updates(OptimizerSettings(spec.lr), steps),
             "test FLOPs": len(images.test) * forward,
             **({"FLOPs": len(images.train) * whole, "samples": len(images.train)} if combination.seen else {}),
         },

@@ -26,7 +26,7 @@ TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs abo
 RUNS, NUDGE = 5, 2**-20  # plain steps as timed that a tolerance may be derived from, and how far they start apart
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
-LAST_PLACES = 10  # units in the last place that are always allowed: by chance the plain loop may round better
+ULPS = 10  # always allowed, in float32 as timed: by chance the plain loop may round better than what it judges
 CHUNK = 2**17  # values that are compared at a time, which fit the cores' caches: 2**22 took six times as long
 VOID = 0.5  # half of the step: a tolerance this large could not tell a step with half of its gradients
 
@@ -162,7 +162,7 @@ def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
     """What the rounding error of the plain loop in this dtype, relative to what is compared, allows."""
     if not ROUNDING * error < VOID:
         raise Void(f"{name}: void, rounding alone changes it by {error:.2g} of itself, not timed")
-    return max(ROUNDING * error, TOLERANCE if dtype == torch.float64 else LAST_PLACES * torch.finfo(dtype).eps)
+    return max(ROUNDING * error, TOLERANCE if dtype == torch.float64 else ULPS * torch.finfo(dtype).eps)
 
 
 def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> Change:

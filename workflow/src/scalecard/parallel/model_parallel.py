@@ -26,8 +26,8 @@ from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
 from scalecard.workloads.nested import Tree, mapped
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.update import Update
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -44,12 +44,12 @@ class ModelParallel:
         stages: Sequence[nn.Module],
         devices: Sequence[Device],
         *,
-        update: Update,
+        optimizer: OptimizerSettings,
         loss: Loss = functional.mse_loss,
     ) -> None:
         self.devices, self.loss = devices, loss
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
-        self.optimizers = [update.of(stage.parameters()) for stage in self.stages]
+        self.optimizers = [optimizer.build(stage.parameters()) for stage in self.stages]
 
     def forward(self, inputs: Tree | Task) -> Task:
         """The output, on the last device, as a Task."""
@@ -156,10 +156,10 @@ class StageAlone:
 class UpdateAlone:
     """The update of one stage's parameters, with gradients that are all one."""
 
-    def __init__(self, stage: nn.Module, device: Device, *, update: Update) -> None:
+    def __init__(self, stage: nn.Module, device: Device, *, optimizer: OptimizerSettings) -> None:
         self.device, self.parameters = device, trainable(stage.to(device.torch))
         self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
-        self.optimizer = update.of(self.parameters)
+        self.optimizer = optimizer.build(self.parameters)
 
     def run(self) -> None:
         self.device.submit(self._once)
@@ -178,11 +178,11 @@ class HybridParallel(ModelParallel):
         stages: Sequence[nn.Module],
         devices: Sequence[Device],
         *,
-        update: Update,
+        optimizer: OptimizerSettings,
         loss: Loss,
         groups: Sequence[dist.ProcessGroup],
     ) -> None:
-        super().__init__(stages, devices, update=update, loss=loss)
+        super().__init__(stages, devices, optimizer=optimizer, loss=loss)
         self.groups = groups
 
     def update(self, *after: Task) -> None:

@@ -37,14 +37,15 @@ def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
     return sum(_padded(tuple(p.shape), ranks) * p.element_size() for p in parameters)
 
 
-def own_bytes(parameters: Iterable[Tensor], rank: int, ranks: int) -> int:
-    """Bytes of the rows that a rank keeps of whole parameters: FSDP2 divides them as torch.chunk does."""
-    return sum(_own_rows(tuple(p.shape), rank, ranks) * p[:1].nbytes if p.dim() else p.nbytes for p in parameters)
+def shard_bytes(parameters: Iterable[Tensor], rank: int, ranks: int) -> int:
+    """Bytes of whole parameters that FSDP2 leaves on a rank, which has the rows that torch.chunk would give it."""
+    return sum(_shard(tuple(p.shape), rank, ranks) * p.element_size() for p in parameters)
 
 
-def _own_rows(shape: tuple[int, ...], rank: int, ranks: int) -> int:
-    each = -(-shape[0] // ranks)
-    return max(0, min(shape[0] - rank * each, each))
+def _shard(shape: tuple[int, ...], rank: int, ranks: int) -> int:
+    rows, *rest = shape or (1,)
+    each = -(-rows // ranks)
+    return max(0, min(each, rows - rank * each)) * math.prod(rest)
 
 
 def _padded(shape: tuple[int, ...], ranks: int) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.reference import trainable, untrained
-from scalecard.workloads.update import Update
 
 
 class Step:
@@ -21,10 +21,10 @@ class Step:
         targets: Tree,
         *,
         loss: Callable[[Any, Any], Tensor],
-        update: Update,
+        optimizer: OptimizerSettings,
     ) -> None:
         self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.optimizer = update.of(groups_by_kind(parameters))
+        self.optimizer = optimizer.build(groups_by_kind(parameters))
 
     def __call__(self) -> None:
         self.loss(self.module(self.inputs), self.targets).backward()

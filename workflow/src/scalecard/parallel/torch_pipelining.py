@@ -13,7 +13,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
-from scalecard.workloads.update import Update
+from scalecard.workloads.optimizers import OptimizerSettings
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 
@@ -35,7 +35,7 @@ class LibraryPipeline:
         num_micro: int,
         device: torch.device,
         loss: Loss,
-        update: Update,
+        optimizer: OptimizerSettings,
         group: dist.ProcessGroup,
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class LibraryPipeline:
         inputs, targets = batch
         self.first = (inputs,) if 0 in stages else ()
         self.last = {"target": targets} if num_stages - 1 in stages else {}
-        self.optimizer = update.of([p for stage in self.modules for p in stage.parameters()])
+        self.optimizer = optimizer.build([p for stage in self.modules for p in stage.parameters()])
 
     def step(self) -> None:
         """One step on the whole batch. The library averages mean losses, so micro-batches must be equal."""

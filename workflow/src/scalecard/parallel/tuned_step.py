@@ -31,8 +31,8 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.update import Update
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
 Part = tuple[Tree, Tree]
@@ -63,14 +63,14 @@ class TunedStep:
         rungs: Iterable[str],
         *,
         loss: Callable[[Any, Any], Tensor],
-        update: Update,
+        optimizer: OptimizerSettings,
     ) -> None:
         self.module, self.rungs = module, frozenset(rungs)
         self.parts = [in_layout(part, self.rungs) for part in parts]
         self.parameters = trainable(model)
         self.device = self.parameters[0].device
         self._runtime = runtime_of(self.device)
-        self.optimizer = update.of(self.parameters, fused="fused" in self.rungs)
+        self.optimizer = optimizer.build(self.parameters, fused="fused" in self.rungs)
 
         def forward(inputs: Tree, targets: Tree) -> Tensor:
             return loss(module(inputs), targets)
@@ -157,7 +157,7 @@ class TunedTrainer(Trainer):
         super().__post_init__()
         in_layout(self.model, self.rungs)
         self.tuned = TunedStep(
-            self.model, self.model, [], self.rungs, loss=functional.cross_entropy, update=Update(self.lr)
+            self.model, self.model, [], self.rungs, loss=functional.cross_entropy, optimizer=OptimizerSettings(self.lr)
         )
         self.optimizer = self.tuned.optimizer
 

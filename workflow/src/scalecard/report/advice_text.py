@@ -26,7 +26,7 @@ from scalecard.records.statistics import Ratio
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic, strategies
 
-OPTIMIZERS = {"plain": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
+OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
 
 
 def advice(measured: PlatformResults) -> list[Finding]:
@@ -41,11 +41,8 @@ def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = strategy_runs(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
-    trained = OPTIMIZERS[optimizer(result, workload)]
-    return [
-        replace(o, text=f"{workload}, {trained}: {o.text}.", headline=o.headline and f"{workload}: {o.headline}")
-        for o in every
-    ]
+    recipe = f"{workload}, {OPTIMIZERS[optimizer(result, workload)]}"
+    return [replace(o, text=f"{recipe}: {o.text}.", headline=o.headline and f"{recipe}: {o.headline}") for o in every]
 
 
 def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree, between, doubled, flipped, rows
-from scalecard.workloads.update import BETAS, DECAY, EPSILON, MOMENTUM, Update
+from scalecard.workloads.optimizers import BETAS, EPSILON, MOMENTUM, WEIGHT_DECAY, OptimizerSettings
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,12 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def train(
-    model: nn.Module, steps: Sequence[Step], *, loss: Callable[[Any, Any], Tensor], update: Update, scored: bool = False
+    model: nn.Module,
+    steps: Sequence[Step],
+    *,
+    loss: Callable[[Any, Any], Tensor],
+    optimizer: OptimizerSettings,
+    scored: bool = False,
 ) -> Plain:
     """Training on one device; running statistics of batch normalisation follow the parts in their order.
 
@@ -75,44 +80,41 @@ def train(
     forwards, the losses are known.
     """
     parameters = trainable(model)
-    before, rule = _kept(parameters), Rule(update, parameters)
+    before, by_hand = _kept(parameters), OptimizerByHand(optimizer, parameters)
     first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
-        rule.apply(gradient(model, parts, loss))
+        by_hand.step(gradient(model, parts, loss))
     last = loss_of(model, steps[0], loss) if scored else math.nan
     return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
 
 
-class Rule:
-    """How steps change these parameters, in place, by the formulas of update.py, and what it keeps for the next."""
+class OptimizerByHand:
+    """Changes parameters in place by the formulas of optimizers.py, and by no code of PyTorch's optimisers."""
 
-    def __init__(self, update: Update, parameters: Sequence[Tensor]) -> None:
-        self.update, self.parameters, self.steps = update, parameters, 0
-        self.kept = [[torch.zeros_like(p) for p in parameters] for _ in range(update.values_kept)]
+    def __init__(self, settings: OptimizerSettings, parameters: Sequence[Tensor]) -> None:
+        self.settings, self.parameters, self.num_steps = settings, parameters, 0
+        self.moments = [[torch.zeros_like(p) for _ in range(settings.num_moments)] for p in parameters]
 
     @torch.no_grad()
-    def apply(self, gradients: Sequence[Tensor]) -> None:
-        """One step."""
-        self.steps += 1
-        for place, (parameter, slope) in enumerate(zip(self.parameters, gradients, strict=True)):
-            kept = [each[place] for each in self.kept]
-            if self.update.optimizer == "adamw":
-                self._adamw(parameter, slope, *kept)
-            else:
-                self._sgd(parameter, slope, *kept)
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step with a gradient for each parameter."""
+        self.num_steps += 1
+        change = self._adamw if self.settings.name == "adamw" else self._sgd
+        for parameter, slope, moments in zip(self.parameters, gradients, self.moments, strict=True):
+            change(parameter, slope, *moments)
 
     def _sgd(self, parameter: Tensor, slope: Tensor, *momentum: Tensor) -> None:
-        for summed in momentum:
+        for summed in momentum:  # one, or none
             slope = summed.mul_(MOMENTUM).add_(slope)
-        parameter.sub_(self.update.lr * slope)
+        parameter.sub_(self.settings.lr * slope)
 
     def _adamw(self, parameter: Tensor, slope: Tensor, mean: Tensor, square: Tensor) -> None:
-        of_mean, of_square = BETAS
-        mean.mul_(of_mean).add_((1 - of_mean) * slope)
-        square.mul_(of_square).add_((1 - of_square) * slope * slope)
-        root = (square / (1 - of_square**self.steps)).sqrt()
-        parameter.mul_(1 - self.update.lr * DECAY)
-        parameter.sub_(self.update.lr * mean / (1 - of_mean**self.steps) / (root + EPSILON))
+        beta1, beta2 = BETAS
+        mean.mul_(beta1).add_((1 - beta1) * slope)
+        square.mul_(beta2).add_((1 - beta2) * slope * slope)
+        root = (square / (1 - beta2**self.num_steps)).sqrt()
+        parameter.mul_(1 - self.settings.lr * WEIGHT_DECAY)
+        parameter.sub_(self.settings.lr * mean / (1 - beta1**self.num_steps) / (root + EPSILON))
 
 
 def _kept(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -30,7 +30,7 @@ from scalecard.workloads.builtin import (
     toy,
 )
 from scalecard.workloads.nested import Tree, leaves, mapped, share
-from scalecard.workloads.update import Optimizer, Update
+from scalecard.workloads.optimizers import OptimizerName, OptimizerSettings
 
 BUILT_IN = {
     "gpt": gpt,
@@ -70,12 +70,12 @@ class Workload:
     inexact: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
-    optimizer: Optimizer = "plain"
+    optimizer: OptimizerName = "plain_sgd"
 
     @property
-    def update(self) -> Update:
+    def optimizer_settings(self) -> OptimizerSettings:
         """How a step changes the parameters."""
-        return Update(self.lr, self.optimizer)
+        return OptimizerSettings(self.lr, self.optimizer)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Workload:
         with torch.no_grad():
             for parameter in model.parameters() if nudge else ():
                 parameter.mul_(1 + nudge)
-        return reference.train(model, steps, loss=self.plain_loss, update=self.update, scored=scored)
+        return reference.train(model, steps, loss=self.plain_loss, optimizer=self.optimizer_settings, scored=scored)
 
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
@@ -277,8 +277,8 @@ def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Worklo
     found = []
     for name, block in workloads.items():
         values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source", "recipe")}
-        workload = Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed)
-        found.append(replace(workload, **block.get("recipe", {})))
+        recipe = block.get("recipe", {})
+        found.append(Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed, **recipe))
     return found
 
 

@@ -206,23 +206,20 @@ def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int)
 
 def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
     """The update of the stage's parameters."""
-    alone = UpdateAlone(staged.stage(stage), device, update=staged.workload.update)
+    optimizer = staged.workload.optimizer_settings
+    alone = UpdateAlone(staged.stage(stage), device, optimizer=optimizer)
 
     def prove() -> Iterator[Check]:
         plain = [p.detach().clone() for p in alone.parameters]
         exact = [p.double() for p in plain]
         for values in (plain, exact):
-            reference.Rule(staged.workload.update, values).apply([torch.ones_like(value) for value in values])
+            reference.OptimizerByHand(optimizer, values).step([torch.ones_like(value) for value in values])
         alone.run()
         device.synchronize()
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
 
-    return Subject(
-        work=alone.run,
-        prove=prove,
-        expected={"updates": staged.workload.update.changes},
-        state=lambda: alone.parameters,
-    )
+    counts = {"updates": optimizer.writes_per_step}
+    return Subject(work=alone.run, prove=prove, expected=counts, state=lambda: alone.parameters)
 
 
 def _alone(stage: int, device: Device, staged: CutWorkload) -> StageAlone:

@@ -181,9 +181,10 @@ class Feeding:
     ) -> Subject:
         workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
         model = workload.network(self.device.torch)
-        step = Step(model, trainable(model), *first, loss=workload.loss, update=workload.update)
+        optimizer = workload.optimizer_settings
+        step = Step(model, trainable(model), *first, loss=workload.loss, optimizer=optimizer)
         num_steps, sizes = self.references.times(workload), (workload.batch_size,)
-        each = {"updates": at.num_batches * workload.update.changes, "forwards": at.num_batches}
+        each = {"updates": at.num_batches * optimizer.writes_per_step, "forwards": at.num_batches}
         subject = trained(
             Setting(workload, 1),
             partial(self._pass, step, feed, place, copier),

@@ -48,15 +48,15 @@ def pipeline(
         num_micro=at.num_micro,
         device=ctx.device,
         loss=workload.loss,
-        update=workload.update,
+        optimizer=workload.optimizer_settings,
         group=pipeline_group(ctx, depth),
         replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )
-    whole, num_trained = state_of(model), len(trainable(model))
-    places = [place for place, tensor in enumerate(whole) if any(tensor is own for own in made.state())]
+    whole, num_trained, own = state_of(model), len(trainable(model)), {id(tensor) for tensor in made.state()}
+    places = [place for place, tensor in enumerate(whole) if id(tensor) in own]
     mine = [p for p in places if p < num_trained], [p - num_trained for p in places if p >= num_trained]
     sizes = (workload.batch_size // replicas // at.num_micro,) * at.num_micro * replicas
-    counts = {"forwards": at.num_micro, **workload.update.counts(whole[place] for place in mine[0])}
+    counts = {"forwards": at.num_micro, **workload.optimizer_settings.counts(whole[p] for p in mine[0])}
     if not workload.exact and replicas == 1 and schedule.stages_each == 1:
         counts |= _stage_counts(ctx, references, at, cuts)
     return trained(

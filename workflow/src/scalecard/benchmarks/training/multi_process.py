@@ -53,8 +53,10 @@ def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> Stra
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
     model = at.workload.network(ctx.device)
     values = trainable(model)
-    kept = at.workload.update.counts(values)
-    counts = {"all-reduced bytes": sum(value.nbytes for value in values), **kept}
+    counts = {
+        "all-reduced bytes": sum(value.nbytes for value in values),
+        "optimizer bytes": at.workload.optimizer_settings.state_bytes(values),
+    }
     return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
 
 
@@ -62,7 +64,8 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
     model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
-    counts = {**references.counts(at.workload, at.shares()[:1]), **mine.update.counts(trainable(model))}
+    counts = references.counts(at.workload, at.shares()[:1])
+    counts["optimizer bytes"] = mine.optimizer_settings.state_bytes(trainable(model))
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
 
@@ -79,10 +82,10 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     reduced = sharded.gathered_bytes(trainable(model), ranks)
-    own = sharded.own_bytes(trainable(model), ctx.rank % ranks, ranks)
+    own = sharded.shard_bytes(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
-    counts: dict[str, float] = {"optimizer bytes": at.workload.update.values_kept * own}
+    counts: dict[str, float] = {"optimizer bytes": at.workload.optimizer_settings.num_moments * own}
     if replicas == 1 and once:
         counts["collective bytes"] = times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
@@ -133,8 +136,8 @@ def _subject(
     **more: Any,
 ) -> Subject:
     """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
-    state, update = partial(state_of, model), at.workload.update
-    step = Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, update=update)
+    state, optimizer = partial(state_of, model), at.workload.optimizer_settings
+    step = Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, optimizer=optimizer)
     return trained(
         at,
         step,
@@ -143,7 +146,7 @@ def _subject(
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={"updates": update.changes, "forwards": 1, **counts},
+        counts={"updates": optimizer.writes_per_step, "forwards": 1, **counts},
         optimizers=[step.optimizer],
         compared=lambda: sharded.whole(state()),
         **more,

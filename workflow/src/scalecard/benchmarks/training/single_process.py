@@ -42,7 +42,9 @@ class InProcess:
             whole, stages = cut(workload, cuts)
         else:
             stages = [whole := workload.network(devices[0].torch)]
-        return whole, self.executor(stages, devices[: len(stages)], update=workload.update, loss=workload.loss)
+        return whole, self.executor(
+            stages, devices[: len(stages)], optimizer=workload.optimizer_settings, loss=workload.loss
+        )
 
 
 def _scheduled(schedule: Schedule) -> InProcess:
@@ -109,7 +111,7 @@ def subject(
         devices=staged.devices,
         counts={
             **{name: repeats * each for name, each in _counts(form, references, at, inputs).items()},
-            **workload.update.counts(trainable(model), repeats),
+            "optimizer bytes": workload.optimizer_settings.state_bytes(trainable(model)),
         },
         optimizers=staged.optimizers,
     )
@@ -117,9 +119,9 @@ def subject(
 
 
 def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) -> dict[str, float]:
-    """What a step does besides its update."""
+    """What a step does."""
     workload, sizes = at.workload, at.micro_sizes()
-    counts: dict[str, float] = {"forwards": len(sizes)}
+    counts: dict[str, float] = {"updates": workload.optimizer_settings.writes_per_step, "forwards": len(sizes)}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
     if not workload.exact:
@@ -137,7 +139,8 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)
-    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, update=workload.update)
+    optimizer = workload.optimizer_settings
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer)
     return trained(
         at,
         partial(first.submit, step),
@@ -146,6 +149,6 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
         references=references,
         modules=[wrapped],
         devices=devices,
-        counts={"forwards": 1, **workload.update.counts(trainable(model))},
+        counts={"forwards": 1, **optimizer.counts(trainable(model))},
         optimizers=[step.optimizer],
     )

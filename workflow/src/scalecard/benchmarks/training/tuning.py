@@ -27,8 +27,8 @@ from scalecard.records.record import Check, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows
+from scalecard.workloads.optimizers import OptimizerSettings
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.update import Update
 from scalecard.workloads.workload import HOST, Workload
 
 LEFT_OUT = "left out of `rungs` in config.yaml"
@@ -67,9 +67,9 @@ class Combination:
         """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
         return not {"compile", "graphs"} & {*self.rungs}
 
-    def updates(self, update: Update, steps: int = 1) -> dict[str, float]:
+    def updates(self, optimizer: OptimizerSettings, steps: int = 1) -> dict[str, float]:
         """What counts those of so many steps, and how many: one by a single kernel is another thing."""
-        return {"fused updates": steps} if "fused" in self.rungs else {"updates": steps * update.changes}
+        return {"fused updates": steps} if "fused" in self.rungs else {"updates": steps * optimizer.writes_per_step}
 
 
 class RoundedReferences(References):
@@ -104,10 +104,11 @@ def subject(
     inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     each = rows(inputs) // combination.count
     parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
-    step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, update=workload.update)
+    optimizer = workload.optimizer_settings
+    step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, optimizer=optimizer)
     sizes = (each,) * combination.count
     whole = sizes * ctx.world_size
-    counts = combination.updates(workload.update)
+    counts = {**combination.updates(optimizer), "optimizer bytes": optimizer.state_bytes(trainable(model))}
     if combination.seen:
         counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
     if shared and not workload.exact:
@@ -121,6 +122,7 @@ def subject(
         modules=[module],
         devices=[ctx],
         counts=counts,
+        optimizers=[step.optimizer],
         agreeing=lambda: shared,
     )
     if not workload.exact and (combination.rounding or not compared):

@@ -1,0 +1,94 @@
+"""The optimisers that the plain loop computes by hand, against PyTorch's, and what a proof can tell by them."""
+
+from typing import get_args
+
+import pytest
+import torch
+import yaml
+from scalecard.measuring.case_variant import version
+from scalecard.report.advice_text import OPTIMIZERS
+from scalecard.workloads import reference
+from scalecard.workloads.optimizers import OptimizerName, OptimizerSettings
+from support.projects import ROOT
+from torch import Tensor, nn
+
+EVERY = get_args(OptimizerName)
+STEPS = 3
+
+
+def weights() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.linspace(-1, 1, size, dtype=torch.float64)) for size in (5, 3)]
+
+
+def gradients(step: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return [torch.randn(size, dtype=torch.float64, generator=generator) / 10 for size in (5, 3)]
+
+
+def by_hand(settings: OptimizerSettings, scale: float = 1.0) -> list[nn.Parameter]:
+    parameters = weights()
+    optimizer = reference.OptimizerByHand(settings, parameters)
+    for step in range(STEPS):
+        optimizer.step([scale * slope for slope in gradients(step)])
+    return parameters
+
+
+def by_pytorch(settings: OptimizerSettings, *, fused: bool = False) -> list[nn.Parameter]:
+    parameters = weights()
+    optimizer = settings.build(parameters, fused=fused)
+    for step in range(STEPS):
+        for parameter, slope in zip(parameters, gradients(step), strict=True):
+            parameter.grad = slope
+        optimizer.step()
+    return parameters
+
+
+def distance(ours: list[nn.Parameter], theirs: list[nn.Parameter]) -> float:
+    return max(float((a - b).detach().abs().max()) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", EVERY)
+def test_pytorchs_optimizer_does_what_the_formula_says(name: OptimizerName, *, fused: bool) -> None:
+    settings = OptimizerSettings(0.1, name)
+    assert distance(by_hand(settings), by_pytorch(settings, fused=fused)) < 1e-15
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_half_of_a_gradient_is_far_from_all_of_it(name: OptimizerName) -> None:
+    settings = OptimizerSettings(0.1, name)
+    whole, half = by_hand(settings), by_hand(settings, 0.5)
+    assert distance(whole, half) > 0.3 * distance(whole, weights())
+
+
+def test_with_the_usual_epsilon_it_would_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "EPSILON", 1e-8)
+    settings = OptimizerSettings(0.1, "adamw")
+    whole, half = by_hand(settings), by_hand(settings, 0.5)
+    assert distance(whole, half) < 1e-5 * distance(whole, weights())
+
+
+def test_each_has_its_own_steps() -> None:
+    found = [by_hand(OptimizerSettings(0.1, name)) for name in EVERY]
+    assert min(distance(a, b) for place, a in enumerate(found) for b in found[:place]) > 1e-3
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_step_writes_a_parameter_and_keeps_moments_as_often_as_it_says(name: OptimizerName) -> None:
+    settings, parameters = OptimizerSettings(0.1, name), weights()
+    optimizer = settings.build(parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    before = [version(parameter) for parameter in parameters]
+    optimizer.step()
+    written = {version(now) - then for now, then in zip(parameters, before, strict=True)}
+    assert written == {settings.writes_per_step}
+    states = optimizer.state.values()
+    kept = [value for state in states for value in state.values() if value is not None and value.numel() > 1]
+    assert sum(value.nbytes for value in kept) == settings.state_bytes(parameters)
+
+
+def test_the_configuration_and_the_report_know_every_one() -> None:
+    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    recipe = schema["properties"]["workloads"]["additionalProperties"]["properties"]["recipe"]
+    assert set(recipe["properties"]["optimizer"]["enum"]) == set(OPTIMIZERS) == set(EVERY)
