@@ -82,7 +82,7 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
     loss, void = rounded.checks[1:]
     assert 0 < loss.difference < loss.tolerance, "it rounds, and no more than it may"
     assert void.difference < 0.1, "what it may is small beside what is learned"
-    assert {count.name for count in rounded.work} == {"fused updates", "forwards", "FLOPs"}
+    assert {count.name for count in rounded.work} == {"fused updates", "optimizer bytes", "forwards", "FLOPs"}
 
 
 def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:
