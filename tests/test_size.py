@@ -39,7 +39,6 @@ SHORT = {
     "workloads/builtin/resnets.py": "what the workloads beside it have in common",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
-    "workloads/optimizers.py": "the plain loop takes its numbers, and none of its code",
 }
 
 

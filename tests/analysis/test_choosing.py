@@ -42,14 +42,16 @@ def told(make_result: Make, records: Sequence[Record]) -> list[str]:
 
 def test_the_truth_of_eight_gpus(make_result: Make) -> None:
     use, batch, beware = told(make_result, strategies())
-    assert use.startswith("gpt, plain SGD: with the same batch of 64 samples use DDP on 8 devices: 3.42x (3.")
+    assert use.startswith(
+        "gpt, plain SGD in float32: with the same batch of 64 samples use DDP on 8 devices: 3.42x (3."
+    )
     assert "43 % efficient, 2,190 samples/s, 20 GiB on the fullest device; the runner-up, FSDP gradients on 8" in use
     assert "scaling collapses at 8 samples per device, where DDP on 8 devices does 43 % (43 % to 43 %)" in batch
     assert "it holds at 16 samples per device (DDP on 4 devices: 67 % (67 % to 67 %) efficient)" in batch
     assert "with 64 samples on each, DDP on 8 devices is 93 % (92 % to 93 %) efficient" in batch
     assert beware == (
-        "gpt, plain SGD: with the same batch on 8 devices, avoid model parallel (0.96x): slower than one device;"
-        " DataParallel (1.41x): less than half as fast as DDP."
+        "gpt, plain SGD in float32: with the same batch on 8 devices, avoid model parallel (0.96x): slower than one"
+        " device; DataParallel (1.41x): less than half as fast as DDP."
     )
 
 
@@ -82,10 +84,10 @@ def test_of_what_takes_the_same_time_the_fewest_devices_are_recommended(make_res
 
 def test_one_device_is_enough_if_several_are_slower_or_not_surely_faster(make_result: Make) -> None:
     slower = told(make_result, [step("single device", 1, 0.1), step("DDP", 2, 0.12)])
-    assert slower[0].startswith("gpt, plain SGD: stay on one device")
+    assert slower[0].startswith("gpt, plain SGD in float32: stay on one device")
     unclear = told(make_result, [step("single device", 1, 0.1, noise=0.3), step("DDP", 2, 0.085, noise=0.3)])
     assert unclear[0].startswith(
-        "gpt, plain SGD: with the same batch, one device will do: DDP on 2 devices and one device cannot"
+        "gpt, plain SGD in float32: with the same batch, one device will do: DDP on 2 devices and one device cannot"
     )
 
 
@@ -102,15 +104,16 @@ def test_what_does_not_fit_on_one_device(make_result: Make) -> None:
     assert [p.devices for p in fewest(list(run.values()))] == [4]
     use, *_ = told(make_result, records)
     assert use.startswith(
-        "gpt, plain SGD: it does not fit on one device, but on 4 (by FSDP parameters); use FSDP parameters on 8"
-        " devices: 533"
+        "gpt, plain SGD in float32: it does not fit on one device, but on 4 (by FSDP parameters); use FSDP parameters"
+        " on 8 devices: 533"
     )
 
 
 def test_what_fits_nowhere_is_said_once(make_result: Make) -> None:
     records = [too_large("single device", 1), *(too_large("DDP", count) for count in DEVICES)]
     assert told(make_result, records) == [
-        "gpt, plain SGD: it fits nowhere up to 8 devices, by any strategy; try a smaller batch, or more devices."
+        "gpt, plain SGD in float32: it fits nowhere up to 8 devices, by any strategy; try a smaller batch, or more"
+        " devices."
     ]
 
 
@@ -118,13 +121,13 @@ def test_without_strong_scaling_nothing_is_said_of_one_batch(make_result: Make) 
     """Nothing on several devices was tried with one device's batch, so nobody knows whether it pays."""
     weak = [step("single device", 1, 0.1), step("DDP", 8, 0.12, "weak")]
     (only,) = told(make_result, weak)
-    assert only.startswith("gpt, plain SGD: with 64 samples on each, DDP on 8 devices is ")
+    assert only.startswith("gpt, plain SGD in float32: with 64 samples on each, DDP on 8 devices is ")
 
 
 def test_what_only_fits_with_its_own_batch_on_each_device_fits_somewhere(make_result: Make) -> None:
     records = [too_large("single device", 1), step("FSDP parameters", 8, 0.2, "weak")]
     use, *others = told(make_result, records)
-    assert use == "gpt, plain SGD: it does not fit on one device, but on 8 (by FSDP parameters)."
+    assert use == "gpt, plain SGD in float32: it does not fit on one device, but on 8 (by FSDP parameters)."
     assert not any("nowhere" in text for text in others)
 
 
@@ -136,7 +139,7 @@ def test_what_to_avoid_names_the_devices_on_which_it_was_compared(make_result: M
         step("DDP", 16, 0.1, "weak"),
     ]
     assert told(make_result, records)[-1].startswith(
-        "gpt, plain SGD: with the same batch on 8 devices, avoid DataParallel"
+        "gpt, plain SGD in float32: with the same batch on 8 devices, avoid DataParallel"
     )
 
 

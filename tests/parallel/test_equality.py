@@ -12,7 +12,7 @@ from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.parallel.scratch_allreduce import ALGORITHMS
 from scalecard.workloads.builtin.lenet import lenet_parameters
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from torch import Tensor, nn
 
 

@@ -12,7 +12,7 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
 from scalecard.parallel import sharded
 from scalecard.parallel.step import Step
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 from torch import nn
 from torch.autograd.graph import increment_version

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scalecard.hardware.devices import CpuDevice
 from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from torch import nn
 
 

@@ -13,7 +13,7 @@ from scalecard.parallel.plan_counts import bytes_exchanged, of
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import BLOCKS, PARTITIONS, plan
 from scalecard.workloads import reference
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.workload import HOST, built_in
 from torch import Tensor, nn
 

@@ -20,7 +20,7 @@ from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting
 from scalecard.parallel import compiled, tuned_step
 from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot, in_layout
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from support.lone_rank import LoneRank
 from torch import Tensor, nn
 from torch.nn import functional

@@ -47,10 +47,10 @@ def test_of_gpus_scaling_advice_and_verdicts_are_said() -> None:
     results = simulated(8, seed=1)
     found = screen(results["strategies"], results["health"])
     (line,) = found.scaling
-    assert line.workload == "gpt"
+    assert line.workload == "gpt, plain SGD in float32"
     assert line.text == "FSDP gradients: 6.76x ± 0.04 on 8 GPUs, 84 % of ideal"
     assert "<svg" in line.line
-    assert [text.split(":")[0] for text in found.use] == ["gpt, plain SGD"]
+    assert [text.split(":")[0] for text in found.use] == ["gpt, plain SGD in float32"]
     assert {tile.part for tile in found.tiles} >= {"compute", "GPU links", "collectives"}
     assert not found.trial
 

@@ -54,7 +54,11 @@ def test_one_device_shows_its_rates_over_the_size_of_the_work() -> None:
     assert panels(async_timing, load(SECOND / "async_timing.json")) == ["products, one device"]
     result = load(SECOND / "strategies.json")
     figure = strategies.plot([result])
-    rates = {row["x"]: row["value"] for row in points.rows(figure) if row["panel"] == "resnet50, one device"}
+    rates = {
+        row["x"]: row["value"]
+        for row in points.rows(figure)
+        if row["panel"] == "resnet50, plain SGD in float32, one device"
+    }
     plt.close(figure)
     assert list(rates) == [1, 2, 4, 8, 16, 32, 64]
     assert round(float(str(rates[64]))) == 832

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis import tuning_results
+from scalecard.analysis import step_records, tuning_results
 from scalecard.records.axes import Case, combination
 from scalecard.records.record import Count, Record, Result, Telemetry
 from scalecard.report.sections import by_topic, tuning
@@ -83,7 +83,7 @@ def test_a_ladder_tells_apart_what_stands_alone_and_on_others(result: Result) ->
     assert (single.devices, several.devices) == (1, 4)
     assert [combination(record.case) for record in single.alone] == ["bf16", "compile", "fused", "graphs"]
     assert [combination(record.case) for record in single.cumulative] == ["bf16", "bf16 + compile"]
-    assert [tuning_results.dtype_of(record) for record in single.cumulative] == ["bfloat16", "bfloat16"]
+    assert [step_records.dtype_of(record) for record in single.cumulative] == ["bfloat16", "bfloat16"]
     assert single.gain(single.larger[0]).value == pytest.approx(2 * 0.1 / 0.06)
 
 

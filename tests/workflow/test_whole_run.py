@@ -103,7 +103,7 @@ def test_the_strangers_model_gets_its_bar_its_table_its_forecast_and_advice_in_g
     assert "stranger, DDP on 2 devices: a step takes" in why
     assert "Where the time of a step goes" in why
     assert "Every strategy, by devices" in use
-    assert 1 <= use.count("<td>stranger, AdamW: ") <= 3, "a sentence at least, three at most"
+    assert 1 <= use.count("<td>stranger, AdamW in float32: ") <= 3, "a sentence at least, three at most"
     assert "The forecasts of steps on 2 devices, none of which they had seen, miss the measured times by" in forecast
     said = "stranger, .+, one device's batch shared by all: 4 devices (would|might) be"
     assert re.search(said, html.unescape(forecast))

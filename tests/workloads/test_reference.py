@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from scalecard.workloads import reference
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from torch import nn
 from torch.nn import functional
 

@@ -1,7 +1,7 @@
 """Models that are nobody's here, and our own, trained by every strategy that can, each proven and counted."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Reason, Record
-from scalecard.workloads.optimizers import OptimizerName, OptimizerSettings
+from scalecard.workloads.recipe import TEXTBOOKS, OptimizerSettings, Recipe
 from scalecard.workloads.workload import Workload
 from support.blocks import SHORTEST
 from support.projects import ROOT
@@ -45,9 +45,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[st
     return list(strategies.run(spec, replace(probe(), num_devices=devices)))
 
 
-def trained(records: list[Record], workload: str, devices: int, optimizer: OptimizerName = "plain_sgd") -> set[str]:
-    """The strategies that were timed, each proven in float64 and as timed, with what the update does counted."""
-    wanted, found = OptimizerSettings(0, optimizer), set()
+def trained(records: list[Record], workload: str, devices: int, recipe: Recipe = TEXTBOOKS) -> set[str]:
+    """The strategies that were timed, each proven in float64 and as timed, with what the recipe asks for counted."""
+    wanted, found = OptimizerSettings(0, recipe.optimizer), set()
     for record in (record for record in records if record.metric == "step_time"):
         if record.status == "ok" and record.matches(workload=workload, devices=devices):
             assert {check.dtype for check in record.checks} == {"float64", "float32"}
@@ -56,6 +56,8 @@ def trained(records: list[Record], workload: str, devices: int, optimizer: Optim
             assert work["updates"] == wanted.writes_per_step
             assert ("optimizer bytes" in work) == (record.text("strategy") not in WITHOUT_OPTIMIZER_BYTES)
             assert bool(work.get("optimizer bytes", wanted.num_moments)) == bool(wanted.num_moments)
+            assert record.case.get("precision") == ("bf16" if recipe.precision == "bf16" else None)
+            assert work.get("float32 FLOPs", 0) < 0.2 * work.get("FLOPs", 1), "attention's own product may stay"
             found.add(str(record.case["strategy"]))
     return found
 
@@ -73,22 +75,22 @@ def notes(records: list[Record], strategy: str) -> set[str]:
 
 @pytest.mark.workflow
 @pytest.mark.parametrize(
-    ("name", "optimizer", "why"),
+    ("name", "recipe", "why"),
     [
-        ("unet", "sgd", NO_BLOCKS),
-        ("two_tower", "adamw", NO_BLOCKS),
-        ("gru", "adamw", "two of its blocks share a parameter"),
-        ("shared_layer", "plain_sgd", "blocks(model), one after another, do not compute what the model does"),
+        ("unet", Recipe("sgd", "bf16"), NO_BLOCKS),
+        ("two_tower", Recipe("adamw"), NO_BLOCKS),
+        ("gru", Recipe("adamw", "bf16"), "two of its blocks share a parameter"),
+        ("shared_layer", TEXTBOOKS, "blocks(model), one after another, do not compute what the model does"),
     ],
 )
 def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
-    name: str, optimizer: OptimizerName, why: str, monkeypatch: pytest.MonkeyPatch
+    name: str, recipe: Recipe, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A U-Net with skips; two towers with dicts and dropout; tied weights; one layer that is called twice."""
-    recipe = {"optimizer": optimizer}
-    records = measured(monkeypatch, 2, **{name: {"file": f"{OTHERS}/{name}.py", "batch_size": 4, "recipe": recipe}})
-    assert trained(records, name, 1, optimizer) == {"single device"}
-    assert trained(records, name, 2, optimizer) == DATA_PARALLEL
+    block = {"file": f"{OTHERS}/{name}.py", "batch_size": 4, "recipe": asdict(recipe)}
+    records = measured(monkeypatch, 2, **{name: block})
+    assert trained(records, name, 1, recipe) == {"single device"}
+    assert trained(records, name, 2, recipe) == DATA_PARALLEL
     for strategy in IN_STAGES:
         (note,) = notes(records, strategy)
         assert note.startswith(why)
@@ -126,21 +128,24 @@ def test_blocks_that_do_not_compute_what_the_model_does_cannot_be_cut(
 
 
 @pytest.mark.workflow
+@pytest.mark.parametrize("recipe", [TEXTBOOKS, Recipe("adamw", "bf16")], ids=["float32", "bf16"])
 def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_with_it(
-    monkeypatch: pytest.MonkeyPatch,
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = measured(monkeypatch, 2, encoder={"file": f"{OTHERS}/encoder.py", "batch_size": 4})
-    assert trained(records, "encoder", 1) == {"single device"}
-    assert trained(records, "encoder", 2) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
+    block = {"file": f"{OTHERS}/encoder.py", "batch_size": 4, "recipe": asdict(recipe)}
+    records = measured(monkeypatch, 2, encoder=block)
+    assert trained(records, "encoder", 1, recipe) == {"single device"}
+    assert trained(records, "encoder", 2, recipe) == DATA_PARALLEL | IN_STAGES - {"torch interleaved 1f1b"}
     assert played(records, 2) == PLAYED
 
 
 @pytest.mark.workflow
 def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = measured(monkeypatch, 4, gpt={"batch_size": 8, "recipe": {"optimizer": "adamw"}, **TINY_GPT})
+    recipe = Recipe("adamw", "bf16")
+    records = measured(monkeypatch, 4, gpt={"batch_size": 8, "recipe": asdict(recipe), **TINY_GPT})
     several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
-    assert trained(records, "gpt", 2, "adamw") == several
-    assert trained(records, "gpt", 4, "adamw") == several | {"data x tensor", "data x pipeline"}
+    assert trained(records, "gpt", 2, recipe) == several
+    assert trained(records, "gpt", 4, recipe) == several | {"data x tensor", "data x pipeline"}
     assert played(records, 2) == played(records, 4) == PLAYED
     steps = {json.dumps(record.case) for record in records if record.metric == "step_time"}
     assert {json.dumps(record.case) for record in records if record.metric == "played_time"} <= steps

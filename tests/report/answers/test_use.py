@@ -39,8 +39,8 @@ def column(table: Table, name: str) -> list[str]:
 
 def test_of_real_devices_each_workload_has_at_most_three_sentences(real: PlatformResults) -> None:
     found = use.findings(real)
-    assert sum(finding.text.startswith("gpt, plain SGD:") for finding in found) == 3
-    assert min(found, key=lambda finding: finding.topic).headline == "gpt, plain SGD: DDP on 8 devices"
+    assert sum(finding.text.startswith("gpt, plain SGD in float32:") for finding in found) == 3
+    assert min(found, key=lambda finding: finding.topic).headline == "gpt, plain SGD in float32: DDP on 8 devices"
     assert any(finding.text.startswith("resnet18 by DDP on 8 devices: bucket 50 MiB") for finding in found)
     assert not any(table.trial for table in use.tables(real))
 

@@ -1,12 +1,13 @@
 """Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
 
 from scalecard.analysis import formatting
-from scalecard.records.axes import Case
+from scalecard.records.axes import BASELINE, Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
 
 ONE = {"samples": "sample", "tokens": "token"}  # of what a workload counts
+DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
 
 
@@ -40,6 +41,12 @@ def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Recor
 def per_batch(record: Record, default: Record) -> Ratio:
     """An option's time over the default's; accumulating ones take a step every so many batches."""
     return formatting.scaled(record.over(default), 1 / record.integer("steps", 1))
+
+
+def dtype_of(record: Record) -> str:
+    """In which its products and convolutions are computed, by its recipe or its rungs."""
+    named = {*record.case, record.text("precision", BASELINE)}
+    return next((dtype for name, dtype in DTYPES.items() if name in named), BASELINE)
 
 
 def rate(record: Record) -> float:

@@ -11,6 +11,7 @@ from scalecard.analysis import formatting
 from scalecard.analysis.step_records import single
 from scalecard.progress import counted
 from scalecard.records import strategies
+from scalecard.records.axes import BASELINE
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import Family
@@ -37,6 +38,11 @@ class StrategyRun:
     @property
     def strategy(self) -> str:
         return self.step.text("strategy", "any other")  # of a launch that was lost as a whole
+
+    @property
+    def precision(self) -> str:
+        """In which products are computed."""
+        return self.step.text("precision", BASELINE)
 
     @property
     def devices(self) -> int:
@@ -119,6 +125,12 @@ def optimizer(result: Result, workload: str) -> str:
     """The optimiser of its recipe, by its name in config.yaml; older results had no recipe, and plain SGD."""
     values = result.spec.get("workloads", {}).get(workload, {})
     return str(values.get("recipe", {}).get("optimizer", "plain_sgd"))
+
+
+def precision(result: Result, workload: str) -> str:
+    """In which it was trained: where the recipe leaves it to the device, only the records tell."""
+    own = (record for record in result.records if record.matches(workload=workload))
+    return next((record.text("precision") for record in own if "precision" in record.case), BASELINE)
 
 
 @lru_cache(maxsize=16)

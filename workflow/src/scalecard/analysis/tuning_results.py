@@ -9,21 +9,14 @@ from functools import cached_property
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import rate
-from scalecard.records.axes import BASELINE, RUNGS, rungs_of
+from scalecard.records.axes import RUNGS, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-
-DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 
 
 def is_larger(record: Record) -> bool:
     """Whether its step trains more samples than the plain one."""
     return not record.matches(accumulate=None, batch_factor=None)
-
-
-def dtype_of(record: Record) -> str:
-    """In which products and convolutions are computed."""
-    return next((dtype for rung, dtype in DTYPES.items() if rung in record.case), BASELINE)
 
 
 @dataclass(frozen=True)

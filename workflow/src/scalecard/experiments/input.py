@@ -73,7 +73,7 @@ def _of_workload(spec: Spec, machine: Machine, workload: Workload, case: Case) -
         few = f"its data set has {places} samples, fewer than a batch of {workload.batch_size}"
         yield Record.skipped(case, few, metric="load_time")
         return
-    own = FromDataset(workload.name, workload.file, workload.values, workload.batch_size, workload.seed, places=places)
+    own = FromDataset(**vars(workload), places=places)
     with open_devices(machine, 1) as (device,):
         own = examined(own, device.torch, spec.check_steps, 1)
         copier = copy_engine([device])
@@ -179,7 +179,8 @@ class _Workload:
         at = Pass(replace(self.workload, each=self.workload.batch_size), max(self.spec.batches, ahead))
         small = Pass(replace(self.workload, batch_size=CHECKED_EACH, exact=True), self.spec.check_steps)
         exact = [] if self.workload.inexact else [small]
-        return Variant(name=name, case=self._case(part, at, axes), build=build, proven_at=exact, timed_at=at)
+        case = self._case(part, at, {**axes, **self.workload.axes})
+        return Variant(name=name, case=case, build=build, proven_at=exact, timed_at=at)
 
     def _case(self, part: str, at: Pass, axes: Case) -> Case:
         size, unit, units = at.workload.batch_size, at.workload.unit, at.workload.units(at.workload.batch_size)

@@ -43,7 +43,7 @@ from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.workload import Workload, built_in
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
@@ -130,7 +130,9 @@ def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Da
 
 def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
-    found = examined(workload, ctx.device, spec.check_steps, ctx.world_size)
+    found = examined(
+        workload.in_precision("float32"), ctx.device, spec.check_steps, ctx.world_size
+    )  # bf16 is one of the rungs
     everywhere: list[Workload] = ctx.all_gather(found)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
     whole = workload.name in spec.workloads

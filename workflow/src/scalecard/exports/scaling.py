@@ -71,6 +71,7 @@ def _values(row: StrategyRun) -> dict[str, object]:
     step, fits = row.step, row.fits
     return {
         "workload": row.workload,
+        "precision": row.precision,
         "strategy": row.strategy,
         "scaling": row.scaling if row.devices > 1 else "",
         "devices": row.devices,
@@ -121,7 +122,7 @@ def as_pdf(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
 def _tables(rows: Sequence[StrategyRun]) -> Iterator[tuple[str, list[list[str]]]]:
     """The title and the cells of strong and weak scaling of each workload, each with one device in front."""
     timed = [row for row in rows if row.fits]
-    for name, own in groupby(timed, key=lambda row: row.workload):
+    for name, own in groupby(timed, key=lambda row: f"{row.workload} in {row.precision}"):
         of_workload = list(own)
         for scaling in dict.fromkeys(row.scaling for row in of_workload if row.devices > 1) or ("",):
             title = f"{scaling.capitalize()} scaling of {name}" if scaling else f"{name} on one device"

@@ -4,6 +4,7 @@ The operations are seen by PyTorch's dispatcher, below any code of ours, in the 
 autograd. The optimiser's steps are seen by the version that every in-place change of a parameter counts up.
 
     FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
+    float32 FLOPs                    of them those whose factors are in float32
     all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
     collectives, collective bytes    of this rank, of any kind; the largest tensor that one has
     sent bytes                       from this rank to another one
@@ -41,7 +42,8 @@ BYTES = (
     *("received bytes", "received by the busiest device", "parameter bytes", "optimizer bytes"),
 )
 # The others are counted one by one.
-UNITS: dict[str, Literal["FLOP", "B"]] = {"FLOPs": "FLOP", "test FLOPs": "FLOP", **dict.fromkeys(BYTES, "B")}
+OPERATIONS = ("FLOPs", "float32 FLOPs", "test FLOPs")
+UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
 COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 
 
@@ -87,7 +89,10 @@ class _Operations(TorchDispatchMode):
         out = function(*args, **(kwargs or {}))
         name = str(function)
         if function.overloadpacket in flop_registry:
-            self.tally.add("FLOPs", flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out))
+            operations = flop_registry[function.overloadpacket](*args, **(kwargs or {}), out_val=out)
+            self.tally.add("FLOPs", operations)
+            if next(arg.dtype for arg in args if isinstance(arg, Tensor)) == torch.float32:
+                self.tally.add("float32 FLOPs", operations)
         elif name.startswith(COLLECTIVE_OPERATORS):
             self._collective(name, args)
         elif name.startswith("c10d.send."):
@@ -143,11 +148,17 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
         hook.remove()
 
 
-def flops(work: Callable[[], object]) -> float:
-    """The FLOPs of one call in this thread."""
+def operations(work: Callable[[], object], *, bf16: bool = False) -> dict[str, float]:
+    """The FLOPs of one call in this thread; of one that computes in bfloat16 also those that are left in float32."""
     with counting() as tally:
         work()
-    return tally.sums().get("FLOPs", 0.0)
+    sums, names = tally.sums(), ["FLOPs", *["float32 FLOPs"] * bf16]
+    return {name: sums.get(name, 0.0) for name in names}
+
+
+def flops(work: Callable[[], object]) -> float:
+    """The FLOPs of one call in this thread."""
+    return operations(work)["FLOPs"]
 
 
 def _kept(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Tensor]:

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
 from scalecard.workloads.nested import Tree, mapped
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 
 Loss = Callable[[Any, Any], Tensor]

@@ -1,7 +1,8 @@
 """What PyTorch itself divides over ranks: parameters (FSDP2) and layers (tensor parallelism).
 
     fully_shard        each rank keeps 1/n of every parameter, gradient and optimiser state; whole parameters are
-                       gathered block by block, and gradients reduced and scattered
+                       gathered block by block, and gradients reduced and scattered: in bf16 parameters are gathered
+                       in bfloat16, and gradients reduced in float32
     parallelize_module rank r keeps a share of a layer's outputs ("column") or inputs ("row"), and of no other layer
 
 Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019).
@@ -11,25 +12,44 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from scalecard.workloads.workload import BATCH_NORM
 
 STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
 
 
-def sharded(model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool) -> nn.Module:
+def sharded(
+    model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool, bf16: bool = False
+) -> nn.Module:
     """The model, sharded in place block by block; with two dimensions over the second, and replicated over the first.
 
     A model on the host is moved as it is sharded, so that a device holds no more than a block of it at a time.
-    With `parameters`, whole ones are freed after a block's forward and gathered again for its backward.
+    With `parameters`, whole ones are freed after a block's forward and gathered again for its backward. With `bf16`
+    everything but the sums of gradients, the update and batch normalisation, which is gathered by itself, is in
+    bfloat16, and not products alone, as with autocast.
     """
-    for block in blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=parameters)
-    fully_shard(model, mesh=mesh, reshard_after_forward=parameters)
+    apart = _normalisations(model) if bf16 else []
+    for module in dict.fromkeys([*apart, *blocks, model]):
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if bf16 and module not in apart else None
+        fully_shard(module, mesh=mesh, reshard_after_forward=parameters, mp_policy=policy or MixedPrecisionPolicy())
     return model
+
+
+def _normalisations(model: nn.Module) -> list[nn.Module]:
+    """What stays in float32: batch normalisation, whose statistics are, too."""
+    return [module for module in model.modules() if isinstance(module, BATCH_NORM)]
+
+
+def rounded(model: nn.Module) -> list[Tensor]:
+    """The parameters that are gathered in bfloat16."""
+    kept = {id(parameter) for module in _normalisations(model) for parameter in module.parameters()}
+    return [parameter for parameter in model.parameters() if id(parameter) not in kept]
 
 
 def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable, untrained
 
 

@@ -13,7 +13,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 

@@ -31,7 +31,7 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how

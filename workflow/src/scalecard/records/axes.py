@@ -76,6 +76,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     ]
     persistent: Annotated[bool | None, Field(description="whether a loader's workers live longer than an epoch")]
     place: Annotated[Name, Field(description="which of two unequal devices is alone, by name")]
+    precision: Annotated[Name, Field(description="of a workload's recipe, in strategies and input: bf16; else float32")]
     prefetch: Annotated[Positive, Field(description="batches that each worker of a loader loads ahead")]
     products: Annotated[Positive, Field(description="of matrices in one call")]
     rank: Annotated[Index, Field(description="its number, from 0")]

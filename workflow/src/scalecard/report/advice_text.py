@@ -15,7 +15,6 @@ from scalecard.analysis.strategy_choice import (
     choose,
     fewest,
     on,
-    optimizer,
     strategy_runs,
     timed,
     workloads,
@@ -25,8 +24,6 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic, strategies
-
-OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
 
 
 def advice(measured: PlatformResults) -> list[Finding]:
@@ -41,7 +38,7 @@ def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = strategy_runs(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
-    recipe = f"{workload}, {OPTIMIZERS[optimizer(result, workload)]}"
+    recipe = strategies.in_recipe(result, workload)
     return [replace(o, text=f"{recipe}: {o.text}.", headline=o.headline and f"{recipe}: {o.headline}") for o in every]
 
 

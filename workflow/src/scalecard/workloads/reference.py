@@ -8,6 +8,7 @@ It shares the network with what it judges, and no other code: no trainer, no spl
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from scalecard.workloads.nested import Tree, between, doubled, flipped, rows
-from scalecard.workloads.optimizers import BETAS, EPSILON, MOMENTUM, WEIGHT_DECAY, OptimizerSettings
+from scalecard.workloads.recipe import BETAS, EPSILON, MOMENTUM, WEIGHT_DECAY, OptimizerSettings
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Plain:
 
 
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-    """The mean of -log softmax(scores)[label]; scores (..., classes), labels (...)."""
+    """The mean of -log softmax(scores)[label], in float32 at least; scores (..., classes), labels (...)."""
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     chosen = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     return (scores.logsumexp(-1) - chosen).mean()
 
@@ -72,24 +74,25 @@ def train(
     *,
     loss: Callable[[Any, Any], Tensor],
     optimizer: OptimizerSettings,
+    bf16: bool = False,
     scored: bool = False,
 ) -> Plain:
     """Training on one device; running statistics of batch normalisation follow the parts in their order.
 
-    Parameters are those that require a gradient; the others count as buffers. If it is `scored`, which takes two more
-    forwards, the losses are known.
+    Parameters are those that require a gradient; the others count as buffers. With `bf16` autocast computes products
+    in bfloat16. If it is `scored`, which takes two more forwards, the losses are known, in float32.
     """
     parameters = trainable(model)
     before, by_hand = _kept(parameters), OptimizerByHand(optimizer, parameters)
     first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
-        by_hand.step(gradient(model, parts, loss))
+        by_hand.step(gradient(model, parts, loss, bf16=bf16))
     last = loss_of(model, steps[0], loss) if scored else math.nan
     return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
 
 
 class OptimizerByHand:
-    """Changes parameters in place by the formulas of optimizers.py, and by no code of PyTorch's optimisers."""
+    """Changes parameters in place by the formulas of recipe.py, and by no code of PyTorch's optimisers."""
 
     def __init__(self, settings: OptimizerSettings, parameters: Sequence[Tensor]) -> None:
         self.settings, self.parameters, self.num_steps = settings, parameters, 0
@@ -132,15 +135,21 @@ def untrained(model: nn.Module) -> list[Tensor]:
     return [*(parameter for parameter in model.parameters() if not parameter.requires_grad), *model.buffers()]
 
 
-def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> list[Tensor]:
+def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor], *, bf16: bool = False) -> list[Tensor]:
     """The weighted sum of the parts' gradients, one tensor per parameter that requires one."""
     parameters = trainable(model)
     total = [torch.zeros_like(p) for p in parameters]
     for part in parts:
-        value = part.weight * loss(model(part.inputs), part.targets)
+        with autocast(parameters[0].device, bf16):
+            value = part.weight * loss(model(part.inputs), part.targets)
         for summed, slope in zip(total, torch.autograd.grad(value, parameters), strict=True):
             summed.add_(slope)  # in place: a large model has no room for a third copy of itself
     return total
+
+
+def autocast(device: torch.device, bf16: bool) -> AbstractContextManager[object]:
+    """Meanwhile products on the device are computed in bfloat16, or as ever."""
+    return torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
 
 
 @torch.no_grad()

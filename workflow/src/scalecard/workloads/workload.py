@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from scalecard.workloads.builtin import (
     toy,
 )
 from scalecard.workloads.nested import Tree, leaves, mapped, share
-from scalecard.workloads.optimizers import OptimizerName, OptimizerSettings
+from scalecard.workloads.recipe import TEXTBOOKS, OptimizerSettings, Precision, Recipe, in_bfloat16, to_bfloat16
 
 BUILT_IN = {
     "gpt": gpt,
@@ -70,12 +70,26 @@ class Workload:
     inexact: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
-    optimizer: OptimizerName = "plain_sgd"
+    recipe: Recipe = TEXTBOOKS
 
     @property
     def optimizer_settings(self) -> OptimizerSettings:
         """How a step changes the parameters."""
-        return OptimizerSettings(self.lr, self.optimizer)
+        return OptimizerSettings(self.lr, self.recipe.optimizer)
+
+    @property
+    def in_bf16(self) -> bool:
+        """Whether products are computed in bfloat16."""
+        return self.recipe.precision == "bf16" and not self.exact
+
+    def in_precision(self, precision: Precision) -> Self:
+        """The same, whatever the precision of its recipe."""
+        return replace(self, recipe=replace(self.recipe, precision=precision))
+
+    @property
+    def axes(self) -> Mapping[str, str]:
+        """What a case says of the recipe; float32 goes without saying."""
+        return {"precision": "bf16"} if self.in_bf16 else {}
 
     @property
     def given(self) -> dict[str, Any]:
@@ -94,10 +108,12 @@ class Workload:
         return getattr(self.module, "UNIT", "samples")
 
     def network(self, device: torch.device) -> nn.Module:
-        """The model, with the same parameters each time."""
+        """The model, with the same parameters each time, which computes in the precision of the recipe."""
         values = json.dumps(self._values_for("model"))
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
-        return model.double().eval() if self.exact else model.train(not self.frozen)
+        if self.exact:
+            return model.double().eval()
+        return (to_bfloat16(model) if self.in_bf16 else model).train(not self.frozen)
 
     def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -140,13 +156,13 @@ class Workload:
 
     @property
     def loss(self) -> Callable[[Tree, Tree], Tensor]:
-        """The mean over a batch."""
-        return self.module.loss  # type: ignore[no-any-return]
+        """The mean over a batch; losses that autocast knows are computed in float32 even in bf16."""
+        return in_bfloat16(self.module.loss) if self.in_bf16 else self.module.loss
 
     @property
     def plain_loss(self) -> Callable[[Any, Any], Tensor]:
         """That of the plain loop, which shares no loss with what it judges; of a user's workload there is but one."""
-        return self.loss if self.file else reference.loss
+        return self.module.loss if self.file else reference.loss
 
     def call(self, function: str, *args: Any) -> Any:
         """What a function of the file returns, given those of the values that it takes."""
@@ -199,7 +215,7 @@ class Workload:
     def _trained(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
-        model = self.network(device)
+        model = self.in_precision("float32").network(device)
         if self.each and self._divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
         return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
@@ -215,7 +231,7 @@ class Workload:
     ) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
         given = [self.exactly(parts) for parts in steps] if exactly else steps
-        return self._train(self.network(device), given, exactly, nudge, scored)
+        return self._train(self.in_precision("float32").network(device), given, exactly, nudge, scored)
 
     def _train(
         self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float, scored: bool
@@ -224,7 +240,14 @@ class Workload:
         with torch.no_grad():
             for parameter in model.parameters() if nudge else ():
                 parameter.mul_(1 + nudge)
-        return reference.train(model, steps, loss=self.plain_loss, optimizer=self.optimizer_settings, scored=scored)
+        return reference.train(
+            model,
+            steps,
+            loss=self.plain_loss,
+            optimizer=self.optimizer_settings,
+            bf16=self.in_bf16 and not exactly,
+            scored=scored,
+        )
 
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
@@ -244,7 +267,7 @@ class Workload:
     def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
         meta = torch.device("meta")
-        model, batch = self.network(meta), self.batch(1, meta)
+        model, batch = self.in_precision("float32").network(meta), self.batch(1, meta)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
 
@@ -277,8 +300,8 @@ def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Worklo
     found = []
     for name, block in workloads.items():
         values = {key: value for key, value in block.items() if key not in ("file", "batch_size", "source", "recipe")}
-        recipe = block.get("recipe", {})
-        found.append(Workload(name, block.get("file", ""), json.dumps(values), block["batch_size"], seed, **recipe))
+        recipe, file = Recipe(**block.get("recipe", {})), block.get("file", "")
+        found.append(Workload(name, file, json.dumps(values), block["batch_size"], seed, recipe=recipe))
     return found
 
 

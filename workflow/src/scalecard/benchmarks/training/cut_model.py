@@ -18,12 +18,13 @@ from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import or_on_host
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.counting import flops
+from scalecard.measuring.counting import flops, operations
 from scalecard.measuring.proof import same_gradients
 from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
 from scalecard.records.record import Check
 from scalecard.workloads import reference
-from scalecard.workloads.nested import doubled, flipped, mapped, rows
+from scalecard.workloads.nested import doubled, flipped, leaves, mapped, rows
+from scalecard.workloads.recipe import to_bfloat16
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import HOST, Workload
@@ -39,7 +40,7 @@ def cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
     made: list[nn.Module] = [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), cuts)]
     if not all(trainable(stage) for stage in made):
         raise CannotBe(f"cut into {len(made)} stages, one of them has no parameter that is trained")
-    return model, made
+    return model, [to_bfloat16(stage) for stage in made] if workload.in_bf16 else made
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
@@ -68,10 +69,10 @@ def calls_each_once(workload: Workload) -> bool:
 
 def balanced_cuts(workload: Workload, num_stages: int) -> Cuts:
     """Cuts into so many stages whose largest has as few operations as possible; CannotBe if there are fewer blocks."""
-    operations = _operations(replace(workload, batch_size=1))
-    if len(operations) < num_stages:
-        raise CannotBe(f"{len(operations)} blocks do not make {num_stages} stages")
-    return balanced(operations, num_stages)
+    found = _operations(replace(workload.in_precision("float32"), batch_size=1))
+    if len(found) < num_stages:
+        raise CannotBe(f"{len(found)} blocks do not make {num_stages} stages")
+    return balanced(found, num_stages)
 
 
 @functools.cache
@@ -112,10 +113,9 @@ def _handed_over(workload: Workload, cuts: Cuts) -> tuple[int, ...]:
     """Bytes of one sample that each stage but the last hands to the next one in a forward."""
     _, modules = cut(workload, cuts)
     value, found = workload.batch(1, HOST)[0], []
-    with torch.no_grad():
-        for module in modules[:-1]:
-            value = module.eval()(value)
-            found.append(value.nbytes)
+    for module in modules[:-1]:  # with gradients, as above
+        value = module.eval()(value).detach()
+        found.append(value.nbytes)
     return tuple(found)
 
 
@@ -143,6 +143,11 @@ class CutWorkload:
         """A copy of one of the stages, in the host's memory."""
         return copy.deepcopy(_stages(replace(self.workload, batch_size=1), self.cuts)[index])
 
+    def plain_stage(self, index: int, values: Given) -> tuple[nn.Module, Given]:
+        """The stage, and what it is given, as the plain loop has them, which sees to the precision itself."""
+        plain = replace(self, workload=self.workload.in_precision("float32"))
+        return plain.stage(index), replace(values, loss=values.loss and plain.workload.loss)
+
     def crossing(self, stage: int) -> int:
         """Bytes that a stage hands to the next one in a forward of the batch."""
         return self.workload.batch_size * _handed_over(replace(self.workload, batch_size=1), self.cuts)[stage]
@@ -157,9 +162,8 @@ def given(staged: CutWorkload, device: torch.device) -> Sequence[Given]:
     on_host = partial(mapped, partial(torch.Tensor.to, device=HOST))
     value, targets = staged.workload.batch(staged.workload.batch_size, device)
     found = [on_host(value)]
-    for stage in range(staged.num_stages - 1):
-        with torch.no_grad():
-            value = staged.stage(stage).to(device)(value)
+    for stage in range(staged.num_stages - 1):  # with gradients, or PyTorch fuses what then has other types
+        value = staged.stage(stage).to(device)(value).detach()
         found.append(on_host(value))
     *first, last = found
     return [*map(Given, first), Given(last, on_host(targets), staged.workload.loss)]
@@ -231,10 +235,18 @@ def plain_flops(stage: int, device: torch.device, staged: CutWorkload) -> dict[s
     if not staged.counting:
         return {}
     try:
-        module, values = staged.stage(stage).to(device).train(), given(staged, device)[stage].to(device)
+        module, values = staged.plain_stage(stage, given(staged, device)[stage].to(device))
+        module.to(device).train()
         if stage:
             values.inputs.requires_grad_()
-        return {"FLOPs": flops(lambda: values.through(module).sum().backward())}
+        bf16 = staged.workload.in_bf16
+
+        def gradient() -> None:
+            with reference.autocast(device, bf16):
+                made = values.through(module)
+            made.sum().backward()
+
+        return operations(gradient, bf16=bf16)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -255,22 +267,26 @@ class _Plain:
     def slopes(self, exactly: bool, place: torch.device) -> list[Tensor]:
         """The gradients of its parameters."""
         module, values, gradient = self._on(place, exactly)
-        return list(torch.autograd.grad(values.through(module), trainable(module), gradient))
+        return list(torch.autograd.grad(self._made(module, values, exactly), trainable(module), gradient))
 
     @torch.no_grad()
     def output(self, exactly: bool, place: torch.device) -> list[Tensor]:
         """The output, in the order in which the samples were given."""
         module, values, _ = self._on(place, exactly)
-        found = values.through(module)
+        found = self._made(module, values, exactly)
         return [self._turned(found) if exactly and self.staged.workload.inexact else found]
 
     def _on(self, place: torch.device, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
-        module, values, gradient = self.staged.stage(self.stage), self.given, self.gradient
+        (module, values), gradient = self.staged.plain_stage(self.stage, self.given), self.gradient
         if exactly and self.staged.workload.inexact:
             values, gradient = values.mapped(flipped) if self.by_row else values, self._turned(gradient)
         elif exactly:
             module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)
         return module.to(place), values.to(place), gradient.to(place)
+
+    def _made(self, module: nn.Module, values: Given, exactly: bool) -> Tensor:
+        with reference.autocast(next(leaves(values.inputs)).device, self.staged.workload.in_bf16 and not exactly):
+            return values.through(module)
 
     def _turned(self, output: Tensor) -> Tensor:
         """An output, or its gradient, in the opposite order; a loss has none."""

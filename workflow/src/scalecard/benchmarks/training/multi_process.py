@@ -71,21 +71,25 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
 
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
-    model = at.workload.network(HOST)
+    workload = at.workload
+    model = workload.in_precision("float32").network(HOST)
     try:
-        blocks = cut_model.blocks_of(at.workload, model)
-        once = cut_model.calls_each_once(replace(at.workload, batch_size=1))
+        blocks = cut_model.blocks_of(workload, model)
+        once = cut_model.calls_each_once(replace(workload.in_precision("float32"), batch_size=1))
     except CannotBe:
         blocks, once = [], True
     called = set(model.modules())  # a block that was put together from several is called by nobody
     blocks = [block for block in blocks if block in called and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
+    if workload.in_bf16:
+        gathered -= sharded.gathered_bytes(sharded.rounded(model), ranks) // 2
     reduced = sharded.gathered_bytes(trainable(model), ranks)
     own = sharded.shard_bytes(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
-    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=times > 1)  # freed after the forward
-    counts: dict[str, float] = {"optimizer bytes": at.workload.optimizer_settings.num_moments * own}
+    freed = times > 1  # after the forward
+    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
+    counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.num_moments * own}
     if replicas == 1 and once:
         counts["collective bytes"] = times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
@@ -114,14 +118,17 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
     workload = at.workload
     if not hasattr(workload.module, "tensor_plan"):
         raise CannotBe("the workload has no tensor_plan(model)")
-    model, ranks = workload.network(HOST), mesh(ctx, replicas)
+    ranks, in_autocast = mesh(ctx, replicas), replicas == 1  # FSDP2 has its own way to bfloat16
+    model = (workload if in_autocast else workload.in_precision("float32")).network(HOST)
     inner = ranks["shard"] if replicas > 1 else ranks
     module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
-        module = sharded.sharded(module, [], ranks["replica"], parameters=True)
+        module = sharded.sharded(module, [], ranks["replica"], parameters=True, bf16=workload.in_bf16)
     batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
-    return _subject(ctx, references, at, sizes, model, module, batch, {})
+    left = {} if workload.exact else references.counts(workload, sizes[:1])
+    counts = {name: each for name, each in left.items() if not each}  # nothing in float32 is so on every rank
+    return _subject(ctx, references, at, sizes, model, module, batch, counts)
 
 
 def _subject(

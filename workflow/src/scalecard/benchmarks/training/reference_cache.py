@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from scalecard.hardware.host import is_out_of_memory
-from scalecard.measuring.counting import flops
+from scalecard.measuring.counting import operations
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.workloads import reference
 from scalecard.workloads.nested import sizes
@@ -54,14 +54,14 @@ class References:
 
     def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
         self.device, self.steps, self.counting = device, steps, counting
-        self.wanted, self.flops = functools.cache(self._wanted), functools.cache(self._flops)
+        self.wanted, self.operations = functools.cache(self._wanted), functools.cache(self._operations)
 
     def counts(self, workload: Workload, sizes: Sequence[int]) -> dict[str, float]:
         """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
         if not self.counting:
             return {}
-        known = [one for size in sizes if (one := self.flops(workload, size)) is not None]
-        return {"FLOPs": sum(known)} if len(known) == len(sizes) else {}
+        known = [one for size in sizes if (one := self.operations(workload, size))]
+        return {name: sum(one[name] for one in known) for name in known[0]} if len(known) == len(sizes) else {}
 
     def at(self, workload: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
@@ -75,13 +75,14 @@ class References:
         """How many steps are compared."""
         return self.steps if workload.exact else 1
 
-    def _flops(self, workload: Workload, samples: int) -> float | None:
-        """Of one step's forward and backward over so many samples at once; None if this device cannot hold them."""
+    def _operations(self, workload: Workload, samples: int) -> dict[str, float]:
+        """Of one step's forward and backward over so many samples at once; empty if this device cannot hold them."""
         try:
-            model = workload.network(self.device).train(not workload.exact)  # as it is timed, whatever it is proven in
+            plain, bf16 = workload.in_precision("float32"), workload.in_bf16
+            model = plain.network(self.device).train(not workload.exact)  # as it is timed, whatever it is proven in
             parts = reference.split(*workload.batch(samples, self.device), [samples])
-            return flops(partial(reference.gradient, model, parts, workload.loss))
+            return operations(partial(reference.gradient, model, parts, plain.loss, bf16=bf16), bf16=bf16)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-        return None
+        return {}

@@ -150,7 +150,7 @@ def schedules_played(found: Sequence[Record]) -> Iterator[Record]:
     if steps and all(step.status != "ok" for step in steps):
         yield replace(steps[0], case={axis: steps[0].case[axis] for axis in ("workload", "devices")}, metric=STAGE)
     for step in (step for step in steps if step.status == "ok"):
-        case: Case = {axis: step.case[axis] for axis in ("workload", "devices", "scaling", "batch_size")}
+        case: Case = {axis: value for axis, value in step.case.items() if axis not in ("strategy", "unit", "units")}
         kind = of(step.case["strategy"])
         # Of the pipelines' micro-batches, whose forwards were timed; 0 if they were not.
         forwards = (r for r in found if r.metric == STAGE and r.matches(part=FORWARD, **case))

@@ -27,7 +27,7 @@ from scalecard.records.record import Check, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.nested import chunks, rows
-from scalecard.workloads.optimizers import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload
 
@@ -110,7 +110,8 @@ def subject(
     whole = sizes * ctx.world_size
     counts = {**combination.updates(optimizer), "optimizer bytes": optimizer.state_bytes(trainable(model))}
     if combination.seen:
-        counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(workload, sizes))}
+        rounded = workload.in_precision("bf16" if "bf16" in combination.rungs else "float32")
+        counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(rounded, sizes))}
     if shared and not workload.exact:
         counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in shared)
     made = trained(

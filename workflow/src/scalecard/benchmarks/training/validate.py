@@ -18,11 +18,12 @@ from torch.utils.data import default_collate
 
 from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
+from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST, UNITS, Workload, accepted, chosen, loaded
+from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
 Trained = TypeVar("Trained", bound=Workload)
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
@@ -211,8 +212,12 @@ def _called(workload: Workload, function: str, *args: Any) -> Any:
 def examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     """The workload with a learning rate at which a proof can tell on up to so many devices, and with what it cannot do.
 
-    Looked at by the first process of a run. NotAWorkload if there is no such rate.
+    Looked at by the first process of a run, with the precision that the device has. NotAWorkload if there is no such
+    rate.
     """
+    if workload.recipe.precision == "auto":
+        without = device.type == "cpu" or runtime_of(device).lacks("bf16", device)
+        workload = workload.in_precision("float32" if without else "bf16")
 
     def look() -> tuple[float, bool, bool]:
         found = _examined(workload, device, num_steps, num_devices)
@@ -224,11 +229,12 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
 
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_draws(workload))
+    workload = replace(workload, frozen=_draws(workload) or (workload.in_bf16 and _normalises_batches(workload)))
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
-            return replace(workload, lr=_rate(tried, device, num_steps), inexact=small not in tried)
+            plain = [one.in_precision("float32") for one in tried]
+            return replace(workload, lr=_rate(plain, device, num_steps), inexact=small not in tried)
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
@@ -256,6 +262,14 @@ def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     first, last = trained.losses
     moved = largest_difference(trained.after, trained.before)
     return last < first and (3 * RATE_MARGIN * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
+
+
+def _normalises_batches(workload: Workload) -> bool:
+    """Whether batch normalisation is trained, which makes of bfloat16's roundings a gradient that tells nothing.
+
+    That of a new ResNet-50 then differs from float64's by more than itself, and in eval mode by 5 %.
+    """
+    return any(isinstance(module, BATCH_NORM) for module in workload.network(HOST).modules())
 
 
 def _draws(workload: Workload) -> bool:

@@ -58,7 +58,8 @@ def rates(found: Sequence[StrategyRun], result: Result | None) -> Figure:
         return figure
     for name, axes in zip(names, panels, strict=True):
         _draw(result, [run for run in found if run.workload == name], axes)
-        axes.set(title=f"{name}, a trial of the method" if result.emulated else name)
+        what = strategies.in_recipe(result, name)
+        axes.set(title=f"{what}, a trial of the method" if result.emulated else what)
     return figure
 
 

@@ -23,6 +23,7 @@ from scalecard.records.strategies import DDP
 from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
+from scalecard.report.sections.strategies import in_recipe
 from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
@@ -49,11 +50,11 @@ REDUCED_BY = {
 
 def plot(measured: PlatformResults) -> Figure:
     """A panel per workload, a stacked bar per strategy."""
-    found = _on_most_devices(measured)
+    found, result = _on_most_devices(measured), measured.of("strategies")
     figure, panels = charts.panels(len(found), height=2.2 + 0.3 * max(map(len, found.values()), default=4))
     for axes, (name, own) in zip(panels, (found or {"": []}).items(), strict=True):
         _bars(own, axes, measured.platform)
-        axes.set_title(name)
+        axes.set_title(in_recipe(result, name) if result and name else name)
     return figure
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, limits, step_records
-from scalecard.analysis.strategy_choice import workloads
+from scalecard.analysis.strategy_choice import optimizer, precision, workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -19,12 +19,13 @@ from scalecard.records.strategies import DDP
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.table import EMPTY, Cell, Table
 
+OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
 # FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
 # peak. Source: Chowdhery et al., PaLM (2022), appendix B.
 MEANINGS = {
     "Gain": "the rate over one device's",
-    "MFU": "the operations that the model needs, over the devices' dense peak in float32",
+    "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
     "Memory": "of the device that needs the most",
     "Largest batch": "samples on each device, right to a sixteenth",
     "Launching": "the share of a step in which work is still submitted",
@@ -43,8 +44,13 @@ def plot(results: Sequence[Result]) -> Figure:
         single = step_records.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
-        axes.set(xlabel="time of a step", ylabel="", title=name)
+        axes.set(xlabel="time of a step", ylabel="", title=in_recipe(results[0], name) if name else "")
     return figure
+
+
+def in_recipe(result: Result, workload: str) -> str:
+    """A workload and how it was trained: 'gpt, AdamW in bf16'."""
+    return f"{workload}, {OPTIMIZERS[optimizer(result, workload)]} in {precision(result, workload)}"
 
 
 def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Figure:
@@ -55,9 +61,8 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
             points.rated(result, r, r.integer("units"), series=name, x=r.integer("batch_size")) for result, r in records
         ]
         charts.curves(shown, axes, unit=f"{records[0][1].text('unit')}/s" if records else "", named=False)
-        axes.set(
-            xlabel="samples in a batch", ylabel="per second", title=f"{name}, one device", xscale="log", ylim=(0, None)
-        )
+        title = f"{in_recipe(results[0], name)}, one device"
+        axes.set(xlabel="samples in a batch", ylabel="per second", title=title, xscale="log", ylim=(0, None))
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     return figure
 
@@ -152,14 +157,15 @@ def _row(result: Result, record: Record) -> dict[str, str | Cell]:
         "Strategy": record.text("strategy"),
         "Devices": devices_cell(devices, record.integer("nodes", 1)),
         "Scaling": record.text("scaling") if devices > 1 else "",
-        **step_cells(result, record, alone, gain, "float32"),
+        **step_cells(result, record, alone, gain),
     }
 
 
-def step_cells(result: Result, record: Record, alone: Record | None, gain: Cell, dtype: str) -> dict[str, str | Cell]:
-    """What is known of a step beside one device's; `dtype` is that of its products."""
+def step_cells(result: Result, record: Record, alone: Record | None, gain: Cell) -> dict[str, str | Cell]:
+    """What is known of a step beside one device's."""
     rate = record.integer("units") / record.median
-    each, peak, mfu = step_records.operations_each(alone), limits.of_products(result, dtype), EMPTY
+    each, mfu = step_records.operations_each(alone), EMPTY
+    peak = limits.of_products(result, step_records.dtype_of(record))
     if each and peak:
         share = each * rate / (record.integer("devices") * peak.rate * 1e12)
         mfu = Cell(formatting.percent(share, 1), share)

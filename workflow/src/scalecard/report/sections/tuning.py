@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import rate
-from scalecard.analysis.tuning_results import Ladder, dtype_of, is_larger, ladders
+from scalecard.analysis.tuning_results import Ladder, is_larger, ladders
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
@@ -184,7 +184,7 @@ def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell
         "Workload": ladder.workload,
         "Devices": Cell(str(ladder.devices), ladder.devices),
         "Rungs": combination(record.case),
-        **strategies.step_cells(result, record, alone, shown, dtype_of(record)),
+        **strategies.step_cells(result, record, alone, shown),
     }
 
 

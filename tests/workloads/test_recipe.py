@@ -1,14 +1,16 @@
-"""The optimisers that the plain loop computes by hand, against PyTorch's, and what a proof can tell by them."""
+"""The optimisers that the plain loop computes by hand, against PyTorch's; and what computes in bfloat16."""
 
+import copy
 from typing import get_args
 
 import pytest
 import torch
 import yaml
 from scalecard.measuring.case_variant import version
-from scalecard.report.advice_text import OPTIMIZERS
+from scalecard.measuring.counting import operations
+from scalecard.report.sections.strategies import OPTIMIZERS
 from scalecard.workloads import reference
-from scalecard.workloads.optimizers import OptimizerName, OptimizerSettings
+from scalecard.workloads.recipe import OptimizerName, OptimizerSettings, Precision, to_bfloat16
 from support.projects import ROOT
 from torch import Tensor, nn
 
@@ -92,3 +94,28 @@ def test_the_configuration_and_the_report_know_every_one() -> None:
     schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
     recipe = schema["properties"]["workloads"]["additionalProperties"]["properties"]["recipe"]
     assert set(recipe["properties"]["optimizer"]["enum"]) == set(OPTIMIZERS) == set(EVERY)
+    assert set(recipe["properties"]["precision"]["enum"]) == set(get_args(Precision))
+
+
+def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() -> None:
+    module = to_bfloat16(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+
+    def both() -> None:
+        module(torch.ones(3, 4)).float().sum().backward()
+
+    found = operations(both, bf16=True)
+    assert found["FLOPs"] > found["float32 FLOPs"] == 0
+    assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in module.parameters() if parameter.grad is not None} == {torch.float32}
+
+
+def test_a_copy_in_bfloat16_computes_with_its_own_parameters() -> None:
+    module = to_bfloat16(nn.Linear(4, 2))
+    other = copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert isinstance(other, nn.Linear)
+    assert other(torch.ones(1, 4)).tolist() == [[0, 0]]
+    assert other(torch.ones(1, 4)).dtype == torch.bfloat16
+    assert module(torch.ones(1, 4)).abs().max() > 0

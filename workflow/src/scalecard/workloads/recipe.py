@@ -1,4 +1,6 @@
-"""How a step's gradients g change the parameters p: SGD as in the textbooks, SGD with momentum, or AdamW.
+"""How a workload is trained: its optimiser, and the precision of its products and convolutions.
+
+A step's gradients g change the parameters p:
 
     plain_sgd  p -= lr g
     sgd        m = 0.9 m + g;  p -= lr m
@@ -8,20 +10,38 @@ m' and v' are m / (1 - 0.9^t) and v / (1 - 0.95^t) in step t. With the usual eps
 gradients' signs alone, and no proof could tell half of a gradient from all of it. So epsilon is 1, and the decay 1e-6:
 beside such steps the usual 0.1 would hide the gradients. The values of constants change neither time nor memory.
 
-Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
+In bf16 autocast rounds the factors and results of products and convolutions to bfloat16; parameters and gradients stay
+float32. FSDP2 does so by a policy of its own (parallel/sharded.py).
+
+Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019; Kalamkar et al., A Study of BFLOAT16
+for Deep Learning Training, 2019.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from scalecard.workloads.nested import leaves
+
+Precision = Literal["float32", "bf16", "auto"]
 OptimizerName = Literal["plain_sgd", "sgd", "adamw"]
 MOMENTUM = 0.9
 BETAS = (0.9, 0.95)
 EPSILON, WEIGHT_DECAY = 1.0, 1e-6
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The textbooks' own by default. The precision "auto" is bf16 where the hardware has it."""
+
+    optimizer: OptimizerName = "plain_sgd"
+    precision: Precision = "float32"
+
+
+TEXTBOOKS = Recipe()
 
 
 @dataclass(frozen=True)
@@ -57,3 +77,26 @@ class OptimizerSettings:
         if self.name == "adamw":
             return torch.optim.AdamW(parameters, betas=BETAS, eps=EPSILON, weight_decay=WEIGHT_DECAY, **options)
         return torch.optim.SGD(parameters, momentum=MOMENTUM if self.name == "sgd" else 0.0, **options)
+
+
+def in_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, computed under autocast where the first tensor that it gets lies."""
+
+    def run(*args: Any) -> Any:
+        with torch.autocast(next(leaves(args)).device.type, torch.bfloat16):
+            return function(*args)
+
+    return run
+
+
+def to_bfloat16(module: nn.Module) -> nn.Module:
+    """The module, whose forward computes in bfloat16 from now on.
+
+    It gets a class of its own, which copies and replicas of nn.DataParallel keep: a forward that belonged to the object
+    would go on computing with the parameters of the first.
+    """
+    kind = type(module)
+    module.__class__ = type(
+        kind.__name__, (kind,), {"forward": in_bfloat16(kind.forward), "__module__": kind.__module__}
+    )
+    return module

@@ -1,0 +1,75 @@
+"""bf16 in a workload's recipe: where it is used, what it is proven in, and that float32 is not passed off as it."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.single_process import WHOLE, subject
+from scalecard.benchmarks.training.validate import examined
+from scalecard.distributed.context import RankContext
+from scalecard.distributed.launch import launch
+from scalecard.distributed.layout import Layout
+from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject
+from scalecard.measuring.counting import counted
+from scalecard.parallel import sharded
+from scalecard.workloads import workload
+from scalecard.workloads.recipe import Precision, Recipe
+from scalecard.workloads.workload import HOST, Workload, built_in
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def mine(name: str, precision: Precision, **values: int) -> Workload:
+    return replace(built_in(name, seed=0, lr=0.1, batch_size=4, **values), recipe=Recipe("adamw", precision))
+
+
+def wrong(made: Subject, device: Device) -> list[tuple[str, float]]:
+    """Of what is proven: what is counted otherwise than expected, and what is expected."""
+    assert all(check.passed for check in made.prove())
+    found = counted(made, device.synchronize)
+    return [(count.name, count.expected) for count in found if count.counted != count.expected]
+
+
+def test_float32_passed_off_as_bf16_is_caught(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tolerance of bfloat16 lets it pass; the counted products do not."""
+    with open_devices(machine, 1) as devices:
+        build = partial(subject, WHOLE, devices, References(HOST, 1), Setting(mine("toy", "bf16"), 1))
+        assert wrong(build(), devices[0]) == []
+        monkeypatch.setattr(workload, "to_bfloat16", lambda module: module)
+        assert wrong(build(), devices[0]) == [("float32 FLOPs", 0)]
+
+
+def test_auto_is_float32_without_a_gpu() -> None:
+    found = examined(mine("lenet", "auto"), HOST, 1, 1)
+    assert (found.recipe.precision, found.axes) == ("float32", {})
+
+
+def test_with_batch_normalisation_bf16_is_proven_in_eval_mode() -> None:
+    assert [examined(mine("resnet18_eighth", each), HOST, 1, 1).frozen for each in ("float32", "bf16")] == [False, True]
+    assert not examined(mine("lenet", "bf16"), HOST, 1, 1).frozen
+
+
+def _dtypes(ctx: RankContext) -> list[str]:
+    """Of each layer's output, in the order of the forward, then of each parameter's gradient."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
+    seen = []
+    for layer in (model[0], model[1], model[3]):
+        layer.register_forward_hook(lambda *args: seen.append(args[-1].dtype))
+    sharded.sharded(model, [model[0], model[1]], init_device_mesh("cpu", (ctx.world_size,)), parameters=True, bf16=True)
+    model(torch.ones(2, 1, 4, 4)).float().sum().backward()
+    return [*map(str, seen), *(str(parameter.grad.dtype) for parameter in model.parameters())]
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_fsdp_computes_in_bfloat16_and_reduces_in_float32(machine: Machine) -> None:
+    for found in launch(_dtypes, layout=Layout(2), machine=machine):
+        assert found == ["torch.bfloat16"] * 3 + ["torch.float32"] * 6
+
+
+def test_what_normalises_batches_is_gathered_in_float32() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(16, 2))
+    assert [parameter.numel() for parameter in sharded.rounded(model)] == [36, 4, 32, 2]
