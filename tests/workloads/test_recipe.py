@@ -1,20 +1,21 @@
 """The optimisers that the plain loop computes by hand, against PyTorch's; and what computes in bfloat16."""
 
 import copy
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 import torch
 import yaml
-from scalecard.measuring.case_variant import version
-from scalecard.measuring.counting import operations
+from scalecard.measuring.case_variant import Subject, version
+from scalecard.measuring.counting import counted, operations
 from scalecard.report.sections.strategies import OPTIMIZERS
-from scalecard.workloads import reference
-from scalecard.workloads.recipe import OptimizerName, OptimizerSettings, Precision, to_bfloat16
+from scalecard.workloads import recipe, reference
+from scalecard.workloads.recipe import BETAS, OptimizerName, OptimizerSettings, Precision, to_bfloat16
 from support.projects import ROOT
 from torch import Tensor, nn
 
-EVERY = get_args(OptimizerName)
+EVERY = [name for name in get_args(OptimizerName) if name != "own"]
 STEPS = 3
 
 
@@ -90,11 +91,55 @@ def test_a_step_writes_a_parameter_and_keeps_moments_as_often_as_it_says(name: O
     assert sum(value.nbytes for value in kept) == settings.state_bytes(parameters)
 
 
+def own(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    groups = [
+        {"params": parameters[:1], "weight_decay": 0.1},
+        {"params": parameters[1:], "lr": 3e-4, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=1e-4, betas=BETAS)
+
+
+def test_an_optimizer_of_a_file_gets_values_with_which_a_proof_can_tell() -> None:
+    """And the ratio of its learning rates stays."""
+    made = OptimizerSettings(0.1, "own", own).build(weights())
+    assert [group["lr"] for group in made.param_groups] == pytest.approx([0.1, 0.3])
+    assert [(group["eps"], group["weight_decay"]) for group in made.param_groups] == [(1.0, 1e-6), (1.0, 0.0)]
+
+
+def test_the_plain_loop_takes_the_optimizer_of_the_file() -> None:
+    parameters = weights()
+    step = reference.update_of(OptimizerSettings(0.1, "own", lambda given: torch.optim.SGD(given, lr=5.0)), parameters)
+    for number in range(STEPS):
+        step(gradients(number))
+    assert distance(parameters, by_hand(OptimizerSettings(0.1))) < 1e-15
+
+
+def test_what_an_optimizer_of_a_file_keeps_is_told_without_data() -> None:
+    settings, parameters = OptimizerSettings(0.1, "own", own), weights()
+    assert settings.state_bytes(parameters) == 2 * sum(parameter.nbytes for parameter in parameters)
+    assert settings.counts(parameters) == {"optimizer bytes": 2 * (5 + 3) * 8}
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_one_kernel_updates_all_where_the_device_has_it(name: OptimizerName, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, parameters = OptimizerSettings(0.1, name), weights()
+    assert settings.updates(parameters) == {"updates": settings.writes_per_step}
+    monkeypatch.setattr(recipe, "FUSING", ("cpu",))
+    subject = Subject(work=settings.build(parameters).step, prove=tuple, expected=settings.counts(parameters))
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    subject.work()
+    found = counted(replace(subject, optimizers=[subject.work.__self__]), lambda: None)  # type: ignore[attr-defined]
+    assert {count.name: count.counted for count in found} == dict(subject.expected)
+    assert subject.expected["fused updates"] == 1
+    assert OptimizerSettings(0.1).updates(parameters) == {"updates": 1}, "the textbooks' stays as it is"
+
+
 def test_the_configuration_and_the_report_know_every_one() -> None:
     schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
-    recipe = schema["properties"]["workloads"]["additionalProperties"]["properties"]["recipe"]
-    assert set(recipe["properties"]["optimizer"]["enum"]) == set(OPTIMIZERS) == set(EVERY)
-    assert set(recipe["properties"]["precision"]["enum"]) == set(get_args(Precision))
+    keys = schema["properties"]["workloads"]["additionalProperties"]["properties"]["recipe"]["properties"]
+    assert set(keys["optimizer"]["enum"]) == set(OPTIMIZERS) == {*EVERY, "own"}
+    assert set(keys["precision"]["enum"]) == set(get_args(Precision))
 
 
 def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() -> None:

@@ -17,3 +17,9 @@ def batch(size: int, seed: int, width: int = 8) -> tuple[Tensor, Tensor]:
 
 def loss(scores: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
+
+
+def optimizer(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    matrices = {"params": [each for each in parameters if each.ndim > 1], "weight_decay": 0.1}
+    others = {"params": [each for each in parameters if each.ndim <= 1], "lr": 6e-4}
+    return torch.optim.AdamW([matrices, others], lr=3e-4, weight_decay=0.0)

@@ -30,3 +30,7 @@ def batch(size: int, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 def loss(outputs: dict[str, Tensor], targets: dict[str, Tensor]) -> Tensor:
     return functional.binary_cross_entropy_with_logits(outputs["score"], targets["clicked"].to(outputs["score"].dtype))
+
+
+def optimizer(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(parameters, lr=1e-3, momentum=0.5, centered=True)

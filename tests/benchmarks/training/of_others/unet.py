@@ -33,3 +33,7 @@ def batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(outputs, targets)
+
+
+def optimizer(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)

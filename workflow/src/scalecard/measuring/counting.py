@@ -44,6 +44,7 @@ BYTES = (
 # The others are counted one by one.
 OPERATIONS = ("FLOPs", "float32 FLOPs", "test FLOPs")
 UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
+UPDATES = ("updates", "fused updates")  # one of them is known, unless the optimiser is a user's own
 COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 
 

@@ -11,7 +11,7 @@ import torch
 from scalecard import progress
 from scalecard.hardware.failures import DeviceFault, empty_cache
 from scalecard.measuring.case_variant import Prepared, Subject, Timing, Variant, local
-from scalecard.measuring.counting import counted
+from scalecard.measuring.counting import UPDATES, counted
 from scalecard.measuring.failures import caught
 from scalecard.measuring.proof import ProofFailed, agreed, checksum, refuse_failed
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
@@ -149,10 +149,10 @@ def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> Iterator[str]:
         yield f"{name}: no parameter changed while it was timed"
     elif now:
         sharing = [other for other in everyone if any(tensor is now[0] for tensor in other.subject.parameters()[:1])]
-        updates = [(other.calls, count) for other in sharing for count in other.work if count.name == "updates"]
-        expected = sum(calls * count.expected for calls, count in updates)
+        work = [(other.calls, count) for other in sharing for count in other.work if count.name in UPDATES]
+        expected = sum(calls * count.expected for calls, count in work if count.name == "updates")
         seen = one.subject.updates_since(one.versions)
-        if seen != {expected}:
+        if work and seen != {expected}:
             yield f"{name}: {expected:g} updates of each parameter expected, {sorted(seen)} counted"
     for check in one.subject.after():
         if not check.passed:

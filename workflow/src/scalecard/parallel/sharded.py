@@ -57,15 +57,15 @@ def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
     return sum(_padded(tuple(p.shape), ranks) * p.element_size() for p in parameters)
 
 
-def shard_bytes(parameters: Iterable[Tensor], rank: int, ranks: int) -> int:
-    """Bytes of whole parameters that FSDP2 leaves on a rank, which has the rows that torch.chunk would give it."""
-    return sum(_shard(tuple(p.shape), rank, ranks) * p.element_size() for p in parameters)
+def shards(parameters: Iterable[Tensor], rank: int, ranks: int) -> list[Tensor]:
+    """What FSDP2 leaves of whole parameters on a rank, without data: the rows that torch.chunk would give it."""
+    return [torch.empty(_shard(tuple(p.shape), rank, ranks), dtype=p.dtype, device="meta") for p in parameters]
 
 
-def _shard(shape: tuple[int, ...], rank: int, ranks: int) -> int:
+def _shard(shape: tuple[int, ...], rank: int, ranks: int) -> tuple[int, ...]:
     rows, *rest = shape or (1,)
     each = -(-rows // ranks)
-    return max(0, min(each, rows - rank * each)) * math.prod(rest)
+    return max(0, min(each, rows - rank * each)), *rest
 
 
 def _padded(shape: tuple[int, ...], ranks: int) -> int:

@@ -24,23 +24,12 @@ class Step:
         optimizer: OptimizerSettings,
     ) -> None:
         self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.optimizer = optimizer.build(groups_by_kind(parameters))
+        self.optimizer = optimizer.build(parameters)
 
     def __call__(self) -> None:
         self.loss(self.module(self.inputs), self.targets).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-
-
-def groups_by_kind(parameters: Iterable[Tensor]) -> list[dict[str, list[Tensor]]]:
-    """Parameter groups of one kind of tensor each.
-
-    On CUDA, an optimiser updates a whole group at once (foreach) and refuses plain tensors beside DTensors.
-    """
-    kinds: dict[type[Tensor], list[Tensor]] = {}
-    for parameter in parameters:
-        kinds.setdefault(type(parameter.data), []).append(parameter)
-    return [{"params": of_one_kind} for of_one_kind in kinds.values()]
 
 
 def state_of(model: nn.Module) -> list[Tensor]:

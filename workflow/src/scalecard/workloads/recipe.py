@@ -8,7 +8,8 @@ A step's gradients g change the parameters p:
 
 m' and v' are m / (1 - 0.9^t) and v / (1 - 0.95^t) in step t. With the usual epsilon of 1e-8 a first step has the
 gradients' signs alone, and no proof could tell half of a gradient from all of it. So epsilon is 1, and the decay 1e-6:
-beside such steps the usual 0.1 would hide the gradients. The values of constants change neither time nor memory.
+beside such steps the usual 0.1 would hide the gradients. The values of constants change neither time nor memory, so an
+optimiser of the workload's own file gets these, too.
 
 In bf16 autocast rounds the factors and results of products and convolutions to bfloat16; parameters and gradients stay
 float32. FSDP2 does so by a policy of its own (parallel/sharded.py).
@@ -27,10 +28,12 @@ from torch import Tensor, nn
 from scalecard.workloads.nested import leaves
 
 Precision = Literal["float32", "bf16", "auto"]
-OptimizerName = Literal["plain_sgd", "sgd", "adamw"]
+OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
 MOMENTUM = 0.9
 BETAS = (0.9, 0.95)
 EPSILON, WEIGHT_DECAY = 1.0, 1e-6
+HIDING = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's names
+FUSING = ("cuda",)  # types of devices
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,11 @@ TEXTBOOKS = Recipe()
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """An optimiser and its learning rate."""
+    """An optimiser and its learning rate; `own` is the function of the workload's file, if it has its own."""
 
     lr: float
     name: OptimizerName = "plain_sgd"
+    own: Callable[[list[Tensor]], torch.optim.Optimizer] | None = None
 
     @property
     def writes_per_step(self) -> int:
@@ -59,24 +63,70 @@ class OptimizerSettings:
     @property
     def num_moments(self) -> int:
         """How many tensors as large as a parameter are kept for it from step to step."""
-        return {"plain_sgd": 0, "sgd": 1, "adamw": 2}[self.name]
+        return {"sgd": 1, "adamw": 2}.get(self.name, 0)
 
     def state_bytes(self, parameters: Iterable[Tensor]) -> int:
-        """Bytes of what is kept for these parameters."""
-        return self.num_moments * sum(parameter.nbytes for parameter in parameters)
+        """Bytes of what is kept for these parameters; of an optimiser of its own, what it keeps without data."""
+        if not self.own:
+            return self.num_moments * sum(parameter.nbytes for parameter in parameters)
+        alike = [torch.empty_like(parameter, device="meta") for parameter in parameters]
+        made = self.build(alike)
+        for parameter in alike:
+            parameter.grad = torch.empty_like(parameter)
+        made.step()
+        states = ((parameter, value) for parameter in alike for value in made.state[parameter].values())
+        return sum(v.nbytes for parameter, v in states if isinstance(v, Tensor) and v.shape == parameter.shape)
+
+    def updates(self, parameters: Iterable[Tensor]) -> dict[str, float]:
+        """How a step's changes of these parameters are counted, and how many there are; nobody knows of its own."""
+        if self.own:
+            return {}
+        every = list(parameters)
+        return {"fused updates": len(_by_kind(every))} if self._fuses(every) else {"updates": self.writes_per_step}
+
+    def _fuses(self, parameters: Iterable[Tensor]) -> bool:
+        """Whether one kernel changes all parameters: on GPUs, but for the textbooks' optimiser."""
+        return self.name != "plain_sgd" and all(parameter.device.type in FUSING for parameter in parameters)
 
     def counts(self, parameters: Iterable[Tensor]) -> dict[str, float]:
         """What one step does to these parameters, by the names of counting.py."""
-        return {"updates": self.writes_per_step, "optimizer bytes": self.state_bytes(parameters)}
+        every = list(parameters)
+        return {**self.updates(every), "optimizer bytes": self.state_bytes(every)}
 
-    def build(
-        self, parameters: Iterable[Tensor] | Iterable[dict[str, Any]], *, fused: bool = False
-    ) -> torch.optim.Optimizer:
-        """PyTorch's optimiser of these parameters, or of groups of them; `fused`: one kernel for all of a group."""
+    def build(self, parameters: Iterable[Tensor], *, fused: bool | None = None) -> torch.optim.Optimizer:
+        """PyTorch's optimiser of these parameters, or the file's own, in groups of one kind of tensor each.
+
+        `fused`: whether one kernel updates all of a group; None: where the device has it. On CUDA, an optimiser updates
+        a whole group at once in any case (foreach), and refuses plain tensors beside DTensors.
+        """
+        every = list(parameters)
+        fused = self._fuses(every) if fused is None else fused
         options: Mapping[str, Any] = {"lr": self.lr, "fused": fused or None}
-        if self.name == "adamw":
-            return torch.optim.AdamW(parameters, betas=BETAS, eps=EPSILON, weight_decay=WEIGHT_DECAY, **options)
-        return torch.optim.SGD(parameters, momentum=MOMENTUM if self.name == "sgd" else 0.0, **options)
+        if self.own:
+            made = self._at_our_values(self.own(every))
+        elif self.name == "adamw":
+            made = torch.optim.AdamW(every, betas=BETAS, eps=EPSILON, weight_decay=WEIGHT_DECAY, **options)
+        else:
+            made = torch.optim.SGD(every, momentum=MOMENTUM if self.name == "sgd" else 0.0, **options)
+        groups = [(group, of_kind) for group in made.param_groups for of_kind in _by_kind(group["params"])]
+        made.param_groups = [{**group, "params": of_kind} for group, of_kind in groups]
+        return made
+
+    def _at_our_values(self, made: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """With the learning rate of the first group, and what hides gradients as ours have it."""
+        first = made.param_groups[0]["lr"]
+        for group in made.param_groups:
+            group["lr"] *= self.lr / first
+            group |= {key: least for key, least in HIDING.items() if isinstance(group.get(key), float) and group[key]}
+        return made
+
+
+def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
+    """The same, apart by type and device."""
+    kinds: dict[tuple[type[Tensor], torch.device], list[Tensor]] = {}
+    for parameter in parameters:
+        kinds.setdefault((type(parameter.data), parameter.device), []).append(parameter)
+    return list(kinds.values())
 
 
 def in_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -83,12 +83,27 @@ def train(
     in bfloat16. If it is `scored`, which takes two more forwards, the losses are known, in float32.
     """
     parameters = trainable(model)
-    before, by_hand = _kept(parameters), OptimizerByHand(optimizer, parameters)
+    before, step = _kept(parameters), update_of(optimizer, parameters)
     first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
-        by_hand.step(gradient(model, parts, loss, bf16=bf16))
+        step(gradient(model, parts, loss, bf16=bf16))
     last = loss_of(model, steps[0], loss) if scored else math.nan
     return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
+
+
+def update_of(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+    """What changes the parameters by a gradient for each: by hand or, of a file that has its own optimiser, by that."""
+    if not settings.own:
+        return OptimizerByHand(settings, parameters).step
+    made = settings.build(parameters)
+
+    def step(gradients: Sequence[Tensor]) -> None:
+        for parameter, slope in zip(parameters, gradients, strict=True):
+            parameter.grad = slope
+        made.step()
+        made.zero_grad()
+
+    return step
 
 
 class OptimizerByHand:

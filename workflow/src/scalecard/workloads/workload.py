@@ -75,7 +75,8 @@ class Workload:
     @property
     def optimizer_settings(self) -> OptimizerSettings:
         """How a step changes the parameters."""
-        return OptimizerSettings(self.lr, self.recipe.optimizer)
+        own = self.module.optimizer if self.recipe.optimizer == "own" else None
+        return OptimizerSettings(self.lr, self.recipe.optimizer, own)
 
     @property
     def in_bf16(self) -> bool:

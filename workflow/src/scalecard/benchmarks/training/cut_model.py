@@ -217,12 +217,12 @@ def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
         plain = [p.detach().clone() for p in alone.parameters]
         exact = [p.double() for p in plain]
         for values in (plain, exact):
-            reference.OptimizerByHand(optimizer, values).step([torch.ones_like(value) for value in values])
+            reference.update_of(optimizer, values)([torch.ones_like(value) for value in values])
         alone.run()
         device.synchronize()
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
 
-    counts = {"updates": optimizer.writes_per_step}
+    counts = optimizer.updates(alone.parameters)
     return Subject(work=alone.run, prove=prove, expected=counts, state=lambda: alone.parameters)
 
 

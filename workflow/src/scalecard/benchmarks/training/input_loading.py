@@ -184,7 +184,8 @@ class Feeding:
         optimizer = workload.optimizer_settings
         step = Step(model, trainable(model), *first, loss=workload.loss, optimizer=optimizer)
         num_steps, sizes = self.references.times(workload), (workload.batch_size,)
-        each = {"updates": at.num_batches * optimizer.writes_per_step, "forwards": at.num_batches}
+        once = {**optimizer.updates(trainable(model)), "forwards": 1}
+        each = {name: at.num_batches * value for name, value in once.items()}
         subject = trained(
             Setting(workload, 1),
             partial(self._pass, step, feed, place, copier),

@@ -85,11 +85,11 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     if workload.in_bf16:
         gathered -= sharded.gathered_bytes(sharded.rounded(model), ranks) // 2
     reduced = sharded.gathered_bytes(trainable(model), ranks)
-    own = sharded.shard_bytes(trainable(model), ctx.rank % ranks, ranks)
+    own = sharded.shards(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     freed = times > 1  # after the forward
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
-    counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.num_moments * own}
+    counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
         counts["collective bytes"] = times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
@@ -144,7 +144,7 @@ def _subject(
 ) -> Subject:
     """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
     state, optimizer = partial(state_of, model), at.workload.optimizer_settings
-    step = Step(wrapped, model.parameters(), *batch, loss=at.workload.loss, optimizer=optimizer)
+    step = Step(wrapped, trainable(model), *batch, loss=at.workload.loss, optimizer=optimizer)
     return trained(
         at,
         step,
@@ -153,7 +153,7 @@ def _subject(
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={"updates": optimizer.writes_per_step, "forwards": 1, **counts},
+        counts={**optimizer.updates(trainable(model)), "forwards": 1, **counts},
         optimizers=[step.optimizer],
         compared=lambda: sharded.whole(state()),
         **more,

@@ -95,6 +95,8 @@ def subject(
     workload = at.workload
     model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
     inputs, targets = workload.batch(workload.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
+    values, optimizer = trainable(model), workload.optimizer_settings
+    once = {**optimizer.updates(values), **_counts(form, references, at, inputs)}
     step = partial(form.step(at), staged, inputs, targets)
 
     def work() -> None:
@@ -110,8 +112,8 @@ def subject(
         modules=staged.stages,
         devices=staged.devices,
         counts={
-            **{name: repeats * each for name, each in _counts(form, references, at, inputs).items()},
-            "optimizer bytes": workload.optimizer_settings.state_bytes(trainable(model)),
+            **{name: repeats * each for name, each in once.items()},
+            "optimizer bytes": optimizer.state_bytes(values),
         },
         optimizers=staged.optimizers,
     )
@@ -121,7 +123,7 @@ def subject(
 def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) -> dict[str, float]:
     """What a step does."""
     workload, sizes = at.workload, at.micro_sizes()
-    counts: dict[str, float] = {"updates": workload.optimizer_settings.writes_per_step, "forwards": len(sizes)}
+    counts: dict[str, float] = {"forwards": len(sizes)}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
     if not workload.exact:

@@ -31,6 +31,7 @@ from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload
 
+OWN = "the workload's own optimiser says itself whether it is fused"
 LEFT_OUT = "left out of `rungs` in config.yaml"
 MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
@@ -69,7 +70,9 @@ class Combination:
 
     def updates(self, optimizer: OptimizerSettings, steps: int = 1) -> dict[str, float]:
         """What counts those of so many steps, and how many: one by a single kernel is another thing."""
-        return {"fused updates": steps} if "fused" in self.rungs else {"updates": steps * optimizer.writes_per_step}
+        if "fused" in self.rungs:
+            return {"fused updates": steps}
+        return {} if optimizer.own else {"updates": steps * optimizer.writes_per_step}
 
 
 class RoundedReferences(References):
@@ -236,6 +239,8 @@ class Ladder:
         """Why each rung cannot be tried, or '': those that are wanted in their order, then the others."""
         model = self.workload.network(HOST)
         wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
+        if self.workload.recipe.optimizer == "own":
+            wanted |= {"fused": OWN} if "fused" in wanted else {}
         return {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
 
     def _larger(self, rungs: tuple[str, ...], fitting: dict[Combination, Fitting]) -> Iterator[Record]:

@@ -80,6 +80,8 @@ def check_functions(workload: Workload) -> None:
             raise NotAWorkload(workload, f"has no function {name}; required: {REQUIRED}")
         if not _takes(function, given):
             raise NotAWorkload(workload, f"{name} does not take {given} arguments; required: {REQUIRED}")
+    if workload.recipe.optimizer == "own" and not callable(getattr(module, "optimizer", None)):
+        raise NotAWorkload(workload, "recipe.optimizer = own: the file has no function optimizer(parameters)")
     if workload.unit not in UNITS:
         raise NotAWorkload(workload, f"UNIT = {workload.unit!r}: must be one of {', '.join(UNITS)}")
     functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
@@ -150,6 +152,8 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
+    if workload.recipe.optimizer == "own":
+        _check_optimizer(workload, model)
     check_dataset(workload, batch)
 
 
@@ -200,6 +204,22 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
         remedy = "use them, remove them, or set requires_grad_(False), or DDP would wait"
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
+
+
+def _check_optimizer(workload: Workload, model: nn.Module) -> None:
+    """After a step, whose gradients are there."""
+    with _naming_errors(workload, "optimizer(parameters)"):
+        made = workload.module.optimizer(trainable(model))
+    if not isinstance(made, torch.optim.Optimizer):
+        what = f"optimizer(parameters) returns a {type(made).__name__}"
+        raise NotAWorkload(workload, f"{what}; it must return a torch.optim.Optimizer")
+    left = {id(p) for p in trainable(model)} - {id(p) for group in made.param_groups for p in group["params"]}
+    if left:
+        raise NotAWorkload(
+            workload, f"optimizer(parameters) leaves out {len(left)} of them, which would not be trained"
+        )
+    with _naming_errors(workload, "a step of its optimizer"):
+        made.step()
 
 
 def _called(workload: Workload, function: str, *args: Any) -> Any:

@@ -19,7 +19,7 @@ from scalecard.records.strategies import DDP
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.table import EMPTY, Cell, Table
 
-OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW"}
+OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW", "own": "its own optimiser"}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
 # FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
 # peak. Source: Chowdhery et al., PaLM (2022), appendix B.
