@@ -89,6 +89,8 @@ def test_a_step_is_its_stages_together(cuts: Cuts) -> None:
     ],
 )
 def test_the_bytes_that_cross_a_cut(cuts: Cuts, values: list[int]) -> None:
-    assert crossing(LOAD, cuts, (2,)) == 2 * 4 * sum(values)
-    assert [CutWorkload(LOAD, cuts).crossing(stage) for stage in range(len(cuts))] == [2 * 4 * one for one in values]
+    assert crossing(LOAD, cuts, (2,), HOST) == 2 * 4 * sum(values)
+    assert [CutWorkload(LOAD, cuts).crossing(stage, HOST) for stage in range(len(cuts))] == [
+        2 * 4 * one for one in values
+    ]
     assert [each.inputs[0].numel() for each in given(CutWorkload(LOAD, cuts), HOST)[1:]] == values

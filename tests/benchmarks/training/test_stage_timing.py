@@ -178,7 +178,7 @@ def test_what_is_handed_over_may_have_other_rows_than_samples(devices: list[Devi
     workload = replace(written(tmp_path, FLAT), inexact=True)
     stages = CutWorkload(workload, balanced_cuts(workload, 2))
     assert given(stages, HOST)[1].inputs.shape == (12, 40)
-    assert stages.crossing(0) == 12 * 40 * 4
+    assert stages.crossing(0, HOST) == 12 * 40 * 4
     assert all(one.proven() for one in built(workload, devices, num_micro=1))
 
 

@@ -135,7 +135,7 @@ def _subject(
     executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
     staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
     inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
-    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,))
+    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,), devices[0].torch)
     sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
     counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
     trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)

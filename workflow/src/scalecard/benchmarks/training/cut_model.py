@@ -103,18 +103,22 @@ def _operations(workload: Workload) -> list[float]:
     return [max(one, 1e-3 * sum(counted) / len(counted)) for one in counted]
 
 
-def crossing(workload: Workload, cuts: Cuts, sizes: tuple[int, ...]) -> int:
-    """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes."""
-    return sum(_handed_over(replace(workload, batch_size=1), cuts)) * sum(sizes)
+def crossing(workload: Workload, cuts: Cuts, sizes: tuple[int, ...], device: torch.device) -> int:
+    """Bytes of what is handed from stage to stage in one forward of micro-batches of these sizes on such devices."""
+    return sum(_handed_over(replace(workload, batch_size=1), cuts, device)) * sum(sizes)
 
 
 @functools.cache
-def _handed_over(workload: Workload, cuts: Cuts) -> tuple[int, ...]:
-    """Bytes of one sample that each stage but the last hands to the next one in a forward."""
+def _handed_over(workload: Workload, cuts: Cuts, device: torch.device) -> tuple[int, ...]:
+    """Bytes of one sample that each stage but the last hands to the next one in a forward.
+
+    On the device, whose autocast computes other operations in float32 than that of the host.
+    """
     _, modules = cut(workload, cuts)
-    value, found = workload.batch(1, HOST)[0], []
-    for module in modules[:-1]:  # with gradients, as above
-        value = module.eval()(value).detach()
+    value, found = workload.batch(1, device)[0], []
+    for module in modules[:-1]:  # with gradients, as below
+        value = module.to(device).eval()(value).detach()
+        module.to(HOST)
         found.append(value.nbytes)
     return tuple(found)
 
@@ -148,9 +152,9 @@ class CutWorkload:
         plain = replace(self, workload=self.workload.in_precision("float32"))
         return plain.stage(index), replace(values, loss=values.loss and plain.workload.loss)
 
-    def crossing(self, stage: int) -> int:
-        """Bytes that a stage hands to the next one in a forward of the batch."""
-        return self.workload.batch_size * _handed_over(replace(self.workload, batch_size=1), self.cuts)[stage]
+    def crossing(self, stage: int, device: torch.device) -> int:
+        """Bytes that a stage hands to the next one in a forward of the batch on such devices."""
+        return self.workload.batch_size * _handed_over(replace(self.workload, batch_size=1), self.cuts, device)[stage]
 
 
 @functools.lru_cache(maxsize=2)

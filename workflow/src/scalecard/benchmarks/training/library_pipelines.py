@@ -85,5 +85,5 @@ def _stage_counts(ctx: RankContext, references: References, at: Setting, cuts: C
     if not all(ctx.all_gather(counts)):
         counts = {}
     if ctx.world_size == 2:
-        counts["sent bytes"] = micro.crossing(0)
+        counts["sent bytes"] = micro.crossing(0, ctx.device)
     return {name: at.num_micro * value for name, value in counts.items()}

@@ -35,7 +35,8 @@ def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, st
     """One part of a stage, of so many micro-batches like the workload's batch; of a copy, of one."""
     if part == COPY:
         link = Link(devices[stage], devices[stage + 1])
-        return copies.subject_on_link(link, staged.workload.seed, staged.crossing(stage))
+        size = staged.crossing(stage, devices[stage].torch)
+        return copies.subject_on_link(link, staged.workload.seed, size)
     if part == UPDATE:
         return update(stage, devices[stage], staged)
     work = forwards if part == FORWARD else gradients

@@ -122,12 +122,12 @@ def subject(
 
 def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) -> dict[str, float]:
     """What a step does."""
-    workload, sizes = at.workload, at.micro_sizes()
+    workload, sizes, first = at.workload, at.micro_sizes(), next(leaves(inputs)).device
     counts: dict[str, float] = {"forwards": len(sizes)}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
     if not workload.exact:
-        crossing_bytes = crossing(workload, at.cuts, sizes) if form.crossings else 0
+        crossing_bytes = crossing(workload, at.cuts, sizes, first) if form.crossings else 0
         counts |= references.counts(workload, sizes)
         counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
     return counts
