@@ -11,7 +11,15 @@ from scalecard.measuring.case_variant import Subject, version
 from scalecard.measuring.counting import counted, operations
 from scalecard.report.sections.strategies import OPTIMIZERS
 from scalecard.workloads import recipe, reference
-from scalecard.workloads.recipe import BETAS, OptimizerName, OptimizerSettings, Precision, to_bfloat16
+from scalecard.workloads.recipe import (
+    BETAS,
+    Checkpointing,
+    OptimizerName,
+    OptimizerSettings,
+    Precision,
+    to_bfloat16,
+    to_recomputed,
+)
 from support.projects import ROOT
 from torch import Tensor, nn
 
@@ -140,6 +148,7 @@ def test_the_configuration_and_the_report_know_every_one() -> None:
     keys = schema["properties"]["workloads"]["additionalProperties"]["properties"]["recipe"]["properties"]
     assert set(keys["optimizer"]["enum"]) == set(OPTIMIZERS) == {*EVERY, "own"}
     assert set(keys["precision"]["enum"]) == set(get_args(Precision))
+    assert set(keys["checkpointing"]["enum"]) == set(get_args(Checkpointing))
 
 
 def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() -> None:
@@ -148,10 +157,30 @@ def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() ->
     def both() -> None:
         module(torch.ones(3, 4)).float().sum().backward()
 
-    found = operations(both, bf16=True)
+    found = operations(both, ["FLOPs", "float32 FLOPs"])
     assert found["FLOPs"] > found["float32 FLOPs"] == 0
     assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
     assert {parameter.grad.dtype for parameter in module.parameters() if parameter.grad is not None} == {torch.float32}
+
+
+def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() -> None:
+    module = nn.Sequential(nn.Linear(4, 64), nn.GELU(), nn.Linear(64, 4))
+    plain, kept = copy.deepcopy(module), dict[str, int]()
+    to_recomputed(module)
+
+    def gradients(model: nn.Module, name: str) -> list[Tensor]:
+        sizes = list[int]()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            made = model(torch.ones(3, 4, requires_grad=True)).square().sum()
+        kept[name] = max(sizes)
+        return list(torch.autograd.grad(made, list(model.parameters())))
+
+    assert all(map(torch.equal, gradients(module, "recomputed"), gradients(plain, "plain")))
+    assert kept["recomputed"] == 3 * 4 < kept["plain"]
+    found = operations(lambda: gradients(module, "recomputed"), ["FLOPs", "recomputed FLOPs"])
+    forward = 2 * 3 * 4 * 64
+    assert found["recomputed FLOPs"] == forward, "the last product's result is not needed"
+    assert found["FLOPs"] - found["recomputed FLOPs"] == operations(lambda: gradients(plain, "plain"))["FLOPs"]
 
 
 def test_a_copy_in_bfloat16_computes_with_its_own_parameters() -> None:

@@ -59,6 +59,7 @@ def trained(records: list[Record], workload: str, devices: int, recipe: Recipe =
             assert bool(work.get("optimizer bytes", kept)) == kept
             assert record.case.get("precision") == ("bf16" if recipe.precision == "bf16" else None)
             assert work.get("float32 FLOPs", 0) < 0.2 * work.get("FLOPs", 1), "attention's own product may stay"
+            assert bool(work.get("recomputed FLOPs")) == ("FLOPs" in work and recipe.checkpointing == "blocks")
             found.add(str(record.case["strategy"]))
     return found
 
@@ -145,7 +146,7 @@ def test_a_model_with_dropout_in_its_attention_is_proven_without_and_counted_wit
 
 @pytest.mark.workflow
 def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = Recipe("adamw", "bf16")
+    recipe = Recipe("adamw", "bf16", "blocks")
     records = measured(monkeypatch, 4, gpt={"batch_size": 8, "recipe": asdict(recipe), **TINY_GPT})
     several = DATA_PARALLEL | IN_STAGES | {"tensor parallel"}
     assert trained(records, "gpt", 2, recipe) == several

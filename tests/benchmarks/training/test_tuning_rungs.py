@@ -82,7 +82,9 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
     loss, void = rounded.checks[1:]
     assert 0 < loss.difference < loss.tolerance, "it rounds, and no more than it may"
     assert void.difference < 0.1, "what it may is small beside what is learned"
-    assert {count.name for count in rounded.work} == {"fused updates", "optimizer bytes", "forwards", "FLOPs"}
+    work = {count.name: count.counted for count in rounded.work}
+    assert set(work) == {"fused updates", "optimizer bytes", "forwards", "FLOPs", "float32 FLOPs"}
+    assert work["FLOPs"] > work["float32 FLOPs"] == 0
 
 
 def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:

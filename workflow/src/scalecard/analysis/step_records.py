@@ -27,8 +27,9 @@ def counted(record: Record, name: str) -> float | None:
 
 
 def operations_each(alone: Record | None) -> float:
-    """The operations of one device's plain step per sample or token; 0 if they were not counted."""
+    """The operations that the model needs, of one device's step per sample or token; 0 if they were not counted."""
     flops = alone and counted(alone, "FLOPs")
+    flops = alone and flops and flops - (counted(alone, "recomputed FLOPs") or 0.0)
     return flops / alone.integer("units") if alone and flops else 0.0
 
 

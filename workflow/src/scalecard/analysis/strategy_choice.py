@@ -121,10 +121,10 @@ def workloads(result: Result) -> list[str]:
     return list(dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case))
 
 
-def optimizer(result: Result, workload: str) -> str:
-    """The optimiser of its recipe, by its name in config.yaml; older results had no recipe, and plain SGD."""
-    values = result.spec.get("workloads", {}).get(workload, {})
-    return str(values.get("recipe", {}).get("optimizer", "plain_sgd"))
+def recipe(result: Result, workload: str) -> Mapping[str, str]:
+    """Its recipe as config.yaml has it; older results had none."""
+    found: Mapping[str, str] = result.spec.get("workloads", {}).get(workload, {}).get("recipe", {})
+    return found
 
 
 def precision(result: Result, workload: str) -> str:

@@ -5,6 +5,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
 
     FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
     float32 FLOPs                    of them those whose factors are in float32
+    recomputed FLOPs                 of them those of forwards that a backward runs again
     all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
     collectives, collective bytes    of this rank, of any kind; the largest tensor that one has
     sent bytes                       from this rank to another one
@@ -42,7 +43,7 @@ BYTES = (
     *("received bytes", "received by the busiest device", "parameter bytes", "optimizer bytes"),
 )
 # The others are counted one by one.
-OPERATIONS = ("FLOPs", "float32 FLOPs", "test FLOPs")
+OPERATIONS = ("FLOPs", "float32 FLOPs", "recomputed FLOPs", "test FLOPs")
 UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
 UPDATES = ("updates", "fused updates")  # one of them is known, unless the optimiser is a user's own
 COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
@@ -94,6 +95,8 @@ class _Operations(TorchDispatchMode):
             self.tally.add("FLOPs", operations)
             if next(arg.dtype for arg in args if isinstance(arg, Tensor)) == torch.float32:
                 self.tally.add("float32 FLOPs", operations)
+            if getattr(_recomputing, "is_on", False):
+                self.tally.add("recomputed FLOPs", operations)
         elif name.startswith(COLLECTIVE_OPERATORS):
             self._collective(name, args)
         elif name.startswith("c10d.send."):
@@ -118,6 +121,19 @@ class _Operations(TorchDispatchMode):
 
 def _bytes(tensors: Tensor | Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+
+
+_recomputing = threading.local()
+
+
+@contextmanager
+def recomputing() -> Iterator[None]:
+    """What this thread computes meanwhile was computed before."""
+    _recomputing.is_on = True
+    try:
+        yield
+    finally:
+        _recomputing.is_on = False
 
 
 _counting: list[Tally] = []  # what counts at present, the innermost last
@@ -149,11 +165,11 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
         hook.remove()
 
 
-def operations(work: Callable[[], object], *, bf16: bool = False) -> dict[str, float]:
-    """The FLOPs of one call in this thread; of one that computes in bfloat16 also those that are left in float32."""
+def operations(work: Callable[[], object], names: Iterable[str] = ("FLOPs",)) -> dict[str, float]:
+    """What one call in this thread computes, by these names of operations."""
     with counting() as tally:
         work()
-    sums, names = tally.sums(), ["FLOPs", *["float32 FLOPs"] * bf16]
+    sums = tally.sums()
     return {name: sums.get(name, 0.0) for name in names}
 
 

@@ -28,6 +28,8 @@ METRIC = "metric"  # the column after the axes
 NOT_MEASURED = Cell("\u2013")
 COUNTED = {
     "FLOPs": "arithmetic",
+    "float32 FLOPs": "of it in float32",
+    "recomputed FLOPs": "of it recomputed",
     "all-reduced bytes": "sent in all-reduces",
     "collective bytes": "in collectives",
     "sent bytes": "sent to another rank",

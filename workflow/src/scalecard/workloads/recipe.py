@@ -1,4 +1,4 @@
-"""How a workload is trained: its optimiser, and the precision of its products and convolutions.
+"""How a workload is trained: its optimiser, the precision of its products, and what it keeps for its backward.
 
 A step's gradients g change the parameters p:
 
@@ -12,22 +12,27 @@ beside such steps the usual 0.1 would hide the gradients. The values of constant
 optimiser of the workload's own file gets these, too.
 
 In bf16 autocast rounds the factors and results of products and convolutions to bfloat16; parameters and gradients stay
-float32. FSDP2 does so by a policy of its own (parallel/sharded.py).
+float32. FSDP2 does so by a policy of its own (parallel/sharded.py). With checkpointing a block keeps nothing but its
+inputs for the backward, which runs its forward again.
 
 Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019; Kalamkar et al., A Study of BFLOAT16
-for Deep Learning Training, 2019.
+for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from scalecard.measuring.counting import recomputing
 from scalecard.workloads.nested import leaves
 
 Precision = Literal["float32", "bf16", "auto"]
+Checkpointing = Literal["none", "blocks"]
 OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
 MOMENTUM = 0.9
 BETAS = (0.9, 0.95)
@@ -42,6 +47,7 @@ class Recipe:
 
     optimizer: OptimizerName = "plain_sgd"
     precision: Precision = "float32"
+    checkpointing: Checkpointing = "none"
 
 
 TEXTBOOKS = Recipe()
@@ -132,21 +138,50 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
 def in_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, computed under autocast where the first tensor that it gets lies."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         with torch.autocast(next(leaves(args)).device.type, torch.bfloat16):
-            return function(*args)
+            return function(*args, **kwargs)
 
     return run
 
 
-def to_bfloat16(module: nn.Module) -> nn.Module:
-    """The module, whose forward computes in bfloat16 from now on.
+class _Rerun:
+    """A forward that runs a second time in the backward, which is counted apart."""
 
-    It gets a class of its own, which copies and replicas of nn.DataParallel keep: a forward that belonged to the object
-    would go on computing with the parameters of the first.
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        self._forward, self._ran = forward, False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with recomputing() if self._ran else nullcontext():
+            self._ran = True
+            return self._forward(*args, **kwargs)
+
+
+def recomputed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, of which nothing but its arguments is kept for the backward."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return checkpoint(_Rerun(function), *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def to_recomputed(module: nn.Module) -> None:
+    """Let the module's forward run again in the backward."""
+    _change_forward(module, recomputed)
+
+
+def to_bfloat16(module: nn.Module) -> nn.Module:
+    """The module, whose forward computes in bfloat16 from now on."""
+    _change_forward(module, in_bfloat16)
+    return module
+
+
+def _change_forward(module: nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """The module gets a class of its own, which copies and replicas of nn.DataParallel keep.
+
+    A forward that belonged to the object would go on computing with the parameters of the first.
     """
     kind = type(module)
-    module.__class__ = type(
-        kind.__name__, (kind,), {"forward": in_bfloat16(kind.forward), "__module__": kind.__module__}
-    )
-    return module
+    members = {"forward": change(kind.forward), "__module__": kind.__module__}
+    module.__class__ = type(kind.__name__, (kind,), members)

@@ -30,7 +30,15 @@ from scalecard.workloads.builtin import (
     toy,
 )
 from scalecard.workloads.nested import Tree, leaves, mapped, share
-from scalecard.workloads.recipe import TEXTBOOKS, OptimizerSettings, Precision, Recipe, in_bfloat16, to_bfloat16
+from scalecard.workloads.recipe import (
+    TEXTBOOKS,
+    OptimizerSettings,
+    Precision,
+    Recipe,
+    in_bfloat16,
+    to_bfloat16,
+    to_recomputed,
+)
 
 BUILT_IN = {
     "gpt": gpt,
@@ -89,8 +97,20 @@ class Workload:
 
     @property
     def axes(self) -> Mapping[str, str]:
-        """What a case says of the recipe; float32 goes without saying."""
-        return {"precision": "bf16"} if self.in_bf16 else {}
+        """What a case says of the recipe; float32, and that nothing is recomputed, go without saying."""
+        recomputing = {} if self.recipe.checkpointing == "none" else {"checkpointing": self.recipe.checkpointing}
+        return {**({"precision": "bf16"} if self.in_bf16 else {}), **recomputing}
+
+    @property
+    def bare(self) -> Self:
+        """The same as the plain loop trains it, which sees to the precision itself, and recomputes nothing."""
+        return replace(self, recipe=Recipe(self.recipe.optimizer))
+
+    @property
+    def operations(self) -> list[str]:
+        """The operations that are counted of a step, by the names of counting.py."""
+        recomputed = self.recipe.checkpointing != "none"
+        return ["FLOPs", *["float32 FLOPs"] * self.in_bf16, *["recomputed FLOPs"] * recomputed]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -109,12 +129,24 @@ class Workload:
         return getattr(self.module, "UNIT", "samples")
 
     def network(self, device: torch.device) -> nn.Module:
-        """The model, with the same parameters each time, which computes in the precision of the recipe."""
+        """The model, with the same parameters each time, which computes as the recipe says."""
         values = json.dumps(self._values_for("model"))
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
+        if self.recipe.checkpointing == "blocks":
+            for block in self.called_blocks(model):
+                to_recomputed(block)
         if self.exact:
             return model.double().eval()
         return (to_bfloat16(model) if self.in_bf16 else model).train(not self.frozen)
+
+    def blocks(self, model: nn.Module) -> list[nn.Module]:
+        """The workload's own or, without blocks(model), the model's children."""
+        return list(self.module.blocks(model) if hasattr(self.module, "blocks") else model.children())
+
+    def called_blocks(self, model: nn.Module) -> list[nn.Module]:
+        """Those with parameters that are called as they are: one that was put together from several is not."""
+        called = set(model.modules())
+        return [each for each in self.blocks(model) if each in called and next(each.parameters(), None) is not None]
 
     def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -216,7 +248,7 @@ class Workload:
     def _trained(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
-        model = self.in_precision("float32").network(device)
+        model = self.bare.network(device)
         if self.each and self._divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
         return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
@@ -232,7 +264,7 @@ class Workload:
     ) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
         given = [self.exactly(parts) for parts in steps] if exactly else steps
-        return self._train(self.in_precision("float32").network(device), given, exactly, nudge, scored)
+        return self._train(self.bare.network(device), given, exactly, nudge, scored)
 
     def _train(
         self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float, scored: bool
@@ -268,7 +300,7 @@ class Workload:
     def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
         meta = torch.device("meta")
-        model, batch = self.in_precision("float32").network(meta), self.batch(1, meta)
+        model, batch = self.bare.network(meta), self.batch(1, meta)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
 

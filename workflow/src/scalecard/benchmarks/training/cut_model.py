@@ -45,8 +45,7 @@ def cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
     """The workload's own blocks or, without blocks(model), the model's children; CannotBe if they are not the model."""
-    given = hasattr(workload.module, "blocks")
-    blocks = list(workload.module.blocks(model)) if given else list(model.children())
+    given, blocks = hasattr(workload.module, "blocks"), workload.blocks(model)
     owned = [id(parameter) for block in blocks for parameter in block.parameters()]
     if len(owned) != len(set(owned)):
         raise CannotBe("two of its blocks share a parameter")
@@ -69,7 +68,7 @@ def calls_each_once(workload: Workload) -> bool:
 
 def balanced_cuts(workload: Workload, num_stages: int) -> Cuts:
     """Cuts into so many stages whose largest has as few operations as possible; CannotBe if there are fewer blocks."""
-    found = _operations(replace(workload.in_precision("float32"), batch_size=1))
+    found = _operations(replace(workload.bare, batch_size=1))
     if len(found) < num_stages:
         raise CannotBe(f"{len(found)} blocks do not make {num_stages} stages")
     return balanced(found, num_stages)
@@ -147,9 +146,9 @@ class CutWorkload:
         """A copy of one of the stages, in the host's memory."""
         return copy.deepcopy(_stages(replace(self.workload, batch_size=1), self.cuts)[index])
 
-    def plain_stage(self, index: int, values: Given) -> tuple[nn.Module, Given]:
+    def plain_stage(self, index: int, values: Given, *, recomputing: bool = False) -> tuple[nn.Module, Given]:
         """The stage, and what it is given, as the plain loop has them, which sees to the precision itself."""
-        plain = replace(self, workload=self.workload.in_precision("float32"))
+        plain = replace(self, workload=self.workload.in_precision("float32") if recomputing else self.workload.bare)
         return plain.stage(index), replace(values, loss=values.loss and plain.workload.loss)
 
     def crossing(self, stage: int, device: torch.device) -> int:
@@ -239,18 +238,17 @@ def plain_flops(stage: int, device: torch.device, staged: CutWorkload) -> dict[s
     if not staged.counting:
         return {}
     try:
-        module, values = staged.plain_stage(stage, given(staged, device)[stage].to(device))
+        module, values = staged.plain_stage(stage, given(staged, device)[stage].to(device), recomputing=True)
         module.to(device).train()
         if stage:
             values.inputs.requires_grad_()
-        bf16 = staged.workload.in_bf16
 
         def gradient() -> None:
-            with reference.autocast(device, bf16):
+            with reference.autocast(device, staged.workload.in_bf16):
                 made = values.through(module)
             made.sum().backward()
 
-        return operations(gradient, bf16=bf16)
+        return operations(gradient, staged.workload.operations)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

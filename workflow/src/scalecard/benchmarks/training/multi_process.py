@@ -74,12 +74,10 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     workload = at.workload
     model = workload.in_precision("float32").network(HOST)
     try:
-        blocks = cut_model.blocks_of(workload, model)
-        once = cut_model.calls_each_once(replace(workload.in_precision("float32"), batch_size=1))
+        cut_model.blocks_of(workload, model)
+        blocks, once = workload.called_blocks(model), cut_model.calls_each_once(replace(workload.bare, batch_size=1))
     except CannotBe:
         blocks, once = [], True
-    called = set(model.modules())  # a block that was put together from several is called by nobody
-    blocks = [block for block in blocks if block in called and next(block.parameters(), None) is not None]
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     if workload.in_bf16:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.counting import operations
@@ -78,10 +79,17 @@ class References:
     def _operations(self, workload: Workload, samples: int) -> dict[str, float]:
         """Of one step's forward and backward over so many samples at once; empty if this device cannot hold them."""
         try:
-            plain, bf16 = workload.in_precision("float32"), workload.in_bf16
+            plain, bf16 = workload.bare, workload.in_bf16
             model = plain.network(self.device).train(not workload.exact)  # as it is timed, whatever it is proven in
             parts = reference.split(*workload.batch(samples, self.device), [samples])
-            return operations(partial(reference.gradient, model, parts, plain.loss, bf16=bf16), bf16=bf16)
+            gradient = partial(reference.gradient, model, parts, plain.loss, bf16=bf16)
+            once = operations(gradient, workload.operations)
+            if workload.recipe.checkpointing == "none":
+                return once
+            for block in plain.called_blocks(model):
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+            found = operations(gradient, workload.operations)
+            return {**found, "recomputed FLOPs": found["FLOPs"] - once["FLOPs"]}
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

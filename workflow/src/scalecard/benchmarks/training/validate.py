@@ -253,7 +253,7 @@ def _examined(workload: Trained, device: torch.device, num_steps: int, num_devic
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
-            plain = [one.in_precision("float32") for one in tried]
+            plain = [one.bare for one in tried]
             return replace(workload, lr=_rate(plain, device, num_steps), inexact=small not in tried)
         except NotAWorkload:
             raise

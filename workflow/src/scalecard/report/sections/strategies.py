@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, limits, step_records
-from scalecard.analysis.strategy_choice import optimizer, precision, workloads
+from scalecard.analysis.strategy_choice import precision, recipe, workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -50,7 +50,9 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def in_recipe(result: Result, workload: str) -> str:
     """A workload and how it was trained: 'gpt, AdamW in bf16'."""
-    return f"{workload}, {OPTIMIZERS[optimizer(result, workload)]} in {precision(result, workload)}"
+    found = recipe(result, workload)
+    again = ", blocks recomputed" if found.get("checkpointing", "none") != "none" else ""
+    return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {precision(result, workload)}{again}"
 
 
 def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Figure:
