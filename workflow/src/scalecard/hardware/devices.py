@@ -337,6 +337,7 @@ class Observer:
 
     around: Callable[[], contextlib.AbstractContextManager[object]]
     received: Callable[[int, float], None]  # the number of a device, and bytes
+    again: Callable[[], contextlib.AbstractContextManager[object]]  # around what was computed before
 
 
 observers: list[Observer] = []  # at most one
@@ -344,11 +345,13 @@ observers: list[Observer] = []  # at most one
 
 @contextlib.contextmanager
 def observed(
-    around: Callable[[], contextlib.AbstractContextManager[object]], received: Callable[[int, float], None]
+    around: Callable[[], contextlib.AbstractContextManager[object]],
+    received: Callable[[int, float], None],
+    again: Callable[[], contextlib.AbstractContextManager[object]],
 ) -> Iterator[None]:
     """Let the work that is submitted meanwhile be counted; one observer at a time."""
     assert not observers, "work is counted once"
-    observers.append(Observer(around, received))
+    observers.append(Observer(around, received, again))
     try:
         yield
     finally:

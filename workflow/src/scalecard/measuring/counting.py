@@ -127,7 +127,7 @@ _recomputing = threading.local()
 
 
 @contextmanager
-def recomputing() -> Iterator[None]:
+def _recomputing_here() -> Iterator[None]:
     """What this thread computes meanwhile was computed before."""
     _recomputing.is_on = True
     try:
@@ -158,7 +158,7 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
     _counting.append(tally)
     try:
-        with devices.observed(lambda: _Operations(tally), tally.receive), _Operations(tally):
+        with devices.observed(lambda: _Operations(tally), tally.receive, _recomputing_here), _Operations(tally):
             yield tally
     finally:
         _counting.pop()

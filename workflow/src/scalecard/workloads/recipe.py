@@ -20,7 +20,7 @@ for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from scalecard.measuring.counting import recomputing
+from scalecard.hardware import devices
 from scalecard.workloads.nested import leaves
 
 Precision = Literal["float32", "bf16", "auto"]
@@ -152,7 +152,9 @@ class _Rerun:
         self._forward, self._ran = forward, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with recomputing() if self._ran else nullcontext():
+        with ExitStack() as entered:
+            for observer in devices.observers if self._ran else ():
+                entered.enter_context(observer.again())
             self._ran = True
             return self._forward(*args, **kwargs)
 
