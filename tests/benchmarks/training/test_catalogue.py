@@ -10,7 +10,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.parallel.schedules import SCHEDULES as OURS
 from scalecard.parallel.torch_pipelining import SCHEDULES as OF_TORCH
 from scalecard.records import strategies
-from scalecard.records.strategies import ALL, HYBRID, Collective, Family
+from scalecard.records.strategies import ALL, HYBRID, Collective, Family, Strategy
 
 
 def offered(*, ranks: bool) -> list[StrategyBuilder]:
@@ -37,6 +37,15 @@ def test_replicas_have_as_many_devices_as_the_catalogue_says() -> None:
     assert {one.kind: 4 // one.replicas for one in offered(ranks=True) if one.replicas > 1} == {
         kind: kind.replica_devices for kind in ALL if kind.family is Family.PRODUCT and kind is not HYBRID
     }
+
+
+def test_in_bf16_parameters_are_sent_as_half_as_many_bytes_as_gradients() -> None:
+    def sent(kind: Strategy, precision: str) -> float:
+        return sum(one.times * one.collective.passes * one.share(precision) for one in kind.of_the_model)
+
+    kinds = (strategies.DDP, strategies.FSDP_GRADIENTS, strategies.FSDP_PARAMETERS, strategies.HSDP)
+    assert [sent(kind, "float32") for kind in kinds] == [2, 2, 3, 3]
+    assert [sent(kind, "bf16") for kind in kinds] == [2, 1.5, 2, 2]
 
 
 def test_an_unknown_strategy_is_refused_by_name() -> None:

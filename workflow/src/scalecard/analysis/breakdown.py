@@ -30,7 +30,7 @@ from statistics import mean
 from scalecard.analysis import step_records
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records import strategies
-from scalecard.records.axes import Case
+from scalecard.records.axes import BASELINE, Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
 
@@ -157,7 +157,7 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> li
     middle = mean(record.median for record in own)
     exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
     if exchange:
-        exposed = max(0.0, min(exposed, _exchanges(kind) * exchange.median))
+        exposed = max(0.0, min(exposed, _exchanges(kind, step.text("precision", BASELINE)) * exchange.median))
     return [
         smaller,
         Term(SHARING, middle - time, _both(_half(own[0]), error)),
@@ -166,13 +166,14 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> li
     ]
 
 
-def _exchanges(kind: Strategy) -> float:
+def _exchanges(kind: Strategy, precision: str) -> float:
     """What a step sends, over what DDP's all-reduce sends.
 
     Around rings of n nodes of k devices, HSDP's replicas send less than the shorter rings within a node save:
     (3nk - n - 2)/(2nk - 2) is at most 1.5.
     """
-    return sum(kind.times(collective) * collective.passes for collective in Collective) / Collective.ALL_REDUCE.passes
+    sent = sum(one.times * one.collective.passes * one.share(precision) for one in kind.of_the_model)
+    return sent / Collective.ALL_REDUCE.passes
 
 
 def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | None:

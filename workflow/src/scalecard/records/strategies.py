@@ -79,6 +79,10 @@ class Communication:
     among: Among = Among.ALL
     times: int = 1
 
+    def share(self, precision: str) -> float:
+        """Bytes each time, over those of the gradients, which are float32: in bf16 parameters have half as many."""
+        return 0.5 if self.payload is Payload.PARAMETERS and precision == "bf16" else 1.0
+
 
 class Untimed(Enum):
     """What makes up a step and is not timed alone, so that nobody can tell how long it takes."""
@@ -120,14 +124,18 @@ class Strategy:
             return Family.PRODUCT
         return Family.STAGES if model == [Division.STAGES] else Family.TENSOR
 
-    def times(self, collective: Collective) -> int:
-        """How often a step exchanges all parameters or gradients in this way, among all devices or those of a replica.
+    @property
+    def of_the_model(self) -> list[Communication]:
+        """Of all parameters or gradients, among all devices or those of a replica.
 
         What replicas exchange are shards of what is counted here.
         """
         whole = (one for one in self.collectives if one.among is not Among.REPLICAS)
-        own = (one for one in whole if one.payload is not Payload.ACTIVATIONS)
-        return sum(one.times for one in own if one.collective is collective)
+        return [one for one in whole if one.payload is not Payload.ACTIVATIONS]
+
+    def times(self, collective: Collective) -> int:
+        """How often a step exchanges all parameters or gradients in this way."""
+        return sum(one.times for one in self.of_the_model if one.collective is collective)
 
 
 def _sharded(gathers: int, among: Among = Among.ALL) -> tuple[Communication, ...]:

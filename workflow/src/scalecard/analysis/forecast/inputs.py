@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scalecard.analysis import step_records
+from scalecard.analysis import step_records, strategy_choice
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE, Collective, Strategy
 
@@ -35,6 +35,11 @@ class Workload:
     def single(self) -> Record | None:
         """A step of one device with its whole batch."""
         return self.strategies.find("step_time", workload=self.name, strategy=SINGLE.name, devices=1)
+
+    @cached_property
+    def precision(self) -> str:
+        """In which it was trained."""
+        return strategy_choice.precision(self.strategies, self.name)
 
     @property
     def local(self) -> list[Record]:
