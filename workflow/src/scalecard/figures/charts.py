@@ -5,6 +5,7 @@ is shown. `finish` places the names, once all limits are known.
 """
 
 import math
+import textwrap
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from scalecard.analysis import formatting
@@ -28,6 +29,7 @@ COLUMNS = 2  # of panels
 BAR = 0.27  # inches of height for each bar
 WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
 GAP = 0.066  # of the height of a panel, between two names
+TITLE = 42  # letters of a panel's title in one line
 EDGE = 1.02  # where names begin, in widths of the panel
 ODD = style.PALETTE[1]
 SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
@@ -211,6 +213,10 @@ def number_axis(axis: Axis, unit: str) -> None:
     """Ticks as readers want them: times in the unit that fits, shares in per cent, no powers of ten."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: formatting.on_tick(value, unit)))
     axis.set_minor_formatter(NullFormatter())
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log" and math.floor(math.log10(high)) <= math.ceil(math.log10(low)):
+        axis.set_major_locator(MaxNLocator(4))  # at most one power of ten is in view: one number tells nothing
+        axis.set_minor_locator(NullLocator())
 
 
 def ticks(axes: Axes, values: Sequence[float], most: int = 8, text: Callable[[float], str] = "{:g}".format) -> None:
@@ -244,6 +250,8 @@ def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
     """Name the ends of lines, write the lines of `footer` below, and fix the layout: before saving."""
     for axes in figure.axes:
         place_names(axes)
+        if len(title := axes.get_title(loc="left")) > TITLE and "\n" not in title:
+            axes.set_title(textwrap.fill(title, TITLE))
     if footer:
         lines = "\n".join(footer)
         figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))

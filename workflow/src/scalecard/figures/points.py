@@ -110,7 +110,7 @@ def rows(figure: Figure) -> list[dict[str, object]]:
     """A row for each point that the figure shows, in the units of the records."""
     return [
         {
-            "panel": shown.axes.get_title(loc="left"),
+            "panel": " ".join(shown.axes.get_title(loc="left").split()),  # long titles have two lines
             "series": p.series,
             "platform": p.platform,
             "x": int(p.x) if isinstance(p.x, float) and p.x.is_integer() else p.x,
