@@ -102,7 +102,7 @@ def test_the_figure_has_a_panel_for_each_workload_also_of_the_textbooks_models(m
     results = list(both.results.values())
     rows = [row for result in results for row in scaling.of_result(result) if row.fits]
     drawn = use.rates(rows, results[0])
-    assert [axes.get_title(loc="left") for axes in drawn.axes] == [
+    assert [" ".join(axes.get_title(loc="left").split()) for axes in drawn.axes] == [
         "gpt, plain SGD in float32",
         "resnet18 (ddp), plain SGD in float32",
     ]

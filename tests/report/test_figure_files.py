@@ -253,3 +253,18 @@ def test_a_best_split_size_at_an_end_of_the_sweep_has_its_reason(
     first = pipeline.findings(result)[0].text
     assert said in first
     assert ("That is the" in first) == bool(said)
+
+
+def test_an_axis_within_two_powers_of_ten_has_numbers_and_a_long_title_has_two_lines() -> None:
+    figure, (axes, wide) = charts.panels(2)
+    for panel, values in ((axes, [430, 880]), (wide, [4.3, 880])):
+        panel.plot([1, 2], values)
+        panel.set_yscale("log")
+        charts.number_axis(panel.yaxis, "")
+    charts.title(axes, "resnet18_eighth, SGD with momentum in float32")
+    charts.finish(figure)
+    few, many = ([label.get_text() for label in panel.get_yticklabels() if label.get_text()] for panel in (axes, wide))
+    assert {"600", "750"} <= set(few)
+    assert {"10", "100"} <= set(many)
+    assert axes.get_title(loc="left") == "resnet18_eighth, SGD with momentum in\nfloat32"
+    plt.close(figure)

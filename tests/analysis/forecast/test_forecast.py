@@ -292,7 +292,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 
 def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:
     figure = answer.plot(PlatformResults(results()))
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+    assert [" ".join(axes.get_title(loc="left").split()) for axes in figure.axes] == [
         "gpt, plain SGD in float32, one device's batch for all",
         "gpt, plain SGD in float32, as many samples on each",
     ]

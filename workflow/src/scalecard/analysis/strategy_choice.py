@@ -18,6 +18,7 @@ from scalecard.records.strategies import Family
 
 FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
+NAMED = 2  # of the strategies that are slower than one device, if they are more
 HALF = 2.0  # times as long as the one that is recommended: what is to be avoided
 
 
@@ -280,8 +281,11 @@ def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
             every = _on_most(strategy_runs(measured_runs, workload))
             slow = [p for p in every if p.gain and p.gain.interval and p.gain.interval.high < 1]
             if slow:
-                names = ", ".join(f"{run.strategy} ({run.gain.value:.2f}x)" for run in slow if run.gain)
-                verb = "is" if len(slow) == 1 else "are"
+                gains = sorted((run.gain.value, run.strategy) for run in slow if run.gain)
+                names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])
+                if len(gains) > NAMED:
+                    names = f"{len(gains)} strategies, {names} the most,"
+                verb = "is" if len(gains) == 1 else "are"
                 yield f"{workload}: on {on(slow[0].devices)} {names} {verb} slower than one device"
     for what, records in _by_devices(results):
         yield from _slower_with_more(what, records)

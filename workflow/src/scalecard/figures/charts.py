@@ -86,6 +86,11 @@ def panels(count: int, *, height: float = style.HEIGHT) -> tuple[Figure, list[Ax
     return figure, list(grid.flat)[: max(1, count)]
 
 
+def title(axes: Axes, text: str) -> None:
+    """Above a panel, in as many lines as it takes."""
+    axes.set_title(textwrap.fill(text, TITLE))
+
+
 def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", named: bool = True) -> None:
     """A line for each series, or for each platform if there are several, with a band over the intervals."""
     if not shown:
@@ -250,8 +255,6 @@ def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
     """Name the ends of lines, write the lines of `footer` below, and fix the layout: before saving."""
     for axes in figure.axes:
         place_names(axes)
-        if len(title := axes.get_title(loc="left")) > TITLE and "\n" not in title:
-            axes.set_title(textwrap.fill(title, TITLE))
     if footer:
         lines = "\n".join(footer)
         figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))

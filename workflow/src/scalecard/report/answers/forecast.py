@@ -63,7 +63,7 @@ def plot(measured: PlatformResults) -> Figure:
         own += [one] * (one.model.strategy in DRAWN)
     figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)
     for axes, (title, own) in zip(panels, (by_panel or {"": []}).items(), strict=True):
-        axes.set_title(title)
+        charts.title(axes, title)
         if not own:
             charts.nothing(axes)
             continue

@@ -59,7 +59,7 @@ def rates(found: Sequence[StrategyRun], result: Result | None) -> Figure:
     for name, axes in zip(names, panels, strict=True):
         _draw(result, [run for run in found if run.workload == name], axes)
         what = strategies.in_recipe(result, name)
-        axes.set(title=f"{what}, a trial of the method" if result.emulated else what)
+        charts.title(axes, f"{what}, a trial of the method" if result.emulated else what)
     return figure
 
 

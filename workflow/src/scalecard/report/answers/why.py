@@ -54,7 +54,7 @@ def plot(measured: PlatformResults) -> Figure:
     figure, panels = charts.panels(len(found), height=2.2 + 0.3 * max(map(len, found.values()), default=4))
     for axes, (name, own) in zip(panels, (found or {"": []}).items(), strict=True):
         _bars(own, axes, measured.platform)
-        axes.set_title(in_recipe(result, name) if result and name else name)
+        charts.title(axes, in_recipe(result, name) if result and name else name)
     return figure
 
 

@@ -44,7 +44,8 @@ def plot(results: Sequence[Result]) -> Figure:
         single = step_records.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
-        axes.set(xlabel="time of a step", ylabel="", title=in_recipe(results[0], name) if name else "")
+        axes.set(xlabel="time of a step", ylabel="")
+        charts.title(axes, in_recipe(results[0], name) if name else "")
     return figure
 
 
@@ -63,8 +64,8 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
             points.rated(result, r, r.integer("units"), series=name, x=r.integer("batch_size")) for result, r in records
         ]
         charts.curves(shown, axes, unit=f"{records[0][1].text('unit')}/s" if records else "", named=False)
-        title = f"{in_recipe(results[0], name)}, one device"
-        axes.set(xlabel="samples in a batch", ylabel="per second", title=title, xscale="log", ylim=(0, None))
+        axes.set(xlabel="samples in a batch", ylabel="per second", xscale="log", ylim=(0, None))
+        charts.title(axes, f"{in_recipe(results[0], name)}, one device")
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     return figure
 
