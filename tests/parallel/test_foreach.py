@@ -12,7 +12,8 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
 from scalecard.parallel import sharded
 from scalecard.parallel.step import Step
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads import recipe
+from scalecard.workloads.recipe import OptimizerName, OptimizerSettings
 from scalecard.workloads.reference import trainable
 from torch import nn
 from torch.autograd.graph import increment_version
@@ -75,3 +76,20 @@ def _one_by_one(ctx: RankContext) -> tuple[float, set[int]]:
 def test_updates_of_sharded_parameters_are_counted(machine: Machine) -> None:
     assert launch(_sharded, layout=Layout(2), machine=machine) == [{3}] * 2
     assert launch(_one_by_one, layout=Layout(2), machine=machine) == [(1, {3})] * 2
+
+
+def _fused(ctx: RankContext, name: OptimizerName) -> dict[str, tuple[float, float]]:
+    """What is counted of a step of FSDP2's parameters, and what is expected, where there are fused implementations."""
+    recipe.FUSING = ("cpu",)
+    model, settings = nn.Linear(4, 4), OptimizerSettings(0.1, name)
+    sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
+    step = Step(model, trainable(model), torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), optimizer=settings)
+    counts = settings.updates(trainable(model))
+    subject = Subject(work=step, prove=tuple, expected=counts, state=partial(trainable, model))
+    return {count.name: (count.counted, count.expected) for count in counted(subject, ctx.synchronize)}
+
+
+def test_of_divided_parameters_adamw_is_fused_and_sgd_is_not(machine: Machine) -> None:
+    """PyTorch has no fused SGD for DTensors."""
+    assert launch(_fused, "adamw", layout=Layout(2), machine=machine) == [{"fused updates": (1, 1)}] * 2
+    assert launch(_fused, "sgd", layout=Layout(2), machine=machine) == [{"updates": (1, 1)}] * 2

@@ -128,6 +128,17 @@ def test_what_an_optimizer_of_a_file_keeps_is_told_without_data() -> None:
     assert settings.counts(parameters) == {"optimizer bytes": 2 * (5 + 3) * 8}
 
 
+@pytest.mark.parametrize("option", ["fused", "capturable"])
+def test_what_needs_data_or_a_gpu_to_tell_what_it_keeps_is_asked_otherwise(option: str) -> None:
+    made = OptimizerSettings(0.1, "own", lambda given: torch.optim.AdamW(given, **{option: True}))
+    assert made.state_bytes(weights()) == 2 * (5 + 3) * 8
+
+
+def test_a_learning_rate_of_zero_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="the learning rate of its first group must be another number than 0"):
+        OptimizerSettings(0.1, "own", lambda given: torch.optim.SGD(given, lr=0.0)).build(weights())
+
+
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_one_kernel_updates_all_where_the_device_has_it(name: OptimizerName, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, parameters = OptimizerSettings(0.1, name), weights()

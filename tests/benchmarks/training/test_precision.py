@@ -70,6 +70,19 @@ def test_fsdp_computes_in_bfloat16_and_reduces_in_float32(machine: Machine) -> N
         assert found == ["torch.bfloat16"] * 3 + ["torch.float32"] * 6
 
 
+class Listed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.act = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)]), nn.ReLU()
+
+
+def test_the_layers_of_a_list_are_the_blocks_that_are_recomputed() -> None:
+    """Nobody calls the list itself."""
+    model, own = Listed(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    assert mine("lenet", "float32").called_blocks(model) == list(model.layers)
+    assert mine("lenet", "float32").called_blocks(own) == list(own)
+
+
 def test_what_normalises_batches_is_gathered_in_float32() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(16, 2))
     assert [parameter.numel() for parameter in sharded.rounded(model)] == [36, 4, 32, 2]

@@ -170,7 +170,7 @@ def _exchanges(kind: Strategy, precision: str) -> float:
     """What a step sends, over what DDP's all-reduce sends.
 
     Around rings of n nodes of k devices, HSDP's replicas send less than the shorter rings within a node save:
-    (3nk - n - 2)/(2nk - 2) is at most 1.5.
+    (3nk - n - 2)/(2nk - 2) is at most 1.5 in float32, and 1 in bf16.
     """
     sent = sum(one.times * one.collective.passes * one.share(precision) for one in kind.of_the_model)
     return sent / Collective.ALL_REDUCE.passes

@@ -1,13 +1,12 @@
 """Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
 
 from scalecard.analysis import formatting
-from scalecard.records.axes import BASELINE, Case
+from scalecard.records.axes import BASELINE, DTYPES, Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
 
 ONE = {"samples": "sample", "tokens": "token"}  # of what a workload counts
-DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
 
 

@@ -14,6 +14,7 @@ Case = dict[str, Scalar]
 # The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
 RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
 BASELINE = "float32"  # without any
+DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 # Axes, and settings of config.yaml, whose values are sizes in bytes.
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
 # What stands before a value where that is not the axis' name: nothing where the value says enough.

@@ -19,7 +19,7 @@ Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019
 for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,7 +43,7 @@ FUSING = ("cuda",)  # types of devices
 
 @dataclass(frozen=True)
 class Recipe:
-    """The textbooks' own by default. The precision "auto" is bf16 where the hardware has it."""
+    """The textbooks' own by default. The precision "auto" is bf16 on GPUs that have it."""
 
     optimizer: OptimizerName = "plain_sgd"
     precision: Precision = "float32"
@@ -72,11 +72,21 @@ class OptimizerSettings:
         return {"sgd": 1, "adamw": 2}.get(self.name, 0)
 
     def state_bytes(self, parameters: Iterable[Tensor]) -> int:
-        """Bytes of what is kept for these parameters; of an optimiser of its own, what it keeps without data."""
+        """Bytes of what is kept for these parameters; of an optimiser of its own, after a step with other gradients."""
+        every = list(parameters)
         if not self.own:
-            return self.num_moments * sum(parameter.nbytes for parameter in parameters)
-        alike = [torch.empty_like(parameter, device="meta") for parameter in parameters]
+            return self.num_moments * sum(parameter.nbytes for parameter in every)
+        try:
+            return self._kept_by_its_own(every, "meta")
+        except Exception:  # of a file of the user's, or of PyTorch: kernels that need data
+            return self._kept_by_its_own(every, "cpu")
+
+    def _kept_by_its_own(self, parameters: Sequence[Tensor], device: str) -> int:
+        """What is as large as its parameter, of parameters of zeros, or without data."""
+        alike = [torch.zeros(p.shape, dtype=p.dtype, device=device) for p in parameters]
         made = self.build(alike)
+        for group in made.param_groups:
+            group |= {"capturable": False} if group.get("capturable") else {}  # for GPUs alone
         for parameter in alike:
             parameter.grad = torch.empty_like(parameter)
         made.step()
@@ -90,9 +100,14 @@ class OptimizerSettings:
         every = list(parameters)
         return {"fused updates": len(_by_kind(every))} if self._fuses(every) else {"updates": self.writes_per_step}
 
-    def _fuses(self, parameters: Iterable[Tensor]) -> bool:
-        """Whether one kernel changes all parameters: on GPUs, but for the textbooks' optimiser."""
-        return self.name != "plain_sgd" and all(parameter.device.type in FUSING for parameter in parameters)
+    def _fuses(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether PyTorch's fused implementation is taken: on GPUs, but for the textbooks' optimiser.
+
+        Of SGD there is none for tensors that are divided over ranks (DTensors).
+        """
+        divided = any(hasattr(parameter, "to_local") for parameter in parameters)
+        fusable = self.name == "adamw" or (self.name == "sgd" and not divided)
+        return fusable and all(parameter.device.type in FUSING for parameter in parameters)
 
     def counts(self, parameters: Iterable[Tensor]) -> dict[str, float]:
         """What one step does to these parameters, by the names of counting.py."""
@@ -120,18 +135,20 @@ class OptimizerSettings:
 
     def _at_our_values(self, made: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """With the learning rate of the first group, and what hides gradients as ours have it."""
-        first = made.param_groups[0]["lr"]
+        first = float(made.param_groups[0].get("lr", 0.0))
+        if not first:
+            raise ValueError("the learning rate of its first group must be another number than 0")
         for group in made.param_groups:
-            group["lr"] *= self.lr / first
+            group["lr"] = float(group["lr"]) * self.lr / first
             group |= {key: least for key, least in HIDING.items() if isinstance(group.get(key), float) and group[key]}
         return made
 
 
 def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
-    """The same, apart by type and device."""
-    kinds: dict[tuple[type[Tensor], torch.device], list[Tensor]] = {}
+    """The same, apart by type, device and dtype."""
+    kinds: dict[tuple[type[Tensor], torch.device, torch.dtype], list[Tensor]] = {}
     for parameter in parameters:
-        kinds.setdefault((type(parameter.data), parameter.device), []).append(parameter)
+        kinds.setdefault((type(parameter.data), parameter.device, parameter.dtype), []).append(parameter)
     return list(kinds.values())
 
 

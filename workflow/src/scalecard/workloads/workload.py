@@ -144,9 +144,14 @@ class Workload:
         return list(self.module.blocks(model) if hasattr(self.module, "blocks") else model.children())
 
     def called_blocks(self, model: nn.Module) -> list[nn.Module]:
-        """Those with parameters that are called as they are: one that was put together from several is not."""
-        called = set(model.modules())
-        return [each for each in self.blocks(model) if each in called and next(each.parameters(), None) is not None]
+        """Those with parameters that are called as they are, or what is in them if they are lists.
+
+        One that blocks(model) has put together from several is none.
+        """
+        called, blocks = set(model.modules()), list[nn.Module]()
+        for block in self.blocks(model):
+            blocks += block.children() if isinstance(block, nn.ModuleList | nn.ModuleDict) else [block]
+        return [each for each in blocks if each in called and next(each.parameters(), None) is not None]
 
     def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):

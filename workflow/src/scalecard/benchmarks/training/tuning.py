@@ -22,7 +22,7 @@ from scalecard.measuring.stopping_rule import TRIALS_SHARE, Rule, budget_over, p
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
 from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
-from scalecard.records.axes import RUNGS, Case, combination
+from scalecard.records.axes import DTYPES, RUNGS, Case, combination
 from scalecard.records.record import Check, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
@@ -37,7 +37,6 @@ MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
 UNPROVEN = "every plain loop that it would be compared with"
 DRAWS = 5  # loops with random errors, the farthest of which says what is allowed
-DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}
 
 
 @dataclass(frozen=True)

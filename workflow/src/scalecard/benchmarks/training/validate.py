@@ -22,6 +22,7 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -152,6 +153,9 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
+    if workload.recipe.checkpointing == "blocks" and not workload.called_blocks(model):
+        what = "recipe.checkpointing = blocks: none of its blocks is a module of the model that is called"
+        raise NotAWorkload(workload, f"{what}; blocks(model) must return such modules, not new ones that hold several")
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
     check_dataset(workload, batch)
@@ -220,6 +224,7 @@ def _check_optimizer(workload: Workload, model: nn.Module) -> None:
         )
     with _naming_errors(workload, "a step of its optimizer"):
         made.step()
+        OptimizerSettings(0.1, "own", workload.module.optimizer).build(trainable(model))
 
 
 def _called(workload: Workload, function: str, *args: Any) -> Any:
@@ -294,6 +299,7 @@ def _normalises_batches(workload: Workload) -> bool:
 
 def _draws(workload: Workload) -> bool:
     """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
+    workload = workload.bare
     model, (inputs, targets) = workload.network(HOST), workload.batch(2, HOST)
     losses = []
     for seed in range(3):
