@@ -14,7 +14,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.counting import counted
+from scalecard.measuring.counting import counted, counting
 from scalecard.parallel import sharded
 from scalecard.workloads import workload
 from scalecard.workloads.recipe import Precision, Recipe
@@ -53,21 +53,28 @@ def test_with_batch_normalisation_bf16_is_proven_in_eval_mode() -> None:
     assert not examined(mine("lenet", "bf16"), HOST, 1, 1).frozen
 
 
-def _dtypes(ctx: RankContext) -> list[str]:
-    """Of each layer's output, in the order of the forward, then of each parameter's gradient."""
+def _dtypes(ctx: RankContext) -> tuple[list[str], float, float]:
+    """Of each layer's output, in the order of the forward, then of each parameter's gradient; bytes sent, and expected.
+
+    Parameters are gathered twice, those of batch normalisation as they are, and all gradients are reduced in float32.
+    """
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
     seen = []
     for layer in (model[0], model[1], model[3]):
         layer.register_forward_hook(lambda *args: seen.append(args[-1].dtype))
+    whole, halved = (sharded.gathered_bytes(of, 2) for of in (model.parameters(), sharded.rounded(model)))
     sharded.sharded(model, [model[0], model[1]], init_device_mesh("cpu", (ctx.world_size,)), parameters=True, bf16=True)
-    model(torch.ones(2, 1, 4, 4)).float().sum().backward()
-    return [*map(str, seen), *(str(parameter.grad.dtype) for parameter in model.parameters())]
+    with counting() as tally:
+        model(torch.ones(2, 1, 4, 4)).float().sum().backward()
+    dtypes = [*map(str, seen), *(str(parameter.grad.dtype) for parameter in model.parameters())]
+    return dtypes, tally.sums()["collective bytes"], 2 * (whole - halved / 2) + whole
 
 
 @pytest.mark.usefixtures("forked_ranks")
 def test_fsdp_computes_in_bfloat16_and_reduces_in_float32(machine: Machine) -> None:
-    for found in launch(_dtypes, layout=Layout(2), machine=machine):
+    for found, sent, expected in launch(_dtypes, layout=Layout(2), machine=machine):
         assert found == ["torch.bfloat16"] * 3 + ["torch.float32"] * 6
+        assert sent == expected
 
 
 class Listed(nn.Module):
