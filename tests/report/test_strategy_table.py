@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from matplotlib import pyplot as plt
 from scalecard.analysis import formatting
 from scalecard.records.axes import Case
 from scalecard.records.record import Count, Record, Result, Telemetry
@@ -11,6 +12,7 @@ from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import strategies
 from support.builders import out_of_memory
 
+OPERATIONS = {"FLOPs": 1.5e12, "recomputed FLOPs": 0.5e12}
 GPU = {"name": "NVIDIA H100 80GB HBM3"}
 
 
@@ -135,3 +137,30 @@ def test_over_nodes_the_devices_say_so_and_the_largest_batch_is_of_the_same_plac
 )
 def test_a_rate_has_three_digits(value: float, said: str) -> None:
     assert formatting.count(value) == said
+
+
+def in_bf16(result: Result) -> Result:
+    """The same by another recipe, in which a third of the operations are computed again."""
+    operations = [Count(name=name, counted=each, expected=each) for name, each in OPERATIONS.items()]
+    records = [
+        replace(
+            one, case={**one.case, "precision": "bf16"}, work=[replace(c, counted=8 * c.counted) for c in operations]
+        )
+        for one in result.records
+    ]
+    recipe = {"optimizer": "adamw", "precision": "auto", "checkpointing": "blocks"}
+    return replace(result, records=records, spec={"workloads": {"gpt": {"recipe": recipe}}})
+
+
+def test_in_bf16_the_mfu_is_over_its_peak_and_without_what_is_recomputed(result: Result) -> None:
+    """26.7 times 1e12 operations a second on two devices: of 66.9 TFLOP/s each in float32, of 989 in bf16."""
+    assert (row(result, "DDP")["MFU"], row(in_bf16(result), "DDP")["MFU"]) == ("19.9 %", "1.3 %")
+
+
+def test_a_panel_names_its_recipe_unless_platforms_differ(result: Result) -> None:
+    other, titles = in_bf16(result), []
+    for shown in ([other], [result, other]):
+        figure = strategies.plot(shown)
+        titles.append(" ".join(figure.axes[0].get_title(loc="left").split()))
+        plt.close(figure)
+    assert titles == ["gpt, AdamW in bf16, blocks recomputed", "gpt, trained by recipes that differ"]

@@ -17,8 +17,8 @@ from scalecard.workloads.recipe import (
     OptimizerName,
     OptimizerSettings,
     Precision,
-    to_bfloat16,
-    to_recomputed,
+    autocast_forward,
+    checkpoint_forward,
 )
 from support.projects import ROOT
 from torch import Tensor, nn
@@ -116,7 +116,9 @@ def test_an_optimizer_of_a_file_gets_values_with_which_a_proof_can_tell() -> Non
 
 def test_the_plain_loop_takes_the_optimizer_of_the_file() -> None:
     parameters = weights()
-    step = reference.update_of(OptimizerSettings(0.1, "own", lambda given: torch.optim.SGD(given, lr=5.0)), parameters)
+    step = reference.optimizer_step(
+        OptimizerSettings(0.1, "own", lambda given: torch.optim.SGD(given, lr=5.0)), parameters
+    )
     for number in range(STEPS):
         step(gradients(number))
     assert distance(parameters, by_hand(OptimizerSettings(0.1))) < 1e-15
@@ -163,7 +165,7 @@ def test_the_configuration_and_the_report_know_every_one() -> None:
 
 
 def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() -> None:
-    module = to_bfloat16(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+    module = autocast_forward(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
 
     def both() -> None:
         module(torch.ones(3, 4)).float().sum().backward()
@@ -177,7 +179,7 @@ def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() ->
 def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() -> None:
     module = nn.Sequential(nn.Linear(4, 64), nn.GELU(), nn.Linear(64, 4))
     plain, kept = copy.deepcopy(module), dict[str, int]()
-    to_recomputed(module)
+    checkpoint_forward(module)
 
     def gradients(model: nn.Module, name: str) -> list[Tensor]:
         sizes = list[int]()
@@ -195,7 +197,7 @@ def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() 
 
 
 def test_a_copy_in_bfloat16_computes_with_its_own_parameters() -> None:
-    module = to_bfloat16(nn.Linear(4, 2))
+    module = autocast_forward(nn.Linear(4, 2))
     other = copy.deepcopy(module)
     with torch.no_grad():
         for parameter in other.parameters():

@@ -41,7 +41,7 @@ def test_replicas_have_as_many_devices_as_the_catalogue_says() -> None:
 
 def test_in_bf16_parameters_are_sent_as_half_as_many_bytes_as_gradients() -> None:
     def sent(kind: Strategy, precision: str) -> float:
-        return sum(one.times * one.collective.passes * one.share(precision) for one in kind.of_the_model)
+        return sum(one.times * one.collective.passes * one.bytes_ratio(precision) for one in kind.weight_collectives)
 
     kinds = (strategies.DDP, strategies.FSDP_GRADIENTS, strategies.FSDP_PARAMETERS, strategies.HSDP)
     assert [sent(kind, "float32") for kind in kinds] == [2, 2, 3, 3]

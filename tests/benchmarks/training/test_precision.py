@@ -39,13 +39,13 @@ def test_float32_passed_off_as_bf16_is_caught(machine: Machine, monkeypatch: pyt
     with open_devices(machine, 1) as devices:
         build = partial(subject, WHOLE, devices, References(HOST, 1), Setting(mine("toy", "bf16"), 1))
         assert wrong(build(), devices[0]) == []
-        monkeypatch.setattr(workload, "to_bfloat16", lambda module: module)
+        monkeypatch.setattr(workload, "autocast_forward", lambda module: module)
         assert wrong(build(), devices[0]) == [("float32 FLOPs", 0)]
 
 
 def test_auto_is_float32_without_a_gpu() -> None:
     found = examined(mine("lenet", "auto"), HOST, 1, 1)
-    assert (found.recipe.precision, found.axes) == ("float32", {})
+    assert (found.recipe.precision, found.recipe_axes) == ("float32", {})
 
 
 def test_with_batch_normalisation_bf16_is_proven_in_eval_mode() -> None:
@@ -62,7 +62,7 @@ def _dtypes(ctx: RankContext) -> tuple[list[str], float, float]:
     seen = []
     for layer in (model[0], model[1], model[3]):
         layer.register_forward_hook(lambda *args: seen.append(args[-1].dtype))
-    whole, halved = (sharded.gathered_bytes(of, 2) for of in (model.parameters(), sharded.rounded(model)))
+    whole, halved = (sharded.gathered_bytes(of, 2) for of in (model.parameters(), sharded.bf16_parameters(model)))
     sharded.sharded(model, [model[0], model[1]], init_device_mesh("cpu", (ctx.world_size,)), parameters=True, bf16=True)
     with counting() as tally:
         model(torch.ones(2, 1, 4, 4)).float().sum().backward()
@@ -86,10 +86,10 @@ class Listed(nn.Module):
 def test_the_layers_of_a_list_are_the_blocks_that_are_recomputed() -> None:
     """Nobody calls the list itself."""
     model, own = Listed(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    assert mine("lenet", "float32").called_blocks(model) == list(model.layers)
-    assert mine("lenet", "float32").called_blocks(own) == list(own)
+    assert mine("lenet", "float32").wrappable_blocks(model) == list(model.layers)
+    assert mine("lenet", "float32").wrappable_blocks(own) == list(own)
 
 
 def test_what_normalises_batches_is_gathered_in_float32() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(16, 2))
-    assert [parameter.numel() for parameter in sharded.rounded(model)] == [36, 4, 32, 2]
+    assert [parameter.numel() for parameter in sharded.bf16_parameters(model)] == [36, 4, 32, 2]

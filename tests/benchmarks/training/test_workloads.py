@@ -19,6 +19,7 @@ from scalecard.benchmarks.training.validate import (
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
 from scalecard.workloads.nested import leaves
+from scalecard.workloads.recipe import Recipe
 from scalecard.workloads.workload import BUILT_IN, Workload, _built_in, built_in
 from support.blocks import block
 from support.projects import ROOT
@@ -96,6 +97,46 @@ class Items(torch.utils.data.Dataset):
     def __getitem__(self, index): return torch.ones(3), torch.zeros(4)
 def dataset(): return Items()
 """
+
+
+OWN, BLOCKS = Recipe("own"), Recipe(checkpointing="blocks")
+UNCALLED = """
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 4)
+    def forward(self, x):
+        return nn.functional.linear(x, self.inner.weight, self.inner.bias)
+def model():
+    return Outer()
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "said"),
+    [
+        (OWN, "", "recipe.optimizer = own: the file has no function optimizer(parameters)"),
+        (OWN, "def optimizer(p): return [p]", "optimizer(parameters) returns a list; it must return a torch.optim"),
+        (OWN, "def optimizer(p): return torch.optim.SGD(p[:1])", "optimizer(parameters) leaves out 1 of them"),
+        (OWN, "def optimizer(p): return torch.optim.Nothing(p)", "optimizer(parameters) raises line 8: AttributeError"),
+        (
+            OWN,
+            "def optimizer(p): return torch.optim.SGD(p, lr=0.0)",
+            "ValueError: the learning rate of its first group",
+        ),
+        (BLOCKS, "def blocks(m): return [nn.Sequential(m)]", "blocks: the model calls 0 of 0 blocks that it has"),
+        (
+            BLOCKS,
+            UNCALLED,
+            "the model calls 0 of 1 blocks that it has; blocks(model) must return modules that it calls",
+        ),
+    ],
+)
+def test_what_a_file_lacks_for_its_recipe_is_said(recipe: Recipe, more: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(NotAWorkload) as caught:
+        check(replace(written(tmp_path, f"{GOOD}\n{more}\n"), recipe=recipe))
+    (line,) = str(caught.value).splitlines()
+    assert said in line
 
 
 @pytest.mark.parametrize(

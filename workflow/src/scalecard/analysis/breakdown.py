@@ -172,7 +172,7 @@ def _exchanges(kind: Strategy, precision: str) -> float:
     Around rings of n nodes of k devices, HSDP's replicas send less than the shorter rings within a node save:
     (3nk - n - 2)/(2nk - 2) is at most 1.5 in float32, and 1 in bf16.
     """
-    sent = sum(one.times * one.collective.passes * one.share(precision) for one in kind.of_the_model)
+    sent = sum(one.times * one.collective.passes * one.bytes_ratio(precision) for one in kind.weight_collectives)
     return sent / Collective.ALL_REDUCE.passes
 
 

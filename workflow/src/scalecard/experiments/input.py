@@ -179,7 +179,7 @@ class _Workload:
         at = Pass(replace(self.workload, each=self.workload.batch_size), max(self.spec.batches, ahead))
         small = Pass(replace(self.workload, batch_size=CHECKED_EACH, exact=True), self.spec.check_steps)
         exact = [] if self.workload.inexact else [small]
-        case = self._case(part, at, {**axes, **self.workload.axes})
+        case = self._case(part, at, {**axes, **self.workload.recipe_axes})
         return Variant(name=name, case=case, build=build, proven_at=exact, timed_at=at)
 
     def _case(self, part: str, at: Pass, axes: Case) -> Case:

@@ -182,5 +182,5 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
     workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
     references = References(device, spec.check_steps)
-    case: Case = {**turn.case, **workload.axes}
+    case: Case = {**turn.case, **workload.recipe_axes}
     return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, spec.trace)

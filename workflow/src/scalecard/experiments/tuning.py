@@ -130,7 +130,7 @@ def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Da
 
 def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
-    found = examined(workload.bare, ctx.device, spec.check_steps, ctx.world_size)  # bf16 is one of the rungs
+    found = examined(workload.as_reference, ctx.device, spec.check_steps, ctx.world_size)  # bf16 is one of the rungs
     everywhere: list[Workload] = ctx.all_gather(found)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
     whole = workload.name in spec.workloads

@@ -46,7 +46,7 @@ def _normalisations(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if isinstance(module, BATCH_NORM)]
 
 
-def rounded(model: nn.Module) -> list[Tensor]:
+def bf16_parameters(model: nn.Module) -> list[Tensor]:
     """The parameters that are gathered in bfloat16."""
     kept = {id(parameter) for module in _normalisations(model) for parameter in module.parameters()}
     return [parameter for parameter in model.parameters() if id(parameter) not in kept]
@@ -57,7 +57,7 @@ def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
     return sum(_padded(tuple(p.shape), ranks) * p.element_size() for p in parameters)
 
 
-def shards(parameters: Iterable[Tensor], rank: int, ranks: int) -> list[Tensor]:
+def local_shards(parameters: Iterable[Tensor], rank: int, ranks: int) -> list[Tensor]:
     """What FSDP2 leaves of whole parameters on a rank, without data: the rows that torch.chunk would give it."""
     return [torch.empty(_shard(tuple(p.shape), rank, ranks), dtype=p.dtype, device="meta") for p in parameters]
 

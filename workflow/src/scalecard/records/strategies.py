@@ -79,7 +79,7 @@ class Communication:
     among: Among = Among.ALL
     times: int = 1
 
-    def share(self, precision: str) -> float:
+    def bytes_ratio(self, precision: str) -> float:
         """Bytes each time, over those of the gradients, which are float32: in bf16 parameters have half as many."""
         return 0.5 if self.payload is Payload.PARAMETERS and precision == "bf16" else 1.0
 
@@ -125,7 +125,7 @@ class Strategy:
         return Family.STAGES if model == [Division.STAGES] else Family.TENSOR
 
     @property
-    def of_the_model(self) -> list[Communication]:
+    def weight_collectives(self) -> list[Communication]:
         """Of all parameters or gradients, among all devices or those of a replica.
 
         What replicas exchange are shards of what is counted here.
@@ -135,7 +135,7 @@ class Strategy:
 
     def times(self, collective: Collective) -> int:
         """How often a step exchanges all parameters or gradients in this way."""
-        return sum(one.times for one in self.of_the_model if one.collective is collective)
+        return sum(one.times for one in self.weight_collectives if one.collective is collective)
 
 
 def _sharded(gathers: int, among: Among = Among.ALL) -> tuple[Communication, ...]:

@@ -38,7 +38,7 @@ def sentences(result: Result, workload: str) -> list[Finding]:
     """What to use, how many samples each device should have, and what to avoid."""
     found = strategy_runs(result, workload)
     every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
-    recipe = strategies.in_recipe(result, workload)
+    recipe = strategies.with_recipe(result, workload)
     return [replace(o, text=f"{recipe}: {o.text}.", headline=o.headline and f"{recipe}: {o.headline}") for o in every]
 
 

@@ -15,7 +15,7 @@ from scalecard.records.record import Result
 from scalecard.report import advice_text, by_key
 from scalecard.report.section import Section
 from scalecard.report.sections import Topic
-from scalecard.report.sections.strategies import in_recipe
+from scalecard.report.sections.strategies import with_recipe
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def _scaling(result: Result) -> Iterator[Scaling]:
             what, share = "CPU ranks" if result.emulated else "GPUs", formatting.percent(gain.value / most)
             text = f"{name}: {formatting.about(gain)} on {most} {what}, {share} of ideal"
             yield Scaling(
-                workload=in_recipe(result, workload), text=text, line=sparkline([(1, 1.0), *sorted(own.items())])
+                workload=with_recipe(result, workload), text=text, line=sparkline([(1, 1.0), *sorted(own.items())])
             )
 
 

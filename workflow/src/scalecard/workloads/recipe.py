@@ -37,7 +37,7 @@ OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
 MOMENTUM = 0.9
 BETAS = (0.9, 0.95)
 EPSILON, WEIGHT_DECAY = 1.0, 1e-6
-HIDING = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's names
+OUR_CONSTANTS = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's names
 FUSING = ("cuda",)  # types of devices
 
 
@@ -77,12 +77,12 @@ class OptimizerSettings:
         if not self.own:
             return self.num_moments * sum(parameter.nbytes for parameter in every)
         try:
-            return self._kept_by_its_own(every, "meta")
+            return self._state_bytes_of_own(every, "meta")
         except Exception:  # of a file of the user's, or of PyTorch: kernels that need data
-            return self._kept_by_its_own(every, "cpu")
+            return self._state_bytes_of_own(every, "cpu")
 
-    def _kept_by_its_own(self, parameters: Sequence[Tensor], device: str) -> int:
-        """What is as large as its parameter, of parameters of zeros, or without data."""
+    def _state_bytes_of_own(self, parameters: Sequence[Tensor], device: str) -> int:
+        """Of a step on parameters of zeros, or on the meta device without data: states as large as their parameter."""
         alike = [torch.zeros(p.shape, dtype=p.dtype, device=device) for p in parameters]
         made = self.build(alike)
         for group in made.param_groups:
@@ -94,7 +94,7 @@ class OptimizerSettings:
         return sum(v.nbytes for parameter, v in states if isinstance(v, Tensor) and v.shape == parameter.shape)
 
     def updates(self, parameters: Iterable[Tensor]) -> dict[str, float]:
-        """How a step's changes of these parameters are counted, and how many there are; nobody knows of its own."""
+        """How a step's changes of these parameters are counted, and how many there are; not known of a file's own."""
         if self.own:
             return {}
         every = list(parameters)
@@ -124,7 +124,7 @@ class OptimizerSettings:
         fused = self._fuses(every) if fused is None else fused
         options: Mapping[str, Any] = {"lr": self.lr, "fused": fused or None}
         if self.own:
-            made = self._at_our_values(self.own(every))
+            made = self._with_our_constants(self.own(every))
         elif self.name == "adamw":
             made = torch.optim.AdamW(every, betas=BETAS, eps=EPSILON, weight_decay=WEIGHT_DECAY, **options)
         else:
@@ -133,14 +133,16 @@ class OptimizerSettings:
         made.param_groups = [{**group, "params": of_kind} for group, of_kind in groups]
         return made
 
-    def _at_our_values(self, made: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """With the learning rate of the first group, and what hides gradients as ours have it."""
+    def _with_our_constants(self, made: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """With our learning rate for its first group, in the ratio that it had to the others', epsilon and decay."""
         first = float(made.param_groups[0].get("lr", 0.0))
         if not first:
             raise ValueError("the learning rate of its first group must be another number than 0")
         for group in made.param_groups:
             group["lr"] = float(group["lr"]) * self.lr / first
-            group |= {key: least for key, least in HIDING.items() if isinstance(group.get(key), float) and group[key]}
+            group |= {
+                key: ours for key, ours in OUR_CONSTANTS.items() if isinstance(group.get(key), float) and group[key]
+            }
         return made
 
 
@@ -152,7 +154,7 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
-def in_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
+def under_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, computed under autocast where the first tensor that it gets lies."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -162,8 +164,8 @@ def in_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-class _Rerun:
-    """A forward that runs a second time in the backward, which is counted apart."""
+class _CountedRecompute:
+    """A forward whose second run, in the backward, is counted apart."""
 
     def __init__(self, forward: Callable[..., Any]) -> None:
         self._forward, self._ran = forward, False
@@ -176,23 +178,23 @@ class _Rerun:
             return self._forward(*args, **kwargs)
 
 
-def recomputed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, of which nothing but its arguments is kept for the backward."""
+def checkpointed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function under activation checkpointing: nothing but its arguments is kept for the backward."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(_Rerun(function), *args, use_reentrant=False, **kwargs)
+        return checkpoint(_CountedRecompute(function), *args, use_reentrant=False, **kwargs)
 
     return run
 
 
-def to_recomputed(module: nn.Module) -> None:
+def checkpoint_forward(module: nn.Module) -> None:
     """Let the module's forward run again in the backward."""
-    _change_forward(module, recomputed)
+    _change_forward(module, checkpointed)
 
 
-def to_bfloat16(module: nn.Module) -> nn.Module:
+def autocast_forward(module: nn.Module) -> nn.Module:
     """The module, whose forward computes in bfloat16 from now on."""
-    _change_forward(module, in_bfloat16)
+    _change_forward(module, under_autocast)
     return module
 
 

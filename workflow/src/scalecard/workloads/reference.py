@@ -83,7 +83,7 @@ def train(
     in bfloat16. If it is `scored`, which takes two more forwards, the losses are known, in float32.
     """
     parameters = trainable(model)
-    before, step = _kept(parameters), update_of(optimizer, parameters)
+    before, step = _kept(parameters), optimizer_step(optimizer, parameters)
     first = loss_of(model, steps[0], loss) if scored else math.nan
     for parts in steps:
         step(gradient(model, parts, loss, bf16=bf16))
@@ -91,7 +91,7 @@ def train(
     return Plain(before, _kept(parameters), _kept(untrained(model)), (first, last))
 
 
-def update_of(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+def optimizer_step(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
     """What changes the parameters by a gradient for each: by hand or, of a file that has its own optimiser, by that."""
     if not settings.own:
         return OptimizerByHand(settings, parameters).step

@@ -35,9 +35,9 @@ from scalecard.workloads.recipe import (
     OptimizerSettings,
     Precision,
     Recipe,
-    in_bfloat16,
-    to_bfloat16,
-    to_recomputed,
+    autocast_forward,
+    checkpoint_forward,
+    under_autocast,
 )
 
 BUILT_IN = {
@@ -91,23 +91,23 @@ class Workload:
         """Whether products are computed in bfloat16."""
         return self.recipe.precision == "bf16" and not self.exact
 
-    def in_precision(self, precision: Precision) -> Self:
+    def with_precision(self, precision: Precision) -> Self:
         """The same, whatever the precision of its recipe."""
         return replace(self, recipe=replace(self.recipe, precision=precision))
 
     @property
-    def axes(self) -> Mapping[str, str]:
+    def recipe_axes(self) -> Mapping[str, str]:
         """What a case says of the recipe; float32, and that nothing is recomputed, go without saying."""
         recomputing = {} if self.recipe.checkpointing == "none" else {"checkpointing": self.recipe.checkpointing}
         return {**({"precision": "bf16"} if self.in_bf16 else {}), **recomputing}
 
     @property
-    def bare(self) -> Self:
-        """The same as the plain loop trains it, which sees to the precision itself, and recomputes nothing."""
+    def as_reference(self) -> Self:
+        """As the plain loop trains it: it enters autocast itself, and recomputes nothing."""
         return replace(self, recipe=Recipe(self.recipe.optimizer))
 
     @property
-    def operations(self) -> list[str]:
+    def flop_counts(self) -> list[str]:
         """The operations that are counted of a step, by the names of counting.py."""
         recomputed = self.recipe.checkpointing != "none"
         return ["FLOPs", *["float32 FLOPs"] * self.in_bf16, *["recomputed FLOPs"] * recomputed]
@@ -133,20 +133,20 @@ class Workload:
         values = json.dumps(self._values_for("model"))
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
         if self.recipe.checkpointing == "blocks":
-            for block in self.called_blocks(model):
-                to_recomputed(block)
+            for block in self.wrappable_blocks(model):
+                checkpoint_forward(block)
         if self.exact:
             return model.double().eval()
-        return (to_bfloat16(model) if self.in_bf16 else model).train(not self.frozen)
+        return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)
 
     def blocks(self, model: nn.Module) -> list[nn.Module]:
         """The workload's own or, without blocks(model), the model's children."""
         return list(self.module.blocks(model) if hasattr(self.module, "blocks") else model.children())
 
-    def called_blocks(self, model: nn.Module) -> list[nn.Module]:
-        """Those with parameters that are called as they are, or what is in them if they are lists.
+    def wrappable_blocks(self, model: nn.Module) -> list[nn.Module]:
+        """Blocks with parameters that can be checkpointed or sharded: modules of the model, and the items of its lists.
 
-        One that blocks(model) has put together from several is none.
+        One that blocks(model) has put together from several modules is none: the model does not call it.
         """
         called, blocks = set(model.modules()), list[nn.Module]()
         for block in self.blocks(model):
@@ -195,7 +195,7 @@ class Workload:
     @property
     def loss(self) -> Callable[[Tree, Tree], Tensor]:
         """The mean over a batch; losses that autocast knows are computed in float32 even in bf16."""
-        return in_bfloat16(self.module.loss) if self.in_bf16 else self.module.loss
+        return under_autocast(self.module.loss) if self.in_bf16 else self.module.loss
 
     @property
     def plain_loss(self) -> Callable[[Any, Any], Tensor]:
@@ -253,7 +253,7 @@ class Workload:
     def _trained(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
-        model = self.bare.network(device)
+        model = self.as_reference.network(device)
         if self.each and self._divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
         return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
@@ -269,7 +269,7 @@ class Workload:
     ) -> reference.Plain:
         """The plain loop over these steps; `exactly` over the same values in float64, and in the opposite order."""
         given = [self.exactly(parts) for parts in steps] if exactly else steps
-        return self._train(self.bare.network(device), given, exactly, nudge, scored)
+        return self._train(self.as_reference.network(device), given, exactly, nudge, scored)
 
     def _train(
         self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float, scored: bool
@@ -305,7 +305,7 @@ class Workload:
     def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
         meta = torch.device("meta")
-        model, batch = self.bare.network(meta), self.batch(1, meta)
+        model, batch = self.as_reference.network(meta), self.batch(1, meta)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
 

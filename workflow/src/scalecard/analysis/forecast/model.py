@@ -132,7 +132,7 @@ class DataParallel(Model):
     def _alone(self, one: Communication, layout: Layout) -> Draws:
         """One of these. If halves of an all-reduce were not measured, each takes half of its time."""
         size, calls = self.parts.volume
-        size *= one.share(self.workload.precision)
+        size *= one.bytes_ratio(self.workload.precision)
         whole, exchange = self.exchanges[Collective.ALL_REDUCE], self.exchanges[one.collective]
         if one.among is Among.REPLICAS:  # which are nodes
             return exchange.between_nodes(size, layout.nodes)

@@ -24,7 +24,7 @@ from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
 from scalecard.records.record import Check
 from scalecard.workloads import reference
 from scalecard.workloads.nested import doubled, flipped, leaves, mapped, rows
-from scalecard.workloads.recipe import to_bfloat16
+from scalecard.workloads.recipe import autocast_forward
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import HOST, Workload
@@ -40,7 +40,7 @@ def cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
     made: list[nn.Module] = [nn.Sequential(*(blocks[index] for index in span)) for span in stages(len(blocks), cuts)]
     if not all(trainable(stage) for stage in made):
         raise CannotBe(f"cut into {len(made)} stages, one of them has no parameter that is trained")
-    return model, [to_bfloat16(stage) for stage in made] if workload.in_bf16 else made
+    return model, [autocast_forward(stage) for stage in made] if workload.in_bf16 else made
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
@@ -68,7 +68,7 @@ def calls_each_once(workload: Workload) -> bool:
 
 def balanced_cuts(workload: Workload, num_stages: int) -> Cuts:
     """Cuts into so many stages whose largest has as few operations as possible; CannotBe if there are fewer blocks."""
-    found = _operations(replace(workload.bare, batch_size=1))
+    found = _operations(replace(workload.as_reference, batch_size=1))
     if len(found) < num_stages:
         raise CannotBe(f"{len(found)} blocks do not make {num_stages} stages")
     return balanced(found, num_stages)
@@ -148,7 +148,8 @@ class CutWorkload:
 
     def plain_stage(self, index: int, values: Given, *, recomputing: bool = False) -> tuple[nn.Module, Given]:
         """The stage, and what it is given, as the plain loop has them, which sees to the precision itself."""
-        plain = replace(self, workload=self.workload.in_precision("float32") if recomputing else self.workload.bare)
+        workload = self.workload.with_precision("float32") if recomputing else self.workload.as_reference
+        plain = replace(self, workload=workload)
         return plain.stage(index), replace(values, loss=values.loss and plain.workload.loss)
 
     def crossing(self, stage: int, device: torch.device) -> int:
@@ -220,7 +221,7 @@ def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
         plain = [p.detach().clone() for p in alone.parameters]
         exact = [p.double() for p in plain]
         for values in (plain, exact):
-            reference.update_of(optimizer, values)([torch.ones_like(value) for value in values])
+            reference.optimizer_step(optimizer, values)([torch.ones_like(value) for value in values])
         alone.run()
         device.synchronize()
         yield same_gradients("parameters after an update", alone.parameters, plain, exact)
@@ -248,7 +249,7 @@ def plain_flops(stage: int, device: torch.device, staged: CutWorkload) -> dict[s
                 made = values.through(module)
             made.sum().backward()
 
-        return operations(gradient, staged.workload.operations)
+        return operations(gradient, staged.workload.flop_counts)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -269,13 +270,13 @@ class _Plain:
     def slopes(self, exactly: bool, place: torch.device) -> list[Tensor]:
         """The gradients of its parameters."""
         module, values, gradient = self._on(place, exactly)
-        return list(torch.autograd.grad(self._made(module, values, exactly), trainable(module), gradient))
+        return list(torch.autograd.grad(self._forward(module, values, exactly), trainable(module), gradient))
 
     @torch.no_grad()
     def output(self, exactly: bool, place: torch.device) -> list[Tensor]:
         """The output, in the order in which the samples were given."""
         module, values, _ = self._on(place, exactly)
-        found = self._made(module, values, exactly)
+        found = self._forward(module, values, exactly)
         return [self._turned(found) if exactly and self.staged.workload.inexact else found]
 
     def _on(self, place: torch.device, exactly: bool) -> tuple[nn.Module, Given, Tensor]:
@@ -286,7 +287,7 @@ class _Plain:
             module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)
         return module.to(place), values.to(place), gradient.to(place)
 
-    def _made(self, module: nn.Module, values: Given, exactly: bool) -> Tensor:
+    def _forward(self, module: nn.Module, values: Given, exactly: bool) -> Tensor:
         with reference.autocast(next(leaves(values.inputs)).device, self.staged.workload.in_bf16 and not exactly):
             return values.through(module)
 

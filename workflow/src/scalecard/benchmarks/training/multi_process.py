@@ -72,18 +72,19 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
     workload = at.workload
-    model = workload.in_precision("float32").network(HOST)
+    model = workload.with_precision("float32").network(HOST)
     try:
-        cut_model.blocks_of(workload, model)
-        blocks, once = workload.called_blocks(model), cut_model.calls_each_once(replace(workload.bare, batch_size=1))
+        cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
+        blocks = workload.wrappable_blocks(model)
+        once = cut_model.calls_each_once(replace(workload.as_reference, batch_size=1))
     except CannotBe:
         blocks, once = [], True
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     if workload.in_bf16:
-        gathered -= sharded.gathered_bytes(sharded.rounded(model), ranks) // 2
+        gathered -= sharded.gathered_bytes(sharded.bf16_parameters(model), ranks) // 2
     reduced = sharded.gathered_bytes(trainable(model), ranks)
-    own = sharded.shards(trainable(model), ctx.rank % ranks, ranks)
+    own = sharded.local_shards(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     freed = times > 1  # after the forward
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
@@ -117,7 +118,7 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
     if not hasattr(workload.module, "tensor_plan"):
         raise CannotBe("the workload has no tensor_plan(model)")
     ranks, in_autocast = mesh(ctx, replicas), replicas == 1  # FSDP2 has its own way to bfloat16
-    model = (workload if in_autocast else workload.in_precision("float32")).network(HOST)
+    model = (workload if in_autocast else workload.with_precision("float32")).network(HOST)
     inner = ranks["shard"] if replicas > 1 else ranks
     module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:

@@ -79,16 +79,16 @@ class References:
     def _operations(self, workload: Workload, samples: int) -> dict[str, float]:
         """Of one step's forward and backward over so many samples at once; empty if this device cannot hold them."""
         try:
-            plain, bf16 = workload.bare, workload.in_bf16
+            plain, bf16 = workload.as_reference, workload.in_bf16
             model = plain.network(self.device).train(not workload.exact)  # as it is timed, whatever it is proven in
             parts = reference.split(*workload.batch(samples, self.device), [samples])
             gradient = partial(reference.gradient, model, parts, plain.loss, bf16=bf16)
-            once = operations(gradient, workload.operations)
+            once = operations(gradient, workload.flop_counts)
             if workload.recipe.checkpointing == "none":
                 return once
-            for block in plain.called_blocks(model):
+            for block in plain.wrappable_blocks(model):
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-            found = operations(gradient, workload.operations)
+            found = operations(gradient, workload.flop_counts)
             return {**found, "recomputed FLOPs": found["FLOPs"] - once["FLOPs"]}
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):

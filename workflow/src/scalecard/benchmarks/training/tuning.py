@@ -112,7 +112,7 @@ def subject(
     whole = sizes * ctx.world_size
     counts = {**combination.updates(optimizer), "optimizer bytes": optimizer.state_bytes(trainable(model))}
     if combination.seen:
-        rounded = workload.in_precision("bf16" if "bf16" in combination.rungs else "float32")
+        rounded = workload.with_precision("bf16" if "bf16" in combination.rungs else "float32")
         counts |= {"forwards": len(sizes), **({} if workload.exact else references.counts(rounded, sizes))}
     if shared and not workload.exact:
         counts["all-reduced bytes"] = sum(parameter.nbytes for parameter in shared)

@@ -153,9 +153,8 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
-    if workload.recipe.checkpointing == "blocks" and not workload.called_blocks(model):
-        what = "recipe.checkpointing = blocks: none of its blocks is a module of the model that is called"
-        raise NotAWorkload(workload, f"{what}; blocks(model) must return such modules, not new ones that hold several")
+    if workload.recipe.checkpointing == "blocks":
+        _check_checkpointing(workload, model, batch[0])
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
     check_dataset(workload, batch)
@@ -210,8 +209,20 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
+def _check_checkpointing(workload: Workload, model: nn.Module, inputs: Tree) -> None:
+    """A block whose forward is not called would not be recomputed, and nobody would notice."""
+    blocks, called = workload.wrappable_blocks(model), set[nn.Module]()
+    hooks = [block.register_forward_pre_hook(lambda module, _: called.add(module)) for block in blocks]
+    model(inputs)
+    for hook in hooks:
+        hook.remove()
+    if not called or set(blocks) - called:
+        what = f"recipe.checkpointing = blocks: the model calls {len(called)} of {len(blocks)} blocks that it has"
+        raise NotAWorkload(workload, f"{what}; blocks(model) must return modules that it calls, not new ones")
+
+
 def _check_optimizer(workload: Workload, model: nn.Module) -> None:
-    """After a step, whose gradients are there."""
+    """Called once the backward has left gradients."""
     with _naming_errors(workload, "optimizer(parameters)"):
         made = workload.module.optimizer(trainable(model))
     if not isinstance(made, torch.optim.Optimizer):
@@ -242,7 +253,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     """
     if workload.recipe.precision == "auto":
         without = device.type == "cpu" or runtime_of(device).lacks("bf16", device)
-        workload = workload.in_precision("float32" if without else "bf16")
+        workload = workload.with_precision("float32" if without else "bf16")
 
     def look() -> tuple[float, bool, bool]:
         found = _examined(workload, device, num_steps, num_devices)
@@ -258,7 +269,7 @@ def _examined(workload: Trained, device: torch.device, num_steps: int, num_devic
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
-            plain = [one.bare for one in tried]
+            plain = [one.as_reference for one in tried]
             return replace(workload, lr=_rate(plain, device, num_steps), inexact=small not in tried)
         except NotAWorkload:
             raise
@@ -299,7 +310,7 @@ def _normalises_batches(workload: Workload) -> bool:
 
 def _draws(workload: Workload) -> bool:
     """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
-    workload = workload.bare
+    workload = workload.as_reference
     model, (inputs, targets) = workload.network(HOST), workload.batch(2, HOST)
     losses = []
     for seed in range(3):

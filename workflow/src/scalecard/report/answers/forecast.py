@@ -35,7 +35,7 @@ from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1
 from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.sections.strategies import in_recipe
+from scalecard.report.sections.strategies import with_recipe
 from scalecard.report.table import EMPTY, Cell, Table
 
 Row = dict[str, str | Cell]
@@ -58,7 +58,7 @@ def plot(measured: PlatformResults) -> Figure:
     found = _of(measured)
     by_panel = dict[str, list[Forecast]]()
     for one in found:
-        workload = in_recipe(one.model.workload.strategies, one.model.workload.name)
+        workload = with_recipe(one.model.workload.strategies, one.model.workload.name)
         own = by_panel.setdefault(f"{workload}, {TITLES[one.model.scaling]}", [])
         own += [one] * (one.model.strategy in DRAWN)
     figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)

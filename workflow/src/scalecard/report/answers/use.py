@@ -58,7 +58,7 @@ def rates(found: Sequence[StrategyRun], result: Result | None) -> Figure:
         return figure
     for name, axes in zip(names, panels, strict=True):
         _draw(result, [run for run in found if run.workload == name], axes)
-        what = strategies.in_recipe(result, name)
+        what = strategies.with_recipe(result, name)
         charts.title(axes, f"{what}, a trial of the method" if result.emulated else what)
     return figure
 

@@ -23,7 +23,7 @@ from scalecard.records.strategies import DDP
 from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
-from scalecard.report.sections.strategies import in_recipe
+from scalecard.report.sections.strategies import with_recipe
 from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
@@ -54,7 +54,7 @@ def plot(measured: PlatformResults) -> Figure:
     figure, panels = charts.panels(len(found), height=2.2 + 0.3 * max(map(len, found.values()), default=4))
     for axes, (name, own) in zip(panels, (found or {"": []}).items(), strict=True):
         _bars(own, axes, measured.platform)
-        charts.title(axes, in_recipe(result, name) if result and name else name)
+        charts.title(axes, with_recipe(result, name) if result and name else name)
     return figure
 
 

@@ -45,17 +45,17 @@ def plot(results: Sequence[Result]) -> Figure:
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
         axes.set(xlabel="time of a step", ylabel="")
-        charts.title(axes, _in_recipes(results, name) if name else "")
+        charts.title(axes, _shared_recipe(results, name) if name else "")
     return figure
 
 
-def _in_recipes(results: Sequence[Result], workload: str) -> str:
+def _shared_recipe(results: Sequence[Result], workload: str) -> str:
     """Of several platforms, which need not have trained it alike."""
-    found = {in_recipe(result, workload) for result in results if workload in workloads(result)}
+    found = {with_recipe(result, workload) for result in results if workload in workloads(result)}
     return found.pop() if len(found) == 1 else f"{workload}, trained by recipes that differ"
 
 
-def in_recipe(result: Result, workload: str) -> str:
+def with_recipe(result: Result, workload: str) -> str:
     """A workload and how it was trained: 'gpt, AdamW in bf16'."""
     found = recipe(result, workload)
     again = ", blocks recomputed" if found.get("checkpointing", "none") != "none" else ""
@@ -71,7 +71,7 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
         ]
         charts.curves(shown, axes, unit=f"{records[0][1].text('unit')}/s" if records else "", named=False)
         axes.set(xlabel="samples in a batch", ylabel="per second", xscale="log", ylim=(0, None))
-        charts.title(axes, f"{_in_recipes(results, name)}, one device")
+        charts.title(axes, f"{_shared_recipe(results, name)}, one device")
         charts.ticks(axes, sorted({float(point.x) for point in shown}))
     return figure
 
