@@ -283,10 +283,11 @@ def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
             if slow:
                 gains = sorted((run.gain.value, run.strategy) for run in slow if run.gain)
                 names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])
+                where, slower = f"{workload}: on {on(slow[0].devices)}", "slower than one device"
                 if len(gains) > NAMED:
-                    names = f"{len(gains)} strategies, {names} the most,"
-                verb = "is" if len(gains) == 1 else "are"
-                yield f"{workload}: on {on(slow[0].devices)} {names} {verb} slower than one device"
+                    yield f"{where} {len(gains)} strategies are {slower}, most of all {names}"
+                else:
+                    yield f"{where} {names} {'is' if len(gains) == 1 else 'are'} {slower}"
     for what, records in _by_devices(results):
         yield from _slower_with_more(what, records)
 
