@@ -11,7 +11,6 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 # Shorter files, and why they stand alone; an `__init__.py` needs no reason.
 SHORT = {
     "__main__.py": "Python's name for it",
-    "analysis/step_records.py": "breakdown, forecast, advice and four sections read steps with it",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and by the ranks in it",

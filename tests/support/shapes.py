@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from scalecard.records.record import Result
-from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
+from scalecard.records.strategies import MODEL_PARALLEL, OTHER_RECIPE, SINGLE
 from scalecard.report import sections
 from scalecard.time_spent import Activity
 
+OTHER_TIME = OTHER_RECIPE["step_time"]
 Results = Mapping[str, Result]  # by experiment
 SCHEDULES = ("textbook", "gpipe", "1f1b", "torch gpipe")
 LIBRARYS_1F1B = "torch 1f1b"  # which cannot run the whole batch
@@ -86,6 +87,7 @@ SHAPES: list[tuple[str, Callable[[Results], float], float]] = [
     ("copy_cost: sizes", lambda r: len(r["copy_cost"].spec["bytes"]), 6),
     ("async_timing: sizes", lambda r: len(r["async_timing"].spec["sizes"]), 6),
     ("strategies: workloads", lambda r: _values(r["strategies"], "workload"), 2),
+    ("strategies: strategies by other recipes", lambda r: _values(r["strategies"], "strategy", OTHER_TIME), 7),
     ("samples of every median that is followed from night to night", _samples, 12),
     ("share of the time that was timed samples", _timed, 0.5),
 ]

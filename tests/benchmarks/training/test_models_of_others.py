@@ -11,6 +11,7 @@ from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Reason, Record
+from scalecard.records.strategies import OTHER_RECIPE
 from scalecard.workloads.recipe import TEXTBOOKS, OptimizerSettings, Recipe
 from scalecard.workloads.workload import Workload
 from support.blocks import SHORTEST
@@ -20,13 +21,20 @@ from torch import Tensor, nn
 OTHERS = "tests/benchmarks/training/of_others"
 DATA_PARALLEL = {"DDP", "FSDP gradients", "FSDP parameters"}
 IN_STAGES = {"model parallel", "our gpipe", "our 1f1b", "torch gpipe", "torch 1f1b", "torch interleaved 1f1b"}
+ON_RANKS_IN_STAGES = {name for name in IN_STAGES if name.startswith("torch")}
 WITHOUT_OPTIMIZER_BYTES = {"tensor parallel", "data x tensor"}
 NO_BLOCKS = "its children (it has no blocks(model)), one after another, do not compute what the model does"
 PLAYED = {"model parallel", "our gpipe", "our 1f1b"}
 TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[str, Any]) -> list[Record]:
+def measured(
+    monkeypatch: pytest.MonkeyPatch,
+    devices: int,
+    others: dict[str, list[str]] | None = None,
+    **workloads: dict[str, Any],
+) -> list[Record]:
+    """Also by `others`, recipes of these precisions and checkpointing."""
     monkeypatch.chdir(ROOT)
     block = {
         "devices": devices,
@@ -38,6 +46,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, devices: int, **workloads: dict[st
         "workloads": workloads,
         "scaling": ["strong"],
         "micro_batches": 4,
+        **(others or {"precision": [], "checkpointing": []}),
         "check_steps": 2,
         "trace": False,
     }
@@ -162,6 +171,21 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
 def test_a_wrong_file_ends_with_one_line_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"workloads.unet.file = .*unet.py: neither model.* takes deep;"):
         measured(monkeypatch, 2, unet={"file": f"{OTHERS}/unet.py", "batch_size": 4, "deep": 3})
+
+
+@pytest.mark.workflow
+def test_by_other_recipes_a_workload_is_trained_on_one_device_and_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {"precision": ["float32", "bf16"], "checkpointing": ["none", "blocks"]}
+    own = {"recipe": {"optimizer": "adamw", "precision": "bf16"}}
+    records = measured(monkeypatch, 2, others, gpt={"batch_size": 4, **own, **TINY_GPT})
+    by_others = [replace(r, metric="step_time") for r in records if r.metric == OTHER_RECIPE["step_time"]]
+    for precision, checkpointing in (("bf16", "blocks"), ("float32", "none"), ("float32", "blocks")):
+        recipe = Recipe("adamw", precision, checkpointing)
+        axes = {"precision": "bf16" if precision == "bf16" else None}
+        axes["checkpointing"] = None if checkpointing == "none" else checkpointing
+        found = [record for record in by_others if record.matches(**axes)]
+        assert trained(found, "gpt", 1, recipe) == {"single device"}
+        assert trained(found, "gpt", 2, recipe) == DATA_PARALLEL | ON_RANKS_IN_STAGES | {"tensor parallel"}
 
 
 @pytest.mark.workflow

@@ -4,7 +4,7 @@ from scalecard.analysis import formatting
 from scalecard.records.axes import BASELINE, DTYPES, Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import SINGLE
+from scalecard.records.strategies import OTHER_RECIPE, SINGLE
 
 ONE = {"samples": "sample", "tokens": "token"}  # of what a workload counts
 APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
@@ -12,7 +12,23 @@ APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apar
 
 def place(step: Record) -> Case:
     """The axes of a step, for what was measured beside it; of one node, nothing that was measured on several."""
-    return {"nodes": None, **step.case}
+    return {"nodes": None, "precision": None, "checkpointing": None, **step.case}
+
+
+def memory(result: Result, step: Record) -> Record | None:
+    """Of the fullest device in a step, by whichever recipe; there is none without GPUs."""
+    return _beside(result, step, "peak_memory", place(step))
+
+
+def largest_batch(result: Result, step: Record) -> Record | None:
+    """Samples on each device with the step's strategy and recipe; the same however many are timed."""
+    axes = ("workload", "strategy", "devices", "nodes", "precision", "checkpointing")
+    return _beside(result, step, "largest_batch", {axis: step.case.get(axis) for axis in axes})
+
+
+def _beside(result: Result, step: Record, metric: str, case: Case) -> Record | None:
+    other = step.metric == OTHER_RECIPE["step_time"]
+    return result.find(OTHER_RECIPE[metric] if other else metric, **case)
 
 
 def single(result: Result, workload: str) -> Record | None:

@@ -2,7 +2,8 @@
 
 Each workload of config.yaml, ours or the user's, is trained by every strategy on 1, 2, 4 ... N devices, with the batch
 of one device shared by all (strong scaling) and with as many samples on each (weak scaling). What cannot be done is a
-record with its reason.
+record with its reason. Then, on one device and on all of a node, by other recipes than its own: in another precision,
+and with what is kept for the backward or computed again.
 
 The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
 dropout and with batch normalisation in eval mode, and as timed), if it did less (updates and forward passes are
@@ -25,7 +26,7 @@ from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
 from scalecard.benchmarks.training.strategy import StrategyBuilder
-from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, examined
+from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, by_other_recipes, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
@@ -37,6 +38,8 @@ from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
+from scalecard.records.strategies import OTHER_RECIPE
+from scalecard.workloads.recipe import Checkpointing
 from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
@@ -49,43 +52,53 @@ class Spec(OfWorkloads, Common):
     workloads: Workloads
     scaling: Annotated[tuple[Literal["strong", "weak"], ...], Len(min_length=1), EachOnce]
     micro_batches: Annotated[int, Field(ge=2, le=1000)]
+    precision: Annotated[tuple[Literal["float32", "bf16"], ...], EachOnce]
+    checkpointing: Annotated[tuple[Checkpointing, ...], EachOnce]
     check_steps: Positive
     trace: bool
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What is launched together: a workload on a layout of devices, by one process or by ranks; times, or batches."""
+    """What is launched together: a workload on a layout of devices, by one process or by ranks; times, or batches.
+
+    With `other`, its recipe is not the workload's own.
+    """
 
     workload: Workload
     layout: Layout
     ranks: bool
     largest: bool = False
+    other: bool = False
 
     @property
     def case(self) -> Case:
-        return {"workload": self.workload.name, **self.layout.case}
+        return {"workload": self.workload.name, **self.layout.case, **self.workload.recipe_axes}
 
     def __str__(self) -> str:
         count = progress.counted(self.layout.ranks, "device")
         what = f"{self.workload.name}, {self.layout if self.ranks else f'one process on {count}'}"
+        named = ", ".join([self.workload.recipe.precision, *["recomputed"] * self.workload.recomputes])
+        what += f", by another recipe ({named})" if self.other else ""
         return f"{what}, the largest batches" if self.largest else what
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Every workload on one device and on all ranks, then by the other layouts, then the largest batches.
+    """Every workload on one device and on all ranks, then by the other layouts, the largest batches, other recipes.
 
     A workload that turns out not to be trainable is a failed record; over several nodes, which are not told of it, that
     is a ValueError before anything is measured.
     """
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
-    workloads, failed = _examined(spec, machine)
-    yield from failed
+    workloads, others, absent = _examined(spec, machine)
+    yield from absent
     for workload in workloads:
         yield from _absent(machine, workload)
     ends = 1 if machine.num_devices * spec.nodes == 1 else 2  # one device, and all ranks
-    for turn in in_equal_parts(_turns(spec, machine, workloads), label=str, headline=ends * len(workloads)):
-        yield from _launched(spec, machine, turn)
+    turns = [*_turns(spec, machine, workloads), *_other_turns(machine, others)]
+    for turn in in_equal_parts(turns, label=str, headline=ends * len(workloads)):
+        for record in _launched(spec, machine, turn):
+            yield replace(record, metric=OTHER_RECIPE[record.metric]) if turn.other else record
 
 
 def _absent(machine: Machine, workload: Workload) -> Iterator[Record]:
@@ -113,42 +126,63 @@ def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[
     return turns + [replace(turn, largest=True) for turn in turns if _is_first(turn)]
 
 
+def _other_turns(machine: Machine, others: Sequence[Workload]) -> list[Turn]:
+    """By other recipes on one device and on all of a node, for the run's first process.
+
+    Other nodes, which have not examined them, are not told of these turns, and have no part in them.
+    """
+    wanted = layouts(machine.num_devices, 1)
+    groups = [(wanted[0], False), *([(wanted[-1], True)] if len(wanted) > 1 else [])]
+    turns = [Turn(workload, *group, other=True) for workload in others for group in groups]
+    turns += [replace(turn, largest=True) for turn in turns if machine.kind != "cpu"]
+    return [turn for turn in turns if _is_first(turn)]
+
+
 def _is_first(turn: Turn) -> bool:
     """Whether this is the first process of the run that measures it."""
     ranks = turn.layout.ranks if turn.ranks else 1
-    return shared_decisions.first("-".join(map(str, ["strategies", *turn.case.values(), ranks])))
+    about = ["strategies", *turn.case.values(), ranks, *["other recipe"] * turn.other]
+    return shared_decisions.first("-".join(map(str, about)))
 
 
-def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Record]]:
-    """The workloads as they are trained, and a record of each that cannot be; all but the first node look at nothing.
+def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Workload], list[Record]]:
+    """The workloads as they are trained, the same by other recipes, and records of what cannot be.
 
-    Those are told later.
+    All but the first node look at nothing, and are told later.
     """
     progress.doing(f"looking for learning rates of {', '.join(spec.workloads)}")
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
     if not found:
-        return spec.loads, []
-    workloads, problems = found[0]
+        return spec.loads, [], []
+    workloads, others, absent = found[0]
+    problems = [record.note for record in absent if record.status == "failed"]
     if problems and spec.nodes > 1:
-        raise ValueError("\n".join(problems.values()))
+        raise ValueError("\n".join(problems))
+    return workloads, others, absent
+
+
+def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workload], list[Workload], list[Record]]:
+    found, others, absent = list[Workload](), list[Workload](), list[Record]()
     failed = partial(Record.failed, reason=Reason.ERROR, metric="step_time")
-    return workloads, [failed({"workload": name}, why) for name, why in problems.items()]
-
-
-def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workload], dict[str, str]]:
-    found, failed = list[Workload](), dict[str, str]()
     for workload in spec.loads:
         try:
             found.append(examined(workload, ctx.device, spec.check_steps, num_devices))
         except NotAWorkload as error:
-            failed[workload.name] = str(error)
-    return found, failed
+            absent.append(failed({"workload": workload.name}, str(error)))
+            continue
+        for other, why_not in by_other_recipes(found[-1], ctx.device, spec.precision, spec.checkpointing):
+            if why_not:
+                case: Case = {"workload": other.name, **other.recipe_axes}
+                absent.append(Record.skipped(case, why_not, metric=OTHER_RECIPE["step_time"]))
+            else:
+                others.append(other)
+    return found, others, absent
 
 
 def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
     """Stages alone, which are many, are for the run's first process."""
     return launch_and_record(
-        *(_on_ranks if turn.ranks else _in_process, spec, machine, turn, _is_first(turn)),
+        *(_on_ranks if turn.ranks else _in_process, spec, machine, turn, not turn.other and _is_first(turn)),
         layout=turn.layout if turn.ranks else Layout(1),
         machine=machine,
         devices_each=1 if turn.ranks else turn.layout.ranks,
@@ -173,7 +207,9 @@ def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first
 
 
 def _measured(group: Group, turn: Turn, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
-    return group.largest_batches(strategies) if turn.largest else group.times(strategies)
+    """By another recipe, without the parts that explain a step's time."""
+    wanted = [one for one in strategies if not (turn.other and one.is_part)]
+    return group.largest_batches(wanted) if turn.largest else group.times(wanted)
 
 
 def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, turn: Turn) -> Group:
@@ -181,6 +217,6 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
     everywhere: list[Workload] = ctx.all_gather(turn.workload)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
-    references = References(device, spec.check_steps)
-    case: Case = {**turn.case, **workload.recipe_axes}
-    return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, spec.trace)
+    scalings = scalings[-1:] if turn.other else scalings
+    references, trace = References(device, spec.check_steps), spec.trace and not turn.other
+    return Group(ctx, devices, references, workload, turn.case, scalings, spec.measure, spec.micro_batches, trace)

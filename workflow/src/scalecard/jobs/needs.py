@@ -182,9 +182,10 @@ def _hybrid(setup: Setup) -> Need:
 
 def _strategies(setup: Setup) -> Need:
     """Each workload on one device, with smaller batches; then all ways on ranks and, not of the headline, in one
-    process, with stages alone, and the largest batches.
+    process, with stages alone, and the largest batches; by other recipes on one device and on all ranks of a node.
     """
     need, scalings = Need(launches=1), setup.len("scaling")
+    others = max(0, setup.len("precision") * setup.len("checkpointing") - 1)
     for values in setup["workloads"].values():
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
         if not setup.headline:
@@ -196,6 +197,9 @@ def _strategies(setup: Setup) -> Need:
                 need += _largest(whole)
         for layout in () if setup.headline else setup.within_a_node:
             need += _whole(scalings * 4) + _parts(scalings * 5 * layout.ranks) + Need(launches=1) + _largest(4)
+        for whole in () if setup.headline else [1, *([9 if setup.devices >= 4 else 7] if setup.several else [])]:
+            for _ in range(others):
+                need += _whole(whole) + Need(launches=1) + _largest(whole)
     return need
 
 

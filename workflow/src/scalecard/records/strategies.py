@@ -221,6 +221,12 @@ HYBRID = Strategy(  # a rank drives all devices of its replica
     colour=0,
 )
 
+# Metrics of a workload that is trained by another recipe than its own, by those of its own.
+OTHER_RECIPE = {
+    "step_time": "other_recipe_time",
+    "peak_memory": "other_recipe_memory",
+    "largest_batch": "other_recipe_batch",
+}
 ALL = (
     SINGLE,
     *(DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS, HSDP),

@@ -1,4 +1,4 @@
-"""What the numbers of a workload come down to, in three sentences at most."""
+"""What the numbers of a workload come down to, in four sentences at most."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 from scalecard.analysis import formatting
 from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.recipe_comparison import best_by_recipe, recipe_runs
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
@@ -27,7 +28,7 @@ from scalecard.report.sections import Finding, Topic, strategies
 
 
 def advice(measured: PlatformResults) -> list[Finding]:
-    """All sentences: three per workload at most, then those on settings that are not the defaults."""
+    """All sentences: four per workload at most, then those on settings that are not the defaults."""
     result = measured.of("strategies")
     found = [one for name in workloads(result) for one in sentences(result, name)] if result else []
     others = (*on_defaults(changes(measured)), *on_data_parallel(measured))
@@ -35,9 +36,9 @@ def advice(measured: PlatformResults) -> list[Finding]:
 
 
 def sentences(result: Result, workload: str) -> list[Finding]:
-    """What to use, how many samples each device should have, and what to avoid."""
+    """What to use, what other recipes would bring, how many samples each device should have, and what to avoid."""
     found = strategy_runs(result, workload)
-    every = (*_use(result, found), *_batch(result, workload, found), *_avoid(found))
+    every = (*_use(result, found), *_recipes(result, workload), *_batch(result, workload, found), *_avoid(found))
     recipe = strategies.with_recipe(result, workload)
     return [replace(o, text=f"{recipe}: {o.text}.", headline=o.headline and f"{recipe}: {o.headline}") for o in every]
 
@@ -105,6 +106,26 @@ def _batch(result: Result, workload: str, found: list[StrategyRun]) -> Iterator[
         parts.append(f"with {_samples(each)} on each, {weak.best.where} is {share} efficient")
     if parts:
         yield Finding(text="; ".join(parts), topic=Topic.LARGER_BATCH)
+
+
+def _recipes(result: Result, workload: str) -> Iterator[Finding]:
+    """By each other recipe its best strategy beside the best by the workload's own; and whether that one changes."""
+    found = list(best_by_recipe(recipe_runs(result, workload)))
+    if len(found) < 2 or not found[0].one.own:
+        return
+    own, *others = found
+    run, parts = own.one.run, list[str]()
+    for each in others:
+        time = f"{formatting.factor(each.one.run.time_over(run))} the time"
+        share = formatting.percent(each.one.memory / own.one.memory) if each.one.memory and own.one.memory else ""
+        needs = f"{time} and {share} of the memory" if share else time
+        parts.append(f"{strategies.in_words(*each.one.recipe)} needs {needs} (by {each.one.run.strategy})")
+    where = f"{run.where} with {_samples(run.batch / run.devices)} on each"
+    text = f"beside {where}, {'; '.join(parts)}"
+    for each in (each for each in others if each.flips(own)):
+        theirs, ours = (strategies.in_words(*which.one.recipe) for which in (each, own))
+        text += f"; in {theirs} {each.one.run.strategy} would be the fastest, and in {ours} it is {run.strategy}"
+    yield Finding(text=text, topic=Topic.RECIPES)
 
 
 def _samples(number: float) -> str:

@@ -91,6 +91,11 @@ class Workload:
         """Whether products are computed in bfloat16."""
         return self.recipe.precision == "bf16" and not self.exact
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether forwards run again in the backward."""
+        return self.recipe.checkpointing != "none"
+
     def with_precision(self, precision: Precision) -> Self:
         """The same, whatever the precision of its recipe."""
         return replace(self, recipe=replace(self.recipe, precision=precision))
@@ -98,7 +103,7 @@ class Workload:
     @property
     def recipe_axes(self) -> Mapping[str, str]:
         """What a case says of the recipe; float32, and that nothing is recomputed, go without saying."""
-        recomputing = {} if self.recipe.checkpointing == "none" else {"checkpointing": self.recipe.checkpointing}
+        recomputing = {"checkpointing": self.recipe.checkpointing} if self.recomputes else {}
         return {**({"precision": "bf16"} if self.in_bf16 else {}), **recomputing}
 
     @property
@@ -109,8 +114,7 @@ class Workload:
     @property
     def flop_counts(self) -> list[str]:
         """The operations that are counted of a step, by the names of counting.py."""
-        recomputed = self.recipe.checkpointing != "none"
-        return ["FLOPs", *["float32 FLOPs"] * self.in_bf16, *["recomputed FLOPs"] * recomputed]
+        return ["FLOPs", *["float32 FLOPs"] * self.in_bf16, *["recomputed FLOPs"] * self.recomputes]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -132,7 +136,7 @@ class Workload:
         """The model, with the same parameters each time, which computes as the recipe says."""
         values = json.dumps(self._values_for("model"))
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
-        if self.recipe.checkpointing == "blocks":
+        if self.recomputes:
             for block in self.wrappable_blocks(model):
                 checkpoint_forward(block)
         if self.exact:

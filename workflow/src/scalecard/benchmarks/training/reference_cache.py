@@ -84,7 +84,7 @@ class References:
             parts = reference.split(*workload.batch(samples, self.device), [samples])
             gradient = partial(reference.gradient, model, parts, plain.loss, bf16=bf16)
             once = operations(gradient, workload.flop_counts)
-            if workload.recipe.checkpointing == "none":
+            if not workload.recomputes:
                 return once
             for block in plain.wrappable_blocks(model):
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)

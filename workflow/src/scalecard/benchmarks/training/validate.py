@@ -5,9 +5,10 @@ import inspect
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,7 +23,7 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.recipe import Checkpointing, OptimizerSettings, Precision
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -153,8 +154,8 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
-    if workload.recipe.checkpointing == "blocks":
-        _check_checkpointing(workload, model, batch[0])
+    if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
+        raise NotAWorkload(workload, f"recipe.checkpointing = blocks: {problem}")
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
     check_dataset(workload, batch)
@@ -209,16 +210,17 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
-def _check_checkpointing(workload: Workload, model: nn.Module, inputs: Tree) -> None:
-    """A block whose forward is not called would not be recomputed, and nobody would notice."""
+def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
+    """Why its blocks cannot be, or '': one whose forward is not called would not be, and nobody would notice."""
     blocks, called = workload.wrappable_blocks(model), set[nn.Module]()
     hooks = [block.register_forward_pre_hook(lambda module, _: called.add(module)) for block in blocks]
     model(inputs)
     for hook in hooks:
         hook.remove()
     if not called or set(blocks) - called:
-        what = f"recipe.checkpointing = blocks: the model calls {len(called)} of {len(blocks)} blocks that it has"
-        raise NotAWorkload(workload, f"{what}; blocks(model) must return modules that it calls, not new ones")
+        what = f"the model calls {len(called)} of {len(blocks)} blocks that it has"
+        return f"{what}; blocks(model) must return modules that it calls, not new ones"
+    return ""
 
 
 def _check_optimizer(workload: Workload, model: nn.Module) -> None:
@@ -252,7 +254,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     rate.
     """
     if workload.recipe.precision == "auto":
-        without = device.type == "cpu" or runtime_of(device).lacks("bf16", device)
+        without = device.type == "cpu" or _lacks_bf16(device)
         workload = workload.with_precision("float32" if without else "bf16")
 
     def look() -> tuple[float, bool, bool]:
@@ -263,9 +265,31 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     return replace(workload, lr=lr, frozen=frozen, inexact=inexact)
 
 
+def _lacks_bf16(device: torch.device) -> str:
+    """Why a GPU has none, or ''; a CPU without instructions for it computes in it all the same."""
+    return "" if device.type == "cpu" else runtime_of(device).lacks("bf16", device)
+
+
+def by_other_recipes(
+    workload: Workload, device: torch.device, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]
+) -> Iterator[tuple[Workload, str]]:
+    """An examined workload by every other recipe of these, at the same learning rate; and why it cannot be, or ''."""
+    not_recomputed = _not_recomputed(workload, workload.as_reference.network(HOST), workload.batch(2, HOST)[0])
+    for precision, what in product(precisions, checkpointing):
+        other = replace(workload, recipe=replace(workload.recipe, precision=precision, checkpointing=what))
+        if other != workload:
+            lacking = not_recomputed if other.recomputes else ""
+            yield replace(other, frozen=_is_proven_frozen(other)), _lacks_bf16(device) * other.in_bf16 or lacking
+
+
+def _is_proven_frozen(workload: Workload) -> bool:
+    """Whether it is compared with the plain loop in eval mode as it is timed."""
+    return _draws(workload) or (workload.in_bf16 and _normalises_batches(workload))
+
+
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_draws(workload) or (workload.in_bf16 and _normalises_batches(workload)))
+    workload = replace(workload, frozen=_is_proven_frozen(workload))
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.analysis.default_settings import Change, changes
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.recipe_comparison import RecipeRun, recipe_runs
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
@@ -122,7 +123,7 @@ def tables(measured: PlatformResults) -> list[Table]:
     result, trial = measured.of("strategies"), measured.emulated
     made = [_defaults(changes(measured))]
     if result:
-        made = [_summary(result), _everything(result), _by_batch(result), *made]
+        made = [_summary(result), *_recipes(result), _everything(result), _by_batch(result), *made]
     if trial:
         note = "What real devices with these times would be told, in three sentences per workload at most."
         said = [{"Sentence": one.text} for one in advice_text.advice(measured)]
@@ -155,6 +156,33 @@ def _of_workload(result: Result, workload: str) -> Row:
         "By": _ratio(runner_up[1] if runner_up else None),
         "Collapses at": Cell(f"{down.batch:g} ({down.what})", down.batch) if down else "",
         "Avoid": ", ".join(dict.fromkeys(run.strategy for run, _ in avoid(found))),
+    }
+
+
+def _recipes(result: Result) -> list[Table]:
+    """What each recipe reaches by each strategy; apart what another one beats in every respect."""
+    kept, beaten = list[Row](), list[Row]()
+    for name in workloads(result):
+        found = recipe_runs(result, name)
+        fastest = {one.run.devices: one for one in reversed(found)}.values()
+        for one in found:
+            rows = beaten if any(one.is_dominated_by(other) for other in found) else kept
+            rows.append(_of_recipe(result, one) | {"Fastest": "yes" * (one in fastest)})
+    note = "With as many samples on each device; Gain: over one device by the workload's own recipe. "
+    beats = "Those that another one here beats in time, memory and largest batch have a table of their own."
+    tables = Table.of("Recipes", kept, note + beats), Table.of("Recipes that others beat", beaten, note)
+    return [replace(table.filled(), note=table.note) for table in tables if table.rows]
+
+
+def _of_recipe(result: Result, one: RecipeRun) -> Row:
+    run, (precision, recomputed) = one.run, one.recipe
+    gain = Cell(formatting.factor(run.gain), run.gain.value) if run.gain else EMPTY
+    return {
+        "Workload": run.workload,
+        "Recipe": strategies.in_words(precision, recomputed) + " (its own)" * one.own,
+        "Strategy": run.strategy,
+        "Devices": strategies.devices_cell(run.devices, run.nodes),
+        **strategies.step_cells(result, run.step, run.alone, gain),
     }
 
 

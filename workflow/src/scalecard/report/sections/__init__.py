@@ -56,6 +56,7 @@ class Topic(IntEnum):
     STAGE_BALANCE = auto()
     FED_STEPS = auto()
     EACH_RUNG = auto()
+    RECIPES = auto()
     LARGER_BATCH = auto()
     FORECAST = auto()
     BALANCED_CUT = auto()

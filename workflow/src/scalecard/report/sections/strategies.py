@@ -58,8 +58,13 @@ def _shared_recipe(results: Sequence[Result], workload: str) -> str:
 def with_recipe(result: Result, workload: str) -> str:
     """A workload and how it was trained: 'gpt, AdamW in bf16'."""
     found = recipe(result, workload)
-    again = ", blocks recomputed" if found.get("checkpointing", "none") != "none" else ""
-    return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {precision(result, workload)}{again}"
+    words = in_words(precision(result, workload), found.get("checkpointing", "none"))
+    return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {words}"
+
+
+def in_words(precision: str, recomputed: str) -> str:
+    """'bf16', or 'float32, blocks recomputed'."""
+    return precision if recomputed == "none" else f"{precision}, {recomputed} recomputed"
 
 
 def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Figure:
@@ -197,14 +202,13 @@ def devices_cell(devices: int, nodes: int) -> Cell:
 
 def memory(result: Result, record: Record) -> Cell:
     """Memory of the fullest device; an empty cell without GPUs."""
-    found = result.find("peak_memory", **step_records.place(record))
+    found = step_records.memory(result, record)
     return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
 
 
 def _largest_batch(result: Result, record: Record) -> Cell:
-    """Samples on each device; the same however many are timed."""
-    case = {key: record.case.get(key) for key in ("workload", "strategy", "devices", "nodes")}
-    found = result.find("largest_batch", **case)
+    """Samples on each device."""
+    found = step_records.largest_batch(result, record)
     return Cell(f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else EMPTY
 
 
