@@ -27,7 +27,6 @@ SHORT = {
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "measuring/whole_numbers.py": "collectives of all rooms are proven with it",
     "parallel/device_mesh.py": "pipelines take it without FSDP",
-    "parallel/step.py": "experiments without a data set do not import one",
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",

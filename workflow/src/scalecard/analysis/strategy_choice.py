@@ -6,6 +6,7 @@ Also where scaling collapses, and what became slower with more devices than on o
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import single
@@ -122,9 +123,9 @@ def workloads(result: Result) -> list[str]:
     return list(dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case))
 
 
-def recipe(result: Result, workload: str) -> Mapping[str, str]:
+def recipe(result: Result, workload: str) -> Mapping[str, Any]:
     """Its recipe as config.yaml has it; older results had none."""
-    found: Mapping[str, str] = result.spec.get("workloads", {}).get(workload, {}).get("recipe", {})
+    found: Mapping[str, Any] = result.spec.get("workloads", {}).get(workload, {}).get("recipe", {})
     return found
 
 

@@ -199,7 +199,7 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
             found.append(record)
             yield record
         if first:
-            yield from played(found)
+            yield from played(found, turn.workload)
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
+from scalecard.parallel.step import without_exchange
 from scalecard.workloads.reference import trainable
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
@@ -84,8 +85,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _backward(self, *, synchronise: bool) -> None:
-        local = isinstance(self.model, DistributedDataParallel) and not synchronise
-        with self.model.no_sync() if local else nullcontext():  # type: ignore[operator]
+        with nullcontext() if synchronise else without_exchange(self.model):
             functional.cross_entropy(self.model(self.images), self.labels).backward()
 
 

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
-from scalecard.workloads.nested import Tree, mapped
+from scalecard.parallel.step import clip, optimized, squared_norm
+from scalecard.workloads.nested import Tree, chunks, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
 
@@ -47,27 +48,37 @@ class ModelParallel:
         optimizer: OptimizerSettings,
         loss: Loss = functional.mse_loss,
     ) -> None:
-        self.devices, self.loss = devices, loss
+        self.devices, self.loss, self.limit = devices, loss, optimizer.clip
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
         self.optimizers = [optimizer.build(stage.parameters()) for stage in self.stages]
 
-    def forward(self, inputs: Tree | Task) -> Task:
-        """The output, on the last device, as a Task."""
+    def forward(self, inputs: Tree | Task, *after: Task) -> Task:
+        """The output, on the last device, as a Task; the first one begins once the tasks `after` are done."""
         value: Tree | Task = inputs
         for device, stage in zip(self.devices, self.stages, strict=True):
-            value = device.submit(run_stage, stage, value)
+            value = device.submit(run_stage, stage, value, *after)
+            after = ()
         assert isinstance(value, Task)
         return value
 
-    def step(self, inputs: Tree, targets: Tree) -> None:
-        """One step with the loss against `targets`, which live on the last device."""
-        done = self.devices[-1].submit(backward, self.loss, self.forward(inputs), targets)
-        self.update(done)
+    def step(self, inputs: Tree, targets: Tree, *, micro_batch: int = 0) -> None:
+        """One step with the loss against `targets`, which live on the last device.
+
+        With `micro_batch`, of at most so many samples at a time, one after another, whose gradients add up.
+        """
+        whole, done = rows(inputs), list[Task]()
+        for part, goal in zip(*(chunks(tree, micro_batch or whole) for tree in (inputs, targets)), strict=True):
+            output = self.forward(part, *done)
+            done = [self.devices[-1].submit(backward, self.loss, output, goal, rows(part) / whole)]
+        self.update(*done)
 
     def update(self, *after: Task) -> None:
-        """Apply and clear the gradients on every device once the tasks `after` are done."""
-        for device, optimizer in zip(self.devices, self.optimizers, strict=True):
-            device.submit(_update, optimizer, *after)
+        """Clip, apply and clear the gradients on every device once the tasks `after` are done."""
+        pairs, ready = list(zip(self.devices, self.optimizers, strict=True)), list(after)
+        if self.limit:
+            ready = [device.submit(_squared_norm, optimizer, *after) for device, optimizer in pairs]
+        for device, optimizer in pairs:
+            device.submit(_update, optimizer, self.limit, *ready)
 
     def parameters(self) -> list[Tensor]:
         """Every stage's parameters, in the order of the stages."""
@@ -78,16 +89,24 @@ class ModelParallel:
         return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
 
 
-def run_stage(stage: nn.Module, inputs: Tree) -> Tree:
+def run_stage(stage: nn.Module, inputs: Tree, *_after: object) -> Tree:
     """The stage's output on the device that runs this, to which the inputs are copied first."""
     return stage(mapped(received, inputs))
 
 
-def backward(loss: Loss, output: Tree, targets: Tree) -> None:
-    loss(output, targets).backward()
+def backward(loss: Loss, output: Tree, targets: Tree, weight: float = 1.0) -> None:
+    value = loss(output, targets)
+    (value if weight == 1 else weight * value).backward()
 
 
-def _update(optimizer: torch.optim.Optimizer, *_after: object) -> None:
+def _squared_norm(optimizer: torch.optim.Optimizer, *_after: object) -> Tensor:
+    return squared_norm(optimized(optimizer))
+
+
+def _update(optimizer: torch.optim.Optimizer, limit: float, *ready: Any) -> None:
+    """With a limit, `ready` are the squared norms of the gradients of every stage."""
+    if limit:
+        clip(optimized(optimizer), torch.stack([received(squared) for squared in ready]).sum(), limit)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 

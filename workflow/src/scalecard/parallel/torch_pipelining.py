@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from scalecard.parallel.model_parallel import Loss, average
+from scalecard.parallel.step import clip, optimized, squared_norm
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.recipe import OptimizerSettings
 
@@ -40,6 +41,7 @@ class LibraryPipeline:
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
+        self.group, self.limit = group, optimizer.clip
         made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
         self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=loss)
         inputs, targets = batch
@@ -53,6 +55,10 @@ class LibraryPipeline:
         for stage in self.modules:
             if self.replicas:
                 average(stage, self.replicas)
+        if self.limit:
+            squared = squared_norm(optimized(self.optimizer))
+            dist.all_reduce(squared, group=self.group)
+            clip(optimized(self.optimizer), squared, self.limit)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 

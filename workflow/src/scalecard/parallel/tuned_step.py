@@ -13,7 +13,7 @@ In float64 TF32 and bfloat16 change nothing, so that every combination can be co
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
@@ -29,6 +28,7 @@ from torch.utils.flop_counter import flop_registry
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
+from scalecard.parallel.step import without_exchange
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
 from scalecard.workloads.recipe import OptimizerSettings
@@ -114,15 +114,10 @@ class TunedStep:
 
     def _backward(self, parts: Sequence[Part]) -> None:
         for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
-            with self._without_exchange() if left else nullcontext():
+            with without_exchange(self.module) if left else nullcontext():
                 with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
                     value = self._forward(inputs, targets)
                 (value / len(parts) if len(parts) > 1 else value).backward()
-
-    def _without_exchange(self) -> AbstractContextManager[Any]:
-        """DDP adds up the gradients of further parts, and exchanges them with the last one."""
-        wrapped = isinstance(self.module, DistributedDataParallel)
-        return self.module.no_sync() if wrapped else nullcontext()  # type: ignore[operator]
 
     def _replay(self) -> None:
         """A graph always writes the same gradients; whether dropout draws is part of it."""

@@ -43,11 +43,17 @@ FUSING = ("cuda",)  # types of devices
 
 @dataclass(frozen=True)
 class Recipe:
-    """The textbooks' own by default. The precision "auto" is bf16 on GPUs that have it."""
+    """The textbooks' own by default. The precision "auto" is bf16 on GPUs that have it.
+
+    A device forwards its samples in so many micro-batches as `accumulate` says, and clips gradients by a global norm of
+    `clip`; 0: it does not.
+    """
 
     optimizer: OptimizerName = "plain_sgd"
     precision: Precision = "float32"
     checkpointing: Checkpointing = "none"
+    accumulate: int = 1
+    clip: float = 0.0
 
 
 TEXTBOOKS = Recipe()
@@ -55,11 +61,15 @@ TEXTBOOKS = Recipe()
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """An optimiser and its learning rate; `own` is the function of the workload's file, if it has its own."""
+    """An optimiser and its learning rate; `own` is the function of the workload's file, if it has its own.
+
+    With `clip`, the gradients are clipped by that global norm before.
+    """
 
     lr: float
     name: OptimizerName = "plain_sgd"
     own: Callable[[list[Tensor]], torch.optim.Optimizer] | None = None
+    clip: float = 0.0
 
     @property
     def writes_per_step(self) -> int:

@@ -93,17 +93,28 @@ def train(
 
 def optimizer_step(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
     """What changes the parameters by a gradient for each: by hand or, of a file that has its own optimiser, by that."""
-    if not settings.own:
-        return OptimizerByHand(settings, parameters).step
-    made = settings.build(parameters)
+    by_hand = OptimizerByHand(settings, parameters).step
+    made = settings.build(parameters) if settings.own else None
 
     def step(gradients: Sequence[Tensor]) -> None:
+        if settings.clip:
+            clip_by_hand(gradients, settings.clip)
+        if made is None:
+            by_hand(gradients)
+            return
         for parameter, slope in zip(parameters, gradients, strict=True):
             parameter.grad = slope
         made.step()
         made.zero_grad()
 
     return step
+
+
+def clip_by_hand(gradients: Sequence[Tensor], limit: float) -> None:
+    """Shorten them in place to a global norm of `limit` (and 1e-6 as PyTorch does), if they are longer."""
+    norm = math.sqrt(sum(float(slope.double().square().sum()) for slope in gradients))
+    for slope in gradients:
+        slope.mul_(min(1.0, limit / (norm + 1e-6)))
 
 
 class OptimizerByHand:

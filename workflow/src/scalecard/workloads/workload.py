@@ -84,12 +84,20 @@ class Workload:
     def optimizer_settings(self) -> OptimizerSettings:
         """How a step changes the parameters."""
         own = self.module.optimizer if self.recipe.optimizer == "own" else None
-        return OptimizerSettings(self.lr, self.recipe.optimizer, own)
+        return OptimizerSettings(self.lr, self.recipe.optimizer, own, self.recipe.clip)
 
     @property
     def in_bf16(self) -> bool:
         """Whether products are computed in bfloat16."""
         return self.recipe.precision == "bf16" and not self.exact
+
+    def micro_batch(self, samples: int) -> int:
+        """Samples that a device with so many of them forwards at a time."""
+        return -(-samples // self.recipe.accumulate)
+
+    def pieces(self, *shares: int) -> tuple[int, ...]:
+        """Samples of each of the micro-batches of devices with so many of them."""
+        return tuple(piece for share in shares for piece in nested.sizes(share, self.micro_batch(share)))
 
     @property
     def recomputes(self) -> bool:

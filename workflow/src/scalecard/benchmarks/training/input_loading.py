@@ -181,10 +181,10 @@ class Feeding:
     ) -> Subject:
         workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
         model = workload.network(self.device.torch)
-        optimizer = workload.optimizer_settings
-        step = Step(model, trainable(model), *first, loss=workload.loss, optimizer=optimizer)
-        num_steps, sizes = self.references.times(workload), (workload.batch_size,)
-        once = {**optimizer.updates(trainable(model)), "forwards": 1}
+        optimizer, sizes = workload.optimizer_settings, workload.pieces(workload.batch_size)
+        step = Step(model, trainable(model), *first, loss=workload.loss, optimizer=optimizer, micro_batch=sizes[0])
+        num_steps = self.references.times(workload)
+        once = {**optimizer.updates(trainable(model)), "forwards": len(sizes)}
         each = {name: at.num_batches * value for name, value in once.items()}
         subject = trained(
             Setting(workload, 1),

@@ -1,5 +1,6 @@
 """Dry runs: what a strategy needs of the memory, what fits side by side, and the largest batch; then their times."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -178,11 +179,18 @@ def tried(
         name=name,
         case=case,
         build=partial(strategy.build, trials.references),
-        proven_at=[small] if exact and not proof.out_of_memory else [],  # the step that is timed is always proven
+        proven_at=_proven_at(small) if exact and not proof.out_of_memory else [],  # what is timed always is
         timed_at=at,
         metered=not strategy.is_part,
     )
     return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
+
+
+def _proven_at(small: Setting) -> list[Setting]:
+    """Where gradients are clipped, also with a limit that is never reached: a clipped step hides how long they were."""
+    recipe = small.workload.recipe
+    endless = replace(recipe, clip=math.inf)
+    return [small, replace(small, workload=replace(small.workload, recipe=endless))] if recipe.clip else [small]
 
 
 def timed(

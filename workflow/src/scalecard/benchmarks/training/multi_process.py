@@ -18,7 +18,7 @@ from scalecard.parallel.ddp import wrap
 from scalecard.parallel.device_mesh import mesh
 from scalecard.parallel.step import Step, state_of
 from scalecard.records import strategies as kinds
-from scalecard.workloads.nested import Tree
+from scalecard.workloads.nested import Tree, rows
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
@@ -64,7 +64,7 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
     model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
-    counts = references.counts(at.workload, at.shares()[:1])
+    counts = references.counts(at.workload, at.workload.pieces(mine.batch_size))
     counts["optimizer bytes"] = mine.optimizer_settings.state_bytes(trainable(model))
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
@@ -90,7 +90,7 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
-        counts["collective bytes"] = times * gathered + reduced
+        counts["collective bytes"] = len(workload.pieces(at.shares()[0])) * times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
 
 
@@ -105,7 +105,8 @@ def _data_parallel(
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
     batch = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
-    counted = {} if at.workload.exact else {**references.counts(at.workload, at.shares()[:1]), **counts}
+    pieces = at.workload.pieces(at.shares()[0])
+    counted = {} if at.workload.exact else {**references.counts(at.workload, pieces), **counts}
     return _subject(ctx, references, at, at.shares(), model, wrapped, batch, counted, **more)
 
 
@@ -125,7 +126,7 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
         module = sharded.sharded(module, [], ranks["replica"], parameters=True, bf16=workload.in_bf16)
     batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
-    left = {} if workload.exact else references.counts(workload, sizes[:1])
+    left = {} if workload.exact else references.counts(workload, workload.pieces(sizes[0]))
     counts = {name: each for name, each in left.items() if not each}  # nothing in float32 is so on every rank
     return _subject(ctx, references, at, sizes, model, module, batch, counts)
 
@@ -141,18 +142,19 @@ def _subject(
     counts: Mapping[str, float],
     **more: Any,
 ) -> Subject:
-    """A step of the wrapped model over this rank's batch, of parts of which the plain loop sees these sizes."""
-    state, optimizer = partial(state_of, model), at.workload.optimizer_settings
-    step = Step(wrapped, trainable(model), *batch, loss=at.workload.loss, optimizer=optimizer)
+    """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has."""
+    workload, state, optimizer = at.workload, partial(state_of, model), at.workload.optimizer_settings
+    micro = workload.micro_batch(rows(batch[0]))
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer, micro_batch=micro)
     return trained(
         at,
         step,
         state,
-        references.at(at.workload, sizes),
+        references.at(workload, workload.pieces(*sizes)),
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={**optimizer.updates(trainable(model)), "forwards": 1, **counts},
+        counts={**optimizer.updates(trainable(model)), "forwards": len(workload.pieces(sizes[0])), **counts},
         optimizers=[step.optimizer],
         compared=lambda: sharded.whole(state()),
         **more,

@@ -72,6 +72,8 @@ class Group:
             for case, at in self._settings(strategy):
                 if strategy.metric == STAGE and (case in alone or (strategy.kind, at) in refused):
                     continue
+                if strategy.metric == STAGE and not strategy.pipelined and self.workload.recipe.accumulate > 1:
+                    continue  # the whole batch is never forwarded at once
                 found = self._fitting(strategy, case, at)
                 if strategy.metric == STAGE:
                     alone.append(case)
@@ -83,7 +85,8 @@ class Group:
         """What it is timed with: every scaling, or the batch of one device and half, a quarter ... of it."""
         if strategy.metric == LOCAL:
             for size in halves(self.workload.batch_size):
-                yield {**self.case, **self._counted(size)}, Setting(replace(self.workload, batch_size=size), 1)
+                smaller = Setting(replace(self.workload, batch_size=size), 1, self.workload.recipe.accumulate)
+                yield {**self.case, **self._counted(size)}, smaller
             return
         for scaling in self.scalings:
             at = self._setting(self.workload.batch_size, scaling, strategy)
@@ -118,13 +121,14 @@ class Group:
         shared = max(1, whole // strategy.replicas)
         num_micro = max(count for count in range(1, min(self.num_micro, shared) + 1) if shared % count == 0)
         workload = replace(self.workload, batch_size=whole)
-        return Setting(workload, self.num_devices, num_micro if strategy.pipelined else 1)
+        return Setting(workload, self.num_devices, num_micro if strategy.pipelined else workload.recipe.accumulate)
 
     def _small(self, at: Setting, strategy: StrategyBuilder) -> Setting:
         """What equality is proven on: a few samples of every device, in float64."""
         samples = CHECKED_EACH * at.devices
         workload = replace(at.workload, batch_size=samples, exact=True)
-        return Setting(workload, at.devices, samples // strategy.replicas if strategy.pipelined else 1)
+        num_micro = samples // strategy.replicas if strategy.pipelined else workload.recipe.accumulate
+        return Setting(workload, at.devices, num_micro)
 
     def _of_ranks_and_traces(self, fitting: Sequence[Fitting], timings: Sequence[Timing]) -> Iterator[Record]:
         """What each rank took by itself, in the same rounds; with `trace`, one more step of each strategy, traced."""

@@ -21,6 +21,7 @@ from scalecard.parallel.schedules import SCHEDULES, Played, Schedule, gpipe, one
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Telemetry
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
+from scalecard.workloads.workload import Workload
 
 FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"
 STAGE = "stage_time"
@@ -142,7 +143,7 @@ def _subject(part: str, stage: int, devices: Sequence[Device], references: Refer
     return in_train_mode(made, at.workload, [made.module] if made.module else [])
 
 
-def schedules_played(found: Sequence[Record]) -> Iterator[Record]:
+def schedules_played(found: Sequence[Record], workload: Workload) -> Iterator[Record]:
     """`played_time` and `played_bubble` of every such strategy, from its stages' times among these records.
 
     The case is that of its step time. If no strategy could cut the model, one record says why.
@@ -161,7 +162,9 @@ def schedules_played(found: Sequence[Record]) -> Iterator[Record]:
         if all(BOTH in stage for stage in alone):
             yield from play(PLAYED[kind], alone, step.integer("batch_size") // size, step.case)
         else:
-            note = f"its stages were not timed alone: {_why_not(steps, step.case)}"
+            accumulates = workload.recipe.accumulate > 1 and kind not in PIPELINES
+            why = "it forwards one micro-batch after another" if accumulates else _why_not(steps, step.case)
+            note = f"its stages were not timed alone: {why}"
             yield Record.skipped(step.case, note, metric="played_time")
 
 

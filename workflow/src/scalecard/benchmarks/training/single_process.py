@@ -17,11 +17,12 @@ from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Schedule
 from scalecard.parallel.step import Step, state_of
 from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
-from scalecard.workloads.nested import Tree, leaves, rows
+from scalecard.workloads.nested import Tree, leaves, rows, sizes
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
+NORM_BYTES = 4  # of the squared norm of a stage's gradients
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
@@ -55,8 +56,8 @@ def _scheduled(schedule: Schedule) -> InProcess:
     )
 
 
-WHOLE = InProcess(ModelParallel, lambda at: ModelParallel.step)
-IN_STAGES = InProcess(ModelParallel, lambda at: ModelParallel.step, crossings=1)
+WHOLE = InProcess(ModelParallel, lambda at: partial(ModelParallel.step, micro_batch=at.split_size))
+IN_STAGES = replace(WHOLE, crossings=1)
 TEXTBOOK = InProcess(
     TextbookPipeline, lambda at: partial(TextbookPipeline.pipelined_step, split_size=at.split_size), crossings=1
 )
@@ -122,14 +123,16 @@ def subject(
 
 def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) -> dict[str, float]:
     """What a step does."""
-    workload, sizes, first = at.workload, at.micro_sizes(), next(leaves(inputs)).device
-    counts: dict[str, float] = {"forwards": len(sizes)}
+    workload, micro_sizes, first = at.workload, at.micro_sizes(), next(leaves(inputs)).device
+    counts: dict[str, float] = {"forwards": len(micro_sizes)}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
     if not workload.exact:
-        crossing_bytes = crossing(workload, at.cuts, sizes, first) if form.crossings else 0
-        counts |= references.counts(workload, sizes)
-        counts["received bytes"] = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
+        crossing_bytes = crossing(workload, at.cuts, micro_sizes, first) if form.crossings else 0
+        counts |= references.counts(workload, micro_sizes)
+        norms = NORM_BYTES * (len(at.cuts) + 1) ** 2 if workload.recipe.clip else 0  # of every stage, to every device
+        handed = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
+        counts["received bytes"] = handed + norms
     return counts
 
 
@@ -142,15 +145,17 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)
     optimizer = workload.optimizer_settings
-    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer)
+    pieces = workload.pieces(workload.batch_size)
+    scattered = [part for piece in pieces for part in sizes(piece, -(-piece // at.devices))]
+    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer, micro_batch=pieces[0])
     return trained(
         at,
         partial(first.submit, step),
         partial(state_of, model),
-        references.at(workload, at.shares()),
+        references.at(workload, scattered),
         references=references,
         modules=[wrapped],
         devices=devices,
-        counts={"forwards": 1, **optimizer.counts(trainable(model))},
+        counts={"forwards": len(pieces), **optimizer.counts(trainable(model))},
         optimizers=[step.optimizer],
     )

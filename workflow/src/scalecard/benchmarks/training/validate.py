@@ -23,7 +23,7 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import Checkpointing, OptimizerSettings, Precision
+from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -257,12 +257,13 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
         without = device.type == "cpu" or _lacks_bf16(device)
         workload = workload.with_precision("float32" if without else "bf16")
 
-    def look() -> tuple[float, bool, bool]:
+    def look() -> tuple[float, bool, bool, float]:
         found = _examined(workload, device, num_steps, num_devices)
-        return found.lr, found.frozen, found.inexact
+        return found.lr, found.frozen, found.inexact, found.recipe.clip
 
-    lr, frozen, inexact = decided(f"examined-{workload.name}-{num_devices}", look)
-    return replace(workload, lr=lr, frozen=frozen, inexact=inexact)
+    lr, frozen, inexact, clip = decided(f"examined-{workload.name}-{num_devices}", look)
+    recipe = replace(workload.recipe, clip=clip)
+    return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=recipe)
 
 
 def _lacks_bf16(device: torch.device) -> str:
@@ -294,7 +295,9 @@ def _examined(workload: Trained, device: torch.device, num_steps: int, num_devic
     for tried in ([workload, small], [workload]):
         try:
             plain = [one.as_reference for one in tried]
-            return replace(workload, lr=_rate(plain, device, num_steps), inexact=small not in tried)
+            lr, clip = _rate(plain, device, num_steps), _limit(workload.recipe.clip, plain, device)
+            recipe = replace(workload.recipe, clip=clip)
+            return replace(workload, lr=lr, inexact=small not in tried, recipe=recipe)
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
@@ -313,6 +316,25 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
         if all(_can_tell(replace(workload, lr=rate), device, num_steps) for workload in loads):
             return rate / RATE_MARGIN
     raise NotAWorkload(loads[0], f"{num_steps} steps lower the loss at no learning rate from 1 to 3e-6")
+
+
+def _limit(wanted: float, loads: Sequence[Workload], device: torch.device) -> float:
+    """What gradients are clipped to: as wanted or, so that a proof sees it, half of the shortest of a new model.
+
+    0, if nothing is clipped. A step of plain SGD is as long as its gradient times the rate.
+    """
+    if not wanted:
+        return 0.0
+    found = [wanted]
+    for workload in loads:
+        plain = replace(workload, lr=1.0, recipe=TEXTBOOKS)
+        trained = plain.plain(device, (plain.batch_size,), 1, exactly=False)
+        squares = (
+            (now.double() - then.double()).square().sum()
+            for then, now in zip(trained.before, trained.after, strict=True)
+        )
+        found.append(math.sqrt(sum(map(float, squares))) / 2)
+    return min(found)
 
 
 def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:

@@ -106,7 +106,7 @@ def _line(result: Result, line: Sequence[StrategyRun], axes: Axes, label: str, c
 
 
 def findings(measured: PlatformResults) -> list[Finding]:
-    """The advice, three sentences per workload at most; of emulated devices none."""
+    """The advice, four sentences per workload at most; of emulated devices none."""
     if measured.emulated:
         text = "No advice is given: CPU workers stand in for devices. The tables below, in grey, try the method out."
         return [Finding(text=text, headline="no advice: emulated", topic=Topic.EMULATED)]
@@ -125,7 +125,7 @@ def tables(measured: PlatformResults) -> list[Table]:
     if result:
         made = [_summary(result), *_recipes(result), _everything(result), _by_batch(result), *made]
     if trial:
-        note = "What real devices with these times would be told, in three sentences per workload at most."
+        note = "What real devices with these times would be told, in four sentences per workload at most."
         said = [{"Sentence": one.text} for one in advice_text.advice(measured)]
         made.insert(0, Table.of("What would be advised", said, note))
     return [replace(table, trial=trial) for table in made if table.rows]
@@ -168,7 +168,7 @@ def _recipes(result: Result) -> list[Table]:
         for one in found:
             rows = beaten if any(one.is_dominated_by(other) for other in found) else kept
             rows.append(_of_recipe(result, one) | {"Fastest": "yes" * (one in fastest)})
-    note = "With as many samples on each device; Gain: over one device by the workload's own recipe. "
+    note = "Gain: the rate over one device's by the workload's own recipe. "
     beats = "Those that another one here beats in time, memory and largest batch have a table of their own."
     tables = Table.of("Recipes", kept, note + beats), Table.of("Recipes that others beat", beaten, note)
     return [replace(table.filled(), note=table.note) for table in tables if table.rows]
@@ -182,6 +182,7 @@ def _of_recipe(result: Result, one: RecipeRun) -> Row:
         "Recipe": strategies.in_words(precision, recomputed) + " (its own)" * one.own,
         "Strategy": run.strategy,
         "Devices": strategies.devices_cell(run.devices, run.nodes),
+        "Samples on each": Cell(f"{run.batch / run.devices:g}", run.batch / run.devices),
         **strategies.step_cells(result, run.step, run.alone, gain),
     }
 

@@ -56,10 +56,12 @@ def _shared_recipe(results: Sequence[Result], workload: str) -> str:
 
 
 def with_recipe(result: Result, workload: str) -> str:
-    """A workload and how it was trained: 'gpt, AdamW in bf16'."""
+    """A workload and how it was trained: 'gpt, AdamW in bf16, 4 micro-batches, clipped'."""
     found = recipe(result, workload)
     words = in_words(precision(result, workload), found.get("checkpointing", "none"))
-    return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {words}"
+    count, clipped = found.get("accumulate", 1), ", clipped" if found.get("clip") else ""
+    added = f", {count} micro-batches" if count > 1 else ""
+    return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {words}{added}{clipped}"
 
 
 def in_words(precision: str, recomputed: str) -> str:
