@@ -31,9 +31,8 @@ def _divided_in_part(ctx: RankContext) -> float:
     mesh = init_device_mesh("cpu", (ctx.world_size,))
     model = sharded.divided(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)), PLAN, mesh)
     before = model[2].bias.detach().clone()
-    Step(
-        model, trainable(model), torch.ones(2, 4), torch.ones(2, 2), loss=nn.MSELoss(), optimizer=OptimizerSettings(0.1)
-    )()
+    optimizer = OptimizerSettings(0.1).build(trainable(model))
+    Step(model, torch.ones(2, 4), torch.ones(2, 2), loss=nn.MSELoss(), optimizer=optimizer)()
     return float((model[2].bias.detach() - before).abs().max())
 
 
@@ -57,14 +56,8 @@ def _one_by_one(ctx: RankContext) -> tuple[float, set[int]]:
     """The same of a counted step, which updates one tensor after another, as on a CPU, and of three further steps."""
     model = nn.Linear(4, 4)
     sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
-    step = Step(
-        model,
-        trainable(model),
-        torch.ones(2, 4),
-        torch.zeros(2, 4),
-        loss=nn.MSELoss(),
-        optimizer=OptimizerSettings(0.1),
-    )
+    optimizer = OptimizerSettings(0.1).build(trainable(model))
+    step = Step(model, torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), optimizer=optimizer)
     subject = Subject(work=step, prove=tuple, expected={"updates": 1}, state=partial(trainable, model))
     (count,) = counted(subject, ctx.synchronize)
     before = subject.versions()
@@ -83,7 +76,8 @@ def _fused(ctx: RankContext, name: OptimizerName) -> dict[str, tuple[float, floa
     recipe.FUSING = ("cpu",)
     model, settings = nn.Linear(4, 4), OptimizerSettings(0.1, name)
     sharded.sharded(model, [], init_device_mesh("cpu", (ctx.world_size,)), parameters=True)
-    step = Step(model, trainable(model), torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), optimizer=settings)
+    optimizer = settings.build(trainable(model))
+    step = Step(model, torch.ones(2, 4), torch.zeros(2, 4), loss=nn.MSELoss(), optimizer=optimizer)
     counts = settings.updates(trainable(model))
     subject = Subject(work=step, prove=tuple, expected=counts, state=partial(trainable, model))
     return {count.name: (count.counted, count.expected) for count in counted(subject, ctx.synchronize)}

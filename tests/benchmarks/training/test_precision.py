@@ -7,7 +7,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import WHOLE, subject
-from scalecard.benchmarks.training.validate import examined
+from scalecard.benchmarks.training.validate import by_other_recipes, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
@@ -19,6 +19,7 @@ from scalecard.parallel import sharded
 from scalecard.workloads import workload
 from scalecard.workloads.recipe import Precision, Recipe
 from scalecard.workloads.workload import HOST, Workload, built_in
+from support.projects import ROOT
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
@@ -51,6 +52,35 @@ def test_auto_is_float32_without_a_gpu() -> None:
 def test_with_batch_normalisation_bf16_is_proven_in_eval_mode() -> None:
     assert [examined(mine("resnet18_eighth", each), HOST, 1, 1).frozen for each in ("float32", "bf16")] == [False, True]
     assert not examined(mine("lenet", "bf16"), HOST, 1, 1).frozen
+
+
+def others(own: Workload) -> list[tuple[Precision, str, bool, str]]:
+    """Precision, what is recomputed, whether it is proven in eval mode, and why it cannot be trained."""
+    made = by_other_recipes(examined(own, HOST, 1, 1), HOST, ("float32", "bf16"), ("none", "blocks"))
+    return [(one.recipe.precision, one.recipe.checkpointing, one.frozen, why) for one, why in made]
+
+
+def test_each_recipe_is_proven_in_the_mode_that_it_needs() -> None:
+    """With dropout in eval mode; with batch normalisation in bf16 alone."""
+    dropping = Workload("encoder", f"{ROOT}/tests/benchmarks/training/of_others/encoder.py", "{}", 4, seed=0)
+    assert others(dropping) == [
+        ("float32", "blocks", True, ""),
+        ("bf16", "none", True, ""),
+        ("bf16", "blocks", True, ""),
+    ]
+    assert others(mine("resnet18_eighth", "bf16")) == [
+        ("float32", "none", False, ""),
+        ("float32", "blocks", False, ""),
+        ("bf16", "blocks", True, ""),
+    ]
+
+
+def test_a_model_without_blocks_of_its_own_is_not_recomputed_by_another_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Workload, "blocks", lambda self, model: [nn.Linear(2, 2)])
+    (_, *again), (_, *inexact), _ = others(mine("toy", "float32"))
+    assert (again[0], inexact[0]) == ("blocks", "none")
+    assert again[-1].startswith("the model calls 0 of 0 blocks that it has; blocks(model) must return modules that it")
+    assert inexact[-1] == ""
 
 
 def _dtypes(ctx: RankContext) -> tuple[list[str], float, float]:

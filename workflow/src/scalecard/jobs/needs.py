@@ -186,21 +186,29 @@ def _strategies(setup: Setup) -> Need:
     """
     need, scalings = Need(launches=1), setup.len("scaling")
     others = max(0, setup.len("precision") * setup.len("checkpointing") - 1)
-    for values in setup["workloads"].values():
+    for name, values in setup["workloads"].items():
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
         if not setup.headline:
             need += _largest(1)
         for layout in setup.launch_layouts:
-            whole, parts = (9, 2) if layout.ranks >= 4 else (7, 2)
-            need += _whole(scalings * whole) + _parts(scalings * parts) + Need(launches=1)
+            whole = _on_ranks(name, layout.ranks)
+            need += _whole(scalings * whole) + _parts(scalings * 2) + Need(launches=1)
             if not setup.headline:
                 need += _largest(whole)
         for layout in () if setup.headline else setup.within_a_node:
             need += _whole(scalings * 4) + _parts(scalings * 5 * layout.ranks) + Need(launches=1) + _largest(4)
-        for whole in () if setup.headline else [1, *([9 if setup.devices >= 4 else 7] if setup.several else [])]:
-            for _ in range(others):
-                need += _whole(whole) + Need(launches=1) + _largest(whole)
+        for layout in () if setup.headline or not others else [setup.layouts[0], *setup.within_a_node[-1:]]:
+            whole = others * _on_ranks(name, layout.ranks)
+            need += _whole(whole) + _largest(whole) + Need(launches=2 * others - 1)
     return need
+
+
+def _on_ranks(workload: str, ranks: int) -> int:
+    """Strategies; the convolutional networks that come with ScaleCard have no layers that are divided."""
+    if ranks == 1:
+        return 1
+    divided = 0 if workload.startswith("resnet") else 2 if ranks >= 4 else 1
+    return divided + (8 if ranks >= 4 else 7)
 
 
 def _whole(strategies: float) -> Need:

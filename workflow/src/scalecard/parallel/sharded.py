@@ -1,11 +1,13 @@
-"""What PyTorch itself divides over ranks: parameters (FSDP2) and layers (tensor parallelism).
+"""What PyTorch itself divides over ranks: parameters (FSDP2), layers (tensor parallelism) and states (ZeRO-1).
 
     fully_shard        each rank keeps 1/n of every parameter, gradient and optimiser state; whole parameters are
                        gathered block by block, and gradients reduced and scattered: in bf16 parameters are gathered
                        in bfloat16, and gradients reduced in float32
+    ZeroRedundancyOptimizer
+                       each rank keeps the optimiser's states of some parameters, and updates and broadcasts those
     parallelize_module rank r keeps a share of a layer's outputs ("column") or inputs ("row"), and of no other layer
 
-Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019).
+Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019); Rajbhandari et al., ZeRO (2020).
 """
 
 import math
@@ -16,9 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.workload import BATCH_NORM
 
 STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
@@ -71,6 +75,27 @@ def _shard(shape: tuple[int, ...], rank: int, ranks: int) -> tuple[int, ...]:
 def _padded(shape: tuple[int, ...], ranks: int) -> int:
     rows, *rest = shape or (1,)
     return -(-rows // ranks) * ranks * math.prod(rest)
+
+
+def with_divided_states(
+    settings: OptimizerSettings, parameters: Iterable[Tensor], rank: int, ranks: int
+) -> tuple[torch.optim.Optimizer, list[Tensor]]:
+    """ZeRO-1: an optimiser that keeps states of some parameters and updates those, then gets the others' values.
+
+    And which these are on a rank: of each group the largest come first, each to the rank with the fewest values so far.
+    """
+    whole = settings.build(parameters)
+
+    def of_mine(groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
+        return type(whole)(groups, lr=settings.lr)  # type: ignore[arg-type, call-arg]
+
+    sizes, mine = [0] * ranks, list[Tensor]()
+    for group in whole.param_groups:
+        for parameter in sorted(group["params"], key=Tensor.numel, reverse=True):
+            owner = sizes.index(min(sizes))
+            sizes[owner] += parameter.numel()
+            mine += [parameter] if owner == rank else []
+    return ZeroRedundancyOptimizer(whole.param_groups, of_mine), mine  # type: ignore[arg-type]
 
 
 def divided(model: nn.Module, plan: Mapping[str, str], mesh: DeviceMesh) -> nn.Module:

@@ -6,7 +6,7 @@ gradients clipped by their global norm: g *= min(1, limit / (|g| + 1e-6)), with 
 Source: Pascanu, Mikolov and Bengio, On the Difficulty of Training Recurrent Neural Networks, ICML 2013.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,30 +18,29 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from scalecard.workloads.nested import Tree, chunks, rows
-from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable, untrained
 
 
 class Step:
     """Forward, loss, backward, update, each time it is called; the gradients are cleared.
 
-    With `micro_batch`, of at most so many samples at a time; a mean loss is weighted by their share.
+    With `micro_batch`, of at most so many samples at a time; a mean loss is weighted by their share. With `limit`,
+    gradients are clipped to that global norm.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        parameters: Iterable[Tensor],
         inputs: Tree,
         targets: Tree,
         *,
         loss: Callable[[Any, Any], Tensor],
-        optimizer: OptimizerSettings,
+        optimizer: torch.optim.Optimizer,
+        limit: float = 0.0,
         micro_batch: int = 0,
     ) -> None:
         self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.micro_batch, self.limit = micro_batch, optimizer.clip
-        self.optimizer = optimizer.build(parameters)
+        self.optimizer, self.limit, self.micro_batch = optimizer, limit, micro_batch
 
     def __call__(self) -> None:
         whole = rows(self.inputs)

@@ -55,10 +55,11 @@ class Collective(StrEnum):
 
 
 class Payload(Enum):
-    """What is exchanged, which also says how often: the first two in each step, the last one in each layer."""
+    """What is exchanged, which also says how often: the last one in each layer, the others in each step."""
 
     GRADIENTS = auto()
     PARAMETERS = auto()
+    UPDATED = auto()  # parameters, as the update leaves them
     ACTIVATIONS = auto()
 
 
@@ -163,6 +164,13 @@ DATA_PARALLEL = Strategy(  # nn.DataParallel: its threads copy, without collecti
     name="DataParallel", on_ranks=False, divides=(Division.REPLICAS,), untimed=(Untimed.THREADS,), colour=6
 )
 DDP = Strategy(name="DDP", on_ranks=True, divides=(Division.REPLICAS,), collectives=GRADIENTS, colour=0)
+ZERO_1 = Strategy(  # DDP, whose ranks update some parameters each
+    name="ZeRO-1",
+    on_ranks=True,
+    divides=(Division.REPLICAS,),
+    collectives=(*GRADIENTS, Communication(Collective.ALL_GATHER, Payload.UPDATED)),
+    colour=3,
+)
 FSDP_GRADIENTS = Strategy(
     name="FSDP gradients", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(1), colour=6
 )
@@ -229,7 +237,7 @@ OTHER_RECIPE = {
 }
 ALL = (
     SINGLE,
-    *(DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS, HSDP),
+    *(DATA_PARALLEL, DDP, ZERO_1, FSDP_GRADIENTS, FSDP_PARAMETERS, HSDP),
     *(MODEL_PARALLEL, OUR_GPIPE, OUR_1F1B, TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED),
     *(TENSOR_PARALLEL, DATA_X_TENSOR, DATA_X_PIPELINE, HYBRID),
 )

@@ -182,7 +182,9 @@ class Feeding:
         workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
         model = workload.network(self.device.torch)
         optimizer, sizes = workload.optimizer_settings, workload.pieces(workload.batch_size)
-        step = Step(model, trainable(model), *first, loss=workload.loss, optimizer=optimizer, micro_batch=sizes[0])
+        made = optimizer.build(trainable(model))
+        limit, micro = optimizer.clip, sizes[0]
+        step = Step(model, *first, loss=workload.loss, optimizer=made, limit=limit, micro_batch=micro)
         num_steps = self.references.times(workload)
         once = {**optimizer.updates(trainable(model)), "forwards": len(sizes)}
         each = {name: at.num_batches * value for name, value in once.items()}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from scalecard.benchmarks.training import cut_model, gradient_allreduce
@@ -31,6 +32,7 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
     yield StrategyBuilder(kinds.DDP, partial(_ddp, ctx))
     yield StrategyBuilder(kinds.DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
     yield StrategyBuilder(kinds.DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
+    yield StrategyBuilder(kinds.ZERO_1, partial(_zero_1, ctx))
     for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
@@ -58,6 +60,22 @@ def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
         "optimizer bytes": at.workload.optimizer_settings.state_bytes(values),
     }
     return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
+
+
+def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
+    """DDP, whose ranks keep the optimiser's states of some parameters each, and send those once they are updated."""
+    model, optimizer = at.workload.network(ctx.device), at.workload.optimizer_settings
+    values = trainable(model)
+    if not optimizer.state_bytes(values):
+        raise CannotBe("its optimiser keeps nothing from step to step, so there is nothing to divide")
+    made, mine = sharded.with_divided_states(optimizer, values, ctx.rank, ctx.world_size)
+    size = sum(value.nbytes for value in values)
+    counts = {"all-reduced bytes": size, "optimizer bytes": optimizer.state_bytes(mine)}
+    if not any(True for _ in model.buffers()):  # which DDP sends before a forward
+        counts["collective bytes"] = 2 * size
+    more = {"made": made, "agreeing": lambda: values}
+    # Before its second step DDP agrees on its buckets, which are bytes as well.
+    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, settling=1, **more)
 
 
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
@@ -140,12 +158,17 @@ def _subject(
     wrapped: nn.Module,
     batch: tuple[Tree, Tree],
     counts: Mapping[str, float],
+    made: torch.optim.Optimizer | None = None,
     **more: Any,
 ) -> Subject:
-    """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has."""
-    workload, state, optimizer = at.workload, partial(state_of, model), at.workload.optimizer_settings
-    micro = workload.micro_batch(rows(batch[0]))
-    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer, micro_batch=micro)
+    """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has.
+
+    With an optimiser that was `made` for it, or its recipe's.
+    """
+    workload, state, settings = at.workload, partial(state_of, model), at.workload.optimizer_settings
+    optimizer, micro = made or settings.build(trainable(model)), workload.micro_batch(rows(batch[0]))
+    step = Step(wrapped, *batch, loss=workload.loss, optimizer=optimizer, limit=settings.clip, micro_batch=micro)
+    updates = {} if made else settings.updates(trainable(model))
     return trained(
         at,
         step,
@@ -154,8 +177,8 @@ def _subject(
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={**optimizer.updates(trainable(model)), "forwards": len(workload.pieces(sizes[0])), **counts},
-        optimizers=[step.optimizer],
+        counts={**updates, "forwards": len(workload.pieces(sizes[0])), **counts},
+        optimizers=[getattr(optimizer, "optim", optimizer)],
         compared=lambda: sharded.whole(state()),
         **more,
     )

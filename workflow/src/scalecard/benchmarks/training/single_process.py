@@ -147,7 +147,8 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     optimizer = workload.optimizer_settings
     pieces = workload.pieces(workload.batch_size)
     scattered = [part for piece in pieces for part in sizes(piece, -(-piece // at.devices))]
-    step = Step(wrapped, trainable(model), *batch, loss=workload.loss, optimizer=optimizer, micro_batch=pieces[0])
+    made, micro = optimizer.build(trainable(model)), pieces[0]
+    step = Step(wrapped, *batch, loss=workload.loss, optimizer=made, limit=optimizer.clip, micro_batch=micro)
     return trained(
         at,
         partial(first.submit, step),

@@ -356,7 +356,7 @@ def _normalises_batches(workload: Workload) -> bool:
 
 def _draws(workload: Workload) -> bool:
     """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
-    workload = workload.as_reference
+    workload = replace(workload.as_reference, frozen=False)
     model, (inputs, targets) = workload.network(HOST), workload.batch(2, HOST)
     losses = []
     for seed in range(3):
