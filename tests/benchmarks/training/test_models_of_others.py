@@ -98,13 +98,14 @@ def notes(records: list[Record], strategy: str) -> set[str]:
         ("unet", Recipe("own", "bf16", accumulate=2), NO_BLOCKS),
         ("two_tower", Recipe("own", clip=1.0), NO_BLOCKS),
         ("gru", Recipe("adamw", "bf16", accumulate=2, clip=1.0), "two of its blocks share a parameter"),
+        ("adapted", Recipe("adamw", "bf16", "blocks", accumulate=2, clip=1.0), "blocks(model), one after another"),
         ("shared_layer", TEXTBOOKS, "blocks(model), one after another, do not compute what the model does"),
     ],
 )
 def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
     name: str, recipe: Recipe, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A U-Net with skips; two towers with dicts and dropout; tied weights; one layer that is called twice.
+    """A U-Net with skips; two towers with dicts and dropout; tied weights; adapters; one layer that is called twice.
 
     The first two have optimisers of their own: Nesterov's, and a centered RMSprop with momentum.
     """

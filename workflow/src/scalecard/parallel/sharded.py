@@ -45,6 +45,13 @@ def sharded(
     return model
 
 
+def is_tied(block: nn.Module, model: nn.Module) -> bool:
+    """Whether the rest of the model has one of its parameters, too: FSDP2 then leaves the block to the model."""
+    inside, own = set(block.modules()), {id(parameter) for parameter in block.parameters()}
+    outside = (module for module in model.modules() if module not in inside)
+    return any(id(parameter) in own for module in outside for parameter in module.parameters(recurse=False))
+
+
 def _normalisations(model: nn.Module) -> list[nn.Module]:
     """What stays in float32: batch normalisation, whose statistics are, too."""
     return [module for module in model.modules() if isinstance(module, BATCH_NORM)]

@@ -93,7 +93,7 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     model = workload.with_precision("float32").network(HOST)
     try:
         cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
-        blocks = workload.wrappable_blocks(model)
+        blocks = [block for block in workload.wrappable_blocks(model) if not sharded.is_tied(block, model)]
         once = cut_model.calls_each_once(replace(workload.as_reference, batch_size=1))
     except CannotBe:
         blocks, once = [], True
