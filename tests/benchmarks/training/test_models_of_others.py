@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+import torch
 from scalecard import experiments
 from scalecard.benchmarks.training.cut_model import balanced_cuts
 from scalecard.benchmarks.training.strategy import CannotBe
@@ -237,3 +238,17 @@ def test_a_model_that_cannot_be_trained_costs_its_own_records_alone(monkeypatch:
     assert failed.case == {"workload": "no_slope"}
     assert "2 steps lower the loss at no learning rate" in failed.note
     assert trained(records, "toy", 1) == {"single device"}
+
+
+@pytest.mark.workflow
+def test_the_example_is_llama_and_is_trained_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose 8 billion parameters are counted without being allocated; a small one is trained."""
+    monkeypatch.chdir(ROOT)
+    with torch.device("meta"):
+        whole = Workload("llama", "examples/llama.py", "{}", 2, seed=0).module.model()
+    assert sum(parameter.numel() for parameter in whole.parameters()) == 8_030_261_248
+    small = {"layers": 6, "width": 16, "heads": 8, "groups": 4, "hidden": 24, "vocabulary": 32, "sequence": 8}
+    recipe = Recipe("adamw", "bf16", "blocks")
+    block = {"file": "examples/llama.py", "batch_size": 4, "recipe": asdict(recipe), **small}
+    records = measured(monkeypatch, 2, llama=block)
+    assert trained(records, "llama", 2, recipe) == sharing(recipe) | IN_STAGES | {"tensor parallel"}

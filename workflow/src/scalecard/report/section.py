@@ -96,7 +96,7 @@ class Section:
                 unit = "share" if entry.unit == "fraction" else entry.unit
                 published, here = (formatting.of(value, unit) for value in (entry.value, ours))
                 name = entry.metric.replace("_", " ").capitalize()
-                told[entry.metric] = f"{name}: the book says {published} ({gpus}), you got {here}."
+                told[entry.metric] = f"{name}: published is {published} ({gpus}), you got {here}."
         return list(told.values())
 
     @property

@@ -15,10 +15,13 @@ from scalecard.analysis.strategy_choice import precision, recipe, workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
-from scalecard.records.strategies import DDP
+from scalecard.records.strategies import DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.table import EMPTY, Cell, Table
 
+# What torchtitan published, as docs/own-model.md has it for config.yaml, and its strategies.
+LLAMA = {"batch_size": 2, "sequence": 8192, "layers": 32, "width": 4096}
+SHARDED = (FSDP_GRADIENTS.name, FSDP_PARAMETERS.name)
 OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW", "own": "its own optimiser"}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
 # FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
@@ -161,6 +164,20 @@ def overview(result: Result) -> Table:
     timed = [record for record in result.select("step_time") if record.samples]
     order = sorted(timed, key=lambda r: (r.text("workload"), r.integer("devices"), r.text("scaling"), r.median))
     return Table.of("Strategies", [_row(result, record) for record in order]).filled().explained(MEANINGS)
+
+
+def published(result: Result) -> dict[str, float]:
+    """Of Llama 3.1 8B with as many samples on each of 8 GPUs, the faster FSDP2: what one GPU reaches."""
+    found: dict[str, float] = {}
+    for name, block in result.spec.get("workloads", {}).items():
+        steps = _all(result, name, scaling="weak", devices=8, precision="bf16")
+        sharded = [step for step in steps if step.text("strategy") in SHARDED and "nodes" not in step.case]
+        if sharded and block.items() >= LLAMA.items():
+            best = max(sharded, key=step_records.rate)
+            mfu = step_cells(result, best, step_records.single(result, name), EMPTY)["MFU"]
+            found["tokens_per_second_per_gpu@8"] = step_records.rate(best) / 8
+            found |= {"mfu@8": mfu.sort} if isinstance(mfu, Cell) and mfu.sort else {}
+    return found
 
 
 def _row(result: Result, record: Record) -> dict[str, str | Cell]:
