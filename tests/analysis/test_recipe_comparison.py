@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.recipe_comparison import RecipeRun, best_by_recipe, recipe_runs
+from scalecard.analysis.strategy_choice import precision
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import OTHER_RECIPE
@@ -87,6 +88,29 @@ def test_the_best_strategy_flips_where_each_is_surely_slower_by_the_other_recipe
         (("bf16", "blocks"), "FSDP gradients", False),
         (("float32", "none"), "DDP", True),
     ]
+
+
+def test_a_workload_is_called_by_its_own_recipe_whatever_others_it_was_trained_by(make_result: Make) -> None:
+    """In float32, which goes without saying, beside bf16; and of what no GPU here can be trained in."""
+    steps = [step("single device", 1, 0.09), step("DDP", 8, 0.092, "weak"), other("DDP", 8, 0.02, BF16)]
+    lacking = Record.skipped({"workload": "gpt", **BF16}, "this GPU lacks bf16", metric=OTHER_RECIPE["step_time"])
+    result = of(make_result, [lacking, *reversed(steps)])
+    assert precision(result, "gpt") == "float32"
+    assert all(one.text.startswith("gpt, plain SGD in float32: ") for one in sentences(result, "gpt"))
+
+
+def test_on_one_device_the_advice_names_no_strategy(make_result: Make) -> None:
+    single = [step("single device", 1, 0.09), other("single device", 1, 0.01, BF16)]
+    (said,) = [one.text for one in sentences(of(make_result, single), "gpt") if "beside" in one.text]
+    assert said.startswith("gpt, plain SGD in float32: beside one device with 64 samples, bf16 needs 0.11x")
+    assert said.endswith("the time.")
+
+
+def test_what_is_hardly_slower_is_not_beaten(make_result: Make) -> None:
+    """Recipes are not timed in the same rounds."""
+    close = [own("DDP", 8, 0.0200), other("DDP", 8, 0.02001, {})]
+    fast, slow = runs(make_result, *close, memory(close[0], 10), memory(close[1], 10))
+    assert not slow.is_dominated_by(fast)
 
 
 def test_what_cannot_be_told_apart_flips_nothing(make_result: Make) -> None:

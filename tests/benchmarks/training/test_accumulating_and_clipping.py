@@ -8,7 +8,7 @@ import torch
 from scalecard.benchmarks.training.memory_trials import _proven_at
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, InProcess, subject
-from scalecard.benchmarks.training.validate import examined
+from scalecard.benchmarks.training.validate import NotAWorkload, examined
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
@@ -44,9 +44,9 @@ def passes(form: InProcess, devices: list[Device], workload: Workload, num_micro
 
 
 def test_a_limit_that_is_never_reached_becomes_half_of_the_shortest_gradient() -> None:
-    tight = mine(Recipe(clip=1e-3)).recipe.clip
+    tight = mine(Recipe(clip=0.1)).recipe.clip
     loose = mine(Recipe(clip=1e6))
-    assert tight == 1e-3
+    assert tight == 0.1
     model, batch = loose.network(HOST).double(), loose.batch(4, HOST)
     slopes = reference.gradient(model, reference.split(*batch, [4]), loose.plain_loss)
     norm = float(torch.stack([slope.square().sum() for slope in slopes]).sum().sqrt())
@@ -72,8 +72,13 @@ def test_gradients_that_are_added_up_instead_of_averaged_are_seen_where_nothing_
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once they are clipped, nobody sees how long they were: so they are also proven with a limit out of reach."""
-    clipped, endless = (at.workload for at in _proven_at(Setting(mine(Recipe("adamw", clip=1.0)), 2)))
+    at = Setting(mine(Recipe("adamw", clip=1.0)), 2)
+    timed = replace(at, workload=replace(at.workload, exact=False, batch_size=8))
+    clipped, endless = (setting.workload for setting in _proven_at(timed, at, part=False))
     assert (clipped.recipe.clip < 1.0, endless.recipe.clip) == (True, float("inf"))
+    (as_timed,) = (setting.workload for setting in _proven_at(timed, None, part=False))
+    assert (as_timed.exact, as_timed.batch_size, as_timed.recipe.clip) == (False, 8, float("inf"))
+    assert _proven_at(timed, at, part=True) == [at]
     assert passes(IN_STAGES, devices, endless)
     own: Callable[..., None] = model_parallel.backward
     monkeypatch.setattr(model_parallel, "backward", lambda loss, *args: own(lambda *given: 2 * loss(*given), *args))
@@ -99,6 +104,11 @@ def test_a_micro_batch_that_weighs_as_much_as_a_larger_one_is_caught(
     own: Callable[..., None] = model_parallel.backward
     monkeypatch.setattr(model_parallel, "backward", lambda *args: own(*args[:-1], 0.5))
     assert not passes(IN_STAGES, devices, workload, 2)
+
+
+def test_a_limit_at_which_nothing_moves_is_refused_by_its_name() -> None:
+    with pytest.raises(NotAWorkload, match=r"at no learning rate from 1 to 3e-6, with recipe.clip = 1e-06"):
+        mine(Recipe("adamw", clip=1e-6))
 
 
 def test_clipping_by_hand_is_pytorchs() -> None:

@@ -29,15 +29,17 @@ class RecipeRun:
         return self.run.precision, self.run.step.text("checkpointing", "none")
 
     def is_dominated_by(self, other: "RecipeRun") -> bool:
-        """Whether that one is faster on as many devices, needs no more memory, and lets the batch grow as far.
+        """Whether that one is surely faster on as many devices, needs no more memory, and lets the batch grow as far.
 
-        Where memory is not known, whether it is faster by the same recipe.
+        Where memory is not known, whether it is surely faster by the same recipe.
         """
-        if self.run.devices != other.run.devices or self.run.rate >= other.run.rate:
-            return False
-        if not (self.memory and other.memory):
-            return self.recipe == other.recipe
-        return self.memory >= other.memory and self.largest <= other.largest
+        if self.memory and other.memory:
+            known = self.largest and other.largest
+            beaten = self.memory >= other.memory and not (known and self.largest > other.largest)
+        else:
+            beaten = self.recipe == other.recipe
+        able = beaten and self.run.devices == other.run.devices and self.run.rate < other.run.rate
+        return able and self.run.time_over(other.run).verdict == "slower"
 
 
 def recipe_runs(result: Result, workload: str) -> list[RecipeRun]:

@@ -130,8 +130,9 @@ def recipe(result: Result, workload: str) -> Mapping[str, Any]:
 
 
 def precision(result: Result, workload: str) -> str:
-    """In which it was trained: where the recipe leaves it to the device, only the records tell."""
-    own = (record for record in result.records if record.matches(workload=workload))
+    """In which it was trained: where the recipe leaves it to the device, only the records by that recipe tell."""
+    others = strategies.OTHER_RECIPE.values()
+    own = (record for record in result.records if record.metric not in others and record.matches(workload=workload))
     return next((record.text("precision") for record in own if "precision" in record.case), BASELINE)
 
 

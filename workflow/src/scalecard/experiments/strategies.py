@@ -31,6 +31,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
+from scalecard.hardware.failures import in_one_line
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.spec import Common, EachOnce, Positive
@@ -170,13 +171,26 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workl
         except NotAWorkload as error:
             absent.append(failed({"workload": workload.name}, str(error)))
             continue
-        for other, why_not in by_other_recipes(found[-1], ctx.device, spec.precision, spec.checkpointing):
-            if why_not:
-                case: Case = {"workload": other.name, **other.recipe_axes}
-                absent.append(Record.skipped(case, why_not, metric=OTHER_RECIPE["step_time"]))
-            else:
-                others.append(other)
+        able, unable = _by_other_recipes(found[-1], ctx.device, spec)
+        others += able
+        absent += unable
     return found, others, absent
+
+
+def _by_other_recipes(workload: Workload, device: torch.device, spec: Spec) -> tuple[list[Workload], list[Record]]:
+    """Those that can be, and a record of each other; whatever a file of the user's raises costs these alone."""
+    able, unable, metric = list[Workload](), list[Record](), OTHER_RECIPE["step_time"]
+    try:
+        for other, why_not in by_other_recipes(workload, device, spec.precision, spec.checkpointing):
+            case: Case = {"workload": other.name, **other.recipe_axes}
+            if why_not:
+                unable.append(Record.skipped(case, why_not, metric=metric))
+            else:
+                able.append(other)
+    except Exception as error:
+        own: Case = {"workload": workload.name}
+        unable.append(Record.failed(own, in_one_line(error), reason=Reason.ERROR, metric=metric))
+    return able, unable
 
 
 def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
@@ -219,4 +233,5 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
     scalings = scalings[-1:] if turn.other else scalings
     references, trace = References(device, spec.check_steps), spec.trace and not turn.other
-    return Group(ctx, devices, references, workload, turn.case, scalings, spec.measure, spec.micro_batches, trace)
+    case: Case = {**turn.case, **workload.recipe_axes}
+    return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, trace)

@@ -11,6 +11,7 @@ sweep of sizes its ends and its middle. What is timed in the same rounds belongs
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,12 @@ def _strategies(setup: Setup) -> Need:
     process, with stages alone, and the largest batches; by other recipes on one device and on all ranks of a node.
     """
     need, scalings = Need(launches=1), setup.len("scaling")
-    others = max(0, setup.len("precision") * setup.len("checkpointing") - 1)
     for name, values in setup["workloads"].items():
+        name = "a user's" if "file" in values else name
+        own = {"precision": "float32", "checkpointing": "none", **values.get("recipe", {})}
+        precision = "bf16" if own["precision"] == "auto" else own["precision"]  # on GPUs
+        wanted = product(setup["precision"], setup["checkpointing"])
+        others = sum(one != (precision, own["checkpointing"]) for one in wanted)
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
         if not setup.headline:
             need += _largest(1)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.step import without_exchange
+from scalecard.parallel.gradients import without_exchange
 from scalecard.workloads.reference import trainable
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
-from scalecard.parallel.step import clip, optimized, squared_norm
+from scalecard.parallel.gradients import clip, optimized, squared_norm
 from scalecard.workloads.nested import Tree, chunks, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable

@@ -86,7 +86,7 @@ def _padded(shape: tuple[int, ...], ranks: int) -> int:
 
 def with_divided_states(
     settings: OptimizerSettings, parameters: Iterable[Tensor], rank: int, ranks: int
-) -> tuple[torch.optim.Optimizer, list[Tensor]]:
+) -> tuple[ZeroRedundancyOptimizer, list[Tensor]]:
     """ZeRO-1: an optimiser that keeps states of some parameters and updates those, then gets the others' values.
 
     And which these are on a rank: of each group the largest come first, each to the rank with the fewest values so far.
@@ -94,7 +94,11 @@ def with_divided_states(
     whole = settings.build(parameters)
 
     def of_mine(groups: Iterable[Mapping[str, Any]]) -> torch.optim.Optimizer:
-        return type(whole)(groups, lr=settings.lr)  # type: ignore[arg-type, call-arg]
+        try:
+            return type(whole)(groups, lr=settings.lr)  # type: ignore[arg-type, call-arg]
+        except TypeError as error:
+            kind = type(whole).__name__
+            raise ValueError(f"{kind}(groups, lr) cannot be made of some of the parameters: {error}") from error
 
     sizes, mine = [0] * ranks, list[Tensor]()
     for group in whole.param_groups:

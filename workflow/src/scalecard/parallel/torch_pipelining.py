@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
+from scalecard.parallel.gradients import clip, optimized, squared_norm
 from scalecard.parallel.model_parallel import Loss, average
-from scalecard.parallel.step import clip, optimized, squared_norm
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.recipe import OptimizerSettings
 

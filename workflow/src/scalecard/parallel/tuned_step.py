@@ -28,7 +28,7 @@ from torch.utils.flop_counter import flop_registry
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
-from scalecard.parallel.step import without_exchange
+from scalecard.parallel.gradients import without_exchange
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
 from scalecard.workloads.recipe import OptimizerSettings

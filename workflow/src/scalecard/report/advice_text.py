@@ -119,8 +119,9 @@ def _recipes(result: Result, workload: str) -> Iterator[Finding]:
         time = f"{formatting.factor(each.one.run.time_over(run))} the time"
         share = formatting.percent(each.one.memory / own.one.memory) if each.one.memory and own.one.memory else ""
         needs = f"{time} and {share} of the memory" if share else time
-        parts.append(f"{strategies.in_words(*each.one.recipe)} needs {needs} (by {each.one.run.strategy})")
-    where = f"{run.where} with {_samples(run.batch / run.devices)} on each"
+        by = f" (by {each.one.run.strategy})" if run.devices > 1 else ""
+        parts.append(f"{strategies.in_words(*each.one.recipe)} needs {needs}{by}")
+    where = f"{run.where} with {_samples(run.batch / run.devices)}" + (" on each" if run.devices > 1 else "")
     text = f"beside {where}, {'; '.join(parts)}"
     for each in (each for each in others if each.flips(own)):
         theirs, ours = (strategies.in_words(*which.one.recipe) for which in (each, own))

@@ -179,18 +179,24 @@ def tried(
         name=name,
         case=case,
         build=partial(strategy.build, trials.references),
-        proven_at=_proven_at(small) if exact and not proof.out_of_memory else [],  # what is timed always is
+        proven_at=_proven_at(at, small if exact and not proof.out_of_memory else None, part=strategy.is_part),
         timed_at=at,
         metered=not strategy.is_part,
     )
-    return Fitting(strategy, variant, trial, proof, (AS_TIMED,) if proof.out_of_memory else ())
+    clipped = (f"clipped to a norm of {at.workload.recipe.clip:.3g}",) if at.workload.recipe.clip else ()
+    return Fitting(strategy, variant, trial, proof, ((AS_TIMED,) if proof.out_of_memory else ()) + clipped)
 
 
-def _proven_at(small: Setting) -> list[Setting]:
-    """Where gradients are clipped, also with a limit that is never reached: a clipped step hides how long they were."""
-    recipe = small.workload.recipe
-    endless = replace(recipe, clip=math.inf)
-    return [small, replace(small, workload=replace(small.workload, recipe=endless))] if recipe.clip else [small]
+def _proven_at(at: Setting, small: Setting | None, *, part: bool) -> list[Setting]:
+    """The small setting, if it can be; the step that is timed is always proven.
+
+    Where gradients are clipped, also with a limit that is never reached: a clipped step hides how long they were.
+    """
+    wanted, judged = [small] if small else [], small or at
+    if at.workload.recipe.clip and not part:
+        endless = replace(judged.workload, recipe=replace(judged.workload.recipe, clip=math.inf))
+        wanted.append(replace(judged, workload=endless))
+    return wanted
 
 
 def timed(

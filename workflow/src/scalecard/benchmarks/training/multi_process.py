@@ -68,12 +68,15 @@ def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
     values = trainable(model)
     if not optimizer.state_bytes(values):
         raise CannotBe("its optimiser keeps nothing from step to step, so there is nothing to divide")
-    made, mine = sharded.with_divided_states(optimizer, values, ctx.rank, ctx.world_size)
+    try:
+        made, mine = sharded.with_divided_states(optimizer, values, ctx.rank, ctx.world_size)
+    except ValueError as error:
+        raise CannotBe(str(error)) from error
     size = sum(value.nbytes for value in values)
     counts = {"all-reduced bytes": size, "optimizer bytes": optimizer.state_bytes(mine)}
     if not any(True for _ in model.buffers()):  # which DDP sends before a forward
         counts["collective bytes"] = 2 * size
-    more = {"made": made, "agreeing": lambda: values}
+    more = {"made": made, "keeps": made.optim, "agreeing": lambda: values}
     # Before its second step DDP agrees on its buckets, which are bytes as well.
     return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, settling=1, **more)
 
@@ -159,11 +162,12 @@ def _subject(
     batch: tuple[Tree, Tree],
     counts: Mapping[str, float],
     made: torch.optim.Optimizer | None = None,
+    keeps: torch.optim.Optimizer | None = None,
     **more: Any,
 ) -> Subject:
     """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has.
 
-    With an optimiser that was `made` for it, or its recipe's.
+    With an optimiser that was `made` for it, of which another one `keeps` the states, or its recipe's.
     """
     workload, state, settings = at.workload, partial(state_of, model), at.workload.optimizer_settings
     optimizer, micro = made or settings.build(trainable(model)), workload.micro_batch(rows(batch[0]))
@@ -178,7 +182,7 @@ def _subject(
         modules=[wrapped],
         devices=[ctx],
         counts={**updates, "forwards": len(workload.pieces(sizes[0])), **counts},
-        optimizers=[getattr(optimizer, "optim", optimizer)],
+        optimizers=[keeps or optimizer],
         compared=lambda: sharded.whole(state()),
         **more,
     )

@@ -160,7 +160,9 @@ def schedules_played(found: Sequence[Record], workload: Workload) -> Iterator[Re
         size = micro if kind in PIPELINES else step.integer("batch_size")
         alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
         if all(BOTH in stage for stage in alone):
-            yield from play(PLAYED[kind], alone, step.integer("batch_size") // size, step.case)
+            note = "without the clipping of gradients" if workload.recipe.clip else ""
+            for one in play(PLAYED[kind], alone, step.integer("batch_size") // size, step.case):
+                yield replace(one, note=one.note or note)
         else:
             accumulates = workload.recipe.accumulate > 1 and kind not in PIPELINES
             why = "it forwards one micro-batch after another" if accumulates else _why_not(steps, step.case)

@@ -23,7 +23,7 @@ from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision
+from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -275,28 +275,33 @@ def by_other_recipes(
     workload: Workload, device: torch.device, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]
 ) -> Iterator[tuple[Workload, str]]:
     """An examined workload by every other recipe of these, at the same learning rate; and why it cannot be, or ''."""
-    not_recomputed = _not_recomputed(workload, workload.as_reference.network(HOST), workload.batch(2, HOST)[0])
-    for precision, what in product(precisions, checkpointing):
-        other = replace(workload, recipe=replace(workload.recipe, precision=precision, checkpointing=what))
-        if other != workload:
-            lacking = not_recomputed if other.recomputes else ""
-            yield replace(other, frozen=_is_proven_frozen(other)), _lacks_bf16(device) * other.in_bf16 or lacking
+    recipes = [
+        replace(workload.recipe, precision=precision, checkpointing=what)
+        for precision, what in product(precisions, checkpointing)
+    ]
+    others = [replace(workload, recipe=recipe) for recipe in recipes if recipe != workload.recipe]
+    draws = bool(others) and _draws(workload)
+    for other in others:
+        why_not = _lacks_bf16(device) if other.in_bf16 else ""
+        if other.recomputes and not why_not:
+            why_not = _not_recomputed(other, other.as_reference.network(HOST), other.batch(2, HOST)[0])
+        yield replace(other, frozen=draws or _loses_batches(other)), why_not
 
 
-def _is_proven_frozen(workload: Workload) -> bool:
-    """Whether it is compared with the plain loop in eval mode as it is timed."""
-    return _draws(workload) or (workload.in_bf16 and _normalises_batches(workload))
+def _loses_batches(workload: Workload) -> bool:
+    """Whether batch normalisation in bf16 makes of its gradient as it is timed one that tells nothing."""
+    return workload.in_bf16 and _normalises_batches(workload)
 
 
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_is_proven_frozen(workload))
+    workload = replace(workload, frozen=_draws(workload) or _loses_batches(workload))
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
-            plain = [one.as_reference for one in tried]
-            lr, clip = _rate(plain, device, num_steps), _limit(workload.recipe.clip, plain, device)
-            recipe = replace(workload.recipe, clip=clip)
+            clip = _limit(workload.recipe.clip, [one.as_reference for one in tried], device)
+            plain = [replace(one, recipe=Recipe(one.recipe.optimizer, clip=clip)) for one in tried]
+            lr, recipe = _rate(plain, device, num_steps), replace(workload.recipe, clip=clip)
             return replace(workload, lr=lr, inexact=small not in tried, recipe=recipe)
         except NotAWorkload:
             raise
@@ -315,17 +320,18 @@ def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> fl
     for rate in RATES:
         if all(_can_tell(replace(workload, lr=rate), device, num_steps) for workload in loads):
             return rate / RATE_MARGIN
-    raise NotAWorkload(loads[0], f"{num_steps} steps lower the loss at no learning rate from 1 to 3e-6")
+    clipped = f", with recipe.clip = {loads[0].recipe.clip:g}" if loads[0].recipe.clip else ""
+    raise NotAWorkload(loads[0], f"{num_steps} steps lower the loss at no learning rate from 1 to 3e-6{clipped}")
 
 
 def _limit(wanted: float, loads: Sequence[Workload], device: torch.device) -> float:
-    """What gradients are clipped to: as wanted or, so that a proof sees it, half of the shortest of a new model.
+    """What gradients are clipped to: as wanted or, if that clips none of a new model, half of the shortest of these.
 
     0, if nothing is clipped. A step of plain SGD is as long as its gradient times the rate.
     """
     if not wanted:
         return 0.0
-    found = [wanted]
+    found = list[float]()
     for workload in loads:
         plain = replace(workload, lr=1.0, recipe=TEXTBOOKS)
         trained = plain.plain(device, (plain.batch_size,), 1, exactly=False)
@@ -333,8 +339,8 @@ def _limit(wanted: float, loads: Sequence[Workload], device: torch.device) -> fl
             (now.double() - then.double()).square().sum()
             for then, now in zip(trained.before, trained.after, strict=True)
         )
-        found.append(math.sqrt(sum(map(float, squares))) / 2)
-    return min(found)
+        found.append(math.sqrt(sum(map(float, squares))))
+    return wanted if wanted < min(found) else min(found) / 2
 
 
 def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:

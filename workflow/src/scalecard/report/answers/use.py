@@ -169,7 +169,10 @@ def _recipes(result: Result) -> list[Table]:
             rows = beaten if any(one.is_dominated_by(other) for other in found) else kept
             rows.append(_of_recipe(result, one) | {"Fastest": "yes" * (one in fastest)})
     note = "Gain: the rate over one device's by the workload's own recipe. "
-    beats = "Those that another one here beats in time, memory and largest batch have a table of their own."
+    beats = (
+        "What is surely slower than another one here has a table of its own, unless it needs less memory or lets the"
+        " batch grow further; where no memory is known, than another one by the same recipe."
+    )
     tables = Table.of("Recipes", kept, note + beats), Table.of("Recipes that others beat", beaten, note)
     return [replace(table.filled(), note=table.note) for table in tables if table.rows]
 
