@@ -34,7 +34,7 @@ def test_each_workload_is_measured_alone_and_on_all_ranks_before_any_other_way(
         return []
 
     monkeypatch.setattr(strategies, "_launched", launched)
-    monkeypatch.setattr(strategies, "_examined", lambda spec, machine: (spec.loads, []))
+    monkeypatch.setattr(strategies, "_examined", lambda spec, machine: (spec.loads, [], []))
     spec = experiments.build("strategies", block("strategies", workloads=LOADS))
     list(strategies.run(spec, replace(machine, num_devices=4)))
     turns = [turn for turn, _ in found]

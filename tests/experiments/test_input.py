@@ -53,7 +53,7 @@ def test_loaders_and_steps_are_proven_counted_and_timed_side_by_side(
         if record.metric == "load_time":
             assert counts == {"loaded samples": size}, "of one batch, as is the time"
         else:
-            assert (counts["updates"], counts["forwards"]) == (2, 1), "AdamW decays, then steps"
+            assert (counts["updates"], counts["forwards"]) == (2, 2), "AdamW decays, then steps; two micro-batches"
             assert len({check.dtype for check in record.checks}) == 2, "in float64 and as it is timed"
         assert record.telemetry[0].iterations % int(str(record.case["batches"])) == 0
     skipped = [record for record in records if record.status == "skipped"]

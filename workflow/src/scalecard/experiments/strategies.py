@@ -128,10 +128,7 @@ def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[
 
 
 def _other_turns(machine: Machine, others: Sequence[Workload]) -> list[Turn]:
-    """By other recipes on one device and on all of a node, for the run's first process.
-
-    Other nodes, which have not examined them, are not told of these turns, and have no part in them.
-    """
+    """By other recipes on one device and on all of a node, for the run's first process; other nodes have no part."""
     wanted = layouts(machine.num_devices, 1)
     groups = [(wanted[0], False), *([(wanted[-1], True)] if len(wanted) > 1 else [])]
     turns = [Turn(workload, *group, other=True) for workload in others for group in groups]
@@ -154,7 +151,12 @@ def _examined(spec: Spec, machine: Machine) -> tuple[list[Workload], list[Worklo
     progress.doing(f"looking for learning rates of {', '.join(spec.workloads)}")
     found = launch(_examine, spec, machine.num_devices * spec.nodes, layout=Layout(1), machine=machine)
     if not found:
-        return spec.loads, [], []
+        others = [
+            replace(own, recipe=other)
+            for own in spec.loads
+            for other in own.recipe.others(spec.precision, spec.checkpointing)
+        ]
+        return spec.loads, others, []  # as many turns as the first node has, and so the same parts of the time
     workloads, others, absent = found[0]
     problems = [record.note for record in absent if record.status == "failed"]
     if problems and spec.nodes > 1:
@@ -213,7 +215,7 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
             found.append(record)
             yield record
         if first:
-            yield from played(found, turn.workload)
+            yield from played(found, turn.workload.recipe)
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:

@@ -21,7 +21,8 @@ for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import torch
@@ -54,6 +55,12 @@ class Recipe:
     checkpointing: Checkpointing = "none"
     accumulate: int = 1
     clip: float = 0.0
+
+    def others(self, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]) -> list["Recipe"]:
+        """Every other one of these that is like it in all else; its own precision is as on GPUs, if it is left open."""
+        own = "bf16" if self.precision == "auto" else self.precision, self.checkpointing
+        every = product(precisions, checkpointing)
+        return [replace(self, precision=a, checkpointing=b) for a, b in every if (a, b) != own]
 
 
 TEXTBOOKS = Recipe()

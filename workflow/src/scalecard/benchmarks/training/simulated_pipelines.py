@@ -21,7 +21,7 @@ from scalecard.parallel.schedules import SCHEDULES, Played, Schedule, gpipe, one
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Telemetry
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.recipe import TEXTBOOKS, Recipe
 
 FORWARD, BOTH, UPDATE, COPY = "forward", "forward and backward", "update", "copy to the next stage"
 STAGE = "stage_time"
@@ -143,7 +143,7 @@ def _subject(part: str, stage: int, devices: Sequence[Device], references: Refer
     return in_train_mode(made, at.workload, [made.module] if made.module else [])
 
 
-def schedules_played(found: Sequence[Record], workload: Workload) -> Iterator[Record]:
+def schedules_played(found: Sequence[Record], recipe: Recipe = TEXTBOOKS) -> Iterator[Record]:
     """`played_time` and `played_bubble` of every such strategy, from its stages' times among these records.
 
     The case is that of its step time. If no strategy could cut the model, one record says why.
@@ -160,11 +160,11 @@ def schedules_played(found: Sequence[Record], workload: Workload) -> Iterator[Re
         size = micro if kind in PIPELINES else step.integer("batch_size")
         alone = of_stages(found, step.integer("devices"), {**case, "split_size": size})
         if all(BOTH in stage for stage in alone):
-            note = "without the clipping of gradients" if workload.recipe.clip else ""
+            note = "without the clipping of gradients" if recipe.clip else ""
             for one in play(PLAYED[kind], alone, step.integer("batch_size") // size, step.case):
                 yield replace(one, note=one.note or note)
         else:
-            accumulates = workload.recipe.accumulate > 1 and kind not in PIPELINES
+            accumulates = recipe.accumulate > 1 and kind not in PIPELINES
             why = "it forwards one micro-batch after another" if accumulates else _why_not(steps, step.case)
             note = f"its stages were not timed alone: {why}"
             yield Record.skipped(step.case, note, metric="played_time")

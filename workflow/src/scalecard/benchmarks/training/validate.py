@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -275,11 +274,7 @@ def by_other_recipes(
     workload: Workload, device: torch.device, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]
 ) -> Iterator[tuple[Workload, str]]:
     """An examined workload by every other recipe of these, at the same learning rate; and why it cannot be, or ''."""
-    recipes = [
-        replace(workload.recipe, precision=precision, checkpointing=what)
-        for precision, what in product(precisions, checkpointing)
-    ]
-    others = [replace(workload, recipe=recipe) for recipe in recipes if recipe != workload.recipe]
+    others = [replace(workload, recipe=recipe) for recipe in workload.recipe.others(precisions, checkpointing)]
     draws = bool(others) and _draws(workload)
     for other in others:
         why_not = _lacks_bf16(device) if other.in_bf16 else ""
