@@ -189,7 +189,8 @@ def _strategies(setup: Setup) -> Need:
     for name, values in setup["workloads"].items():
         name = "a user's" if "file" in values else name
         own = {"precision": "float32", "checkpointing": "none", **values.get("recipe", {})}
-        precision = "bf16" if own["precision"] == "auto" else own["precision"]  # on GPUs
+        widest = "bf16" if "bf16" in setup["precision"] else "float32"  # which auto is, on GPUs and on a CPU
+        precision = widest if own["precision"] == "auto" else own["precision"]
         wanted = product(setup["precision"], setup["checkpointing"])
         others = sum(one != (precision, own["checkpointing"]) for one in wanted)
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
