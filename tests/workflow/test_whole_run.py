@@ -104,7 +104,8 @@ def test_the_strangers_model_gets_its_bar_its_table_its_forecast_and_advice_in_g
     assert "Where the time of a step goes" in why
     assert "Every strategy, by devices" in use
     assert "float32, blocks recomputed" in use
-    assert 1 <= use.count("<td>stranger, AdamW in float32, 2 micro-batches, clipped: ") <= 4, "a sentence at least, four at most"
+    said = "<td>stranger, AdamW in float32, 2 micro-batches, clipped: "
+    assert 1 <= use.count(said) <= 4, "a sentence at least, four at most"
     assert "The forecasts of steps on 2 devices, none of which they had seen, miss the measured times by" in forecast
     said = "stranger, .+, one device's batch shared by all: 4 devices (would|might) be"
     assert re.search(said, html.unescape(forecast))
