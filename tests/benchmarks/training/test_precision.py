@@ -1,7 +1,9 @@
 """bf16 in a workload's recipe: where it is used, what it is proven in, and that float32 is not passed off as it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,11 +13,13 @@ from scalecard.benchmarks.training.validate import by_other_recipes, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
+from scalecard.experiments import strategies
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted, counting
 from scalecard.parallel import sharded
+from scalecard.records.strategies import OTHER_RECIPE
 from scalecard.workloads import workload
 from scalecard.workloads.recipe import Precision, Recipe
 from scalecard.workloads.workload import HOST, Workload, built_in
@@ -81,6 +85,19 @@ def test_a_model_without_blocks_of_its_own_is_not_recomputed_by_another_recipe(m
     assert (again[0], inexact[0]) == ("blocks", "none")
     assert again[-1].startswith("the model calls 0 of 0 blocks that it has; blocks(model) must return modules that it")
     assert inexact[-1] == ""
+
+
+def test_what_a_users_file_raises_by_another_recipe_costs_that_recipe_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_recipes(workload: Workload, *_: object) -> Iterator[tuple[Workload, str]]:
+        yield workload, ""
+        raise RuntimeError("blocks() knows no such model")
+
+    monkeypatch.setattr(strategies, "by_other_recipes", other_recipes)
+    spec = SimpleNamespace(precision=["float32"], checkpointing=["none", "blocks"])
+    own = mine("toy", "float32")
+    able, (failed,) = strategies._by_other_recipes(own, HOST, spec)  # type: ignore[arg-type]
+    assert (able, failed.status, failed.metric) == ([own], "failed", OTHER_RECIPE["step_time"])
+    assert failed.note == "RuntimeError: blocks() knows no such model"
 
 
 def _dtypes(ctx: RankContext) -> tuple[list[str], float, float]:
