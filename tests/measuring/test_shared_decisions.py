@@ -1,5 +1,6 @@
 """What the first process of a run decides, the later ones keep."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,10 @@ def test_what_holds_in_one_run_is_decided_anew_in_the_next_one(tmp_path: Path) -
     for number in (1, 2):
         shared_decisions.begin(tmp_path)
         assert [shared_decisions.decided(name, lambda: number) for name in names] == [1, number]
+
+
+def test_another_process_decides_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_decisions.begin(tmp_path)
+    assert shared_decisions.decided("cut", lambda: 1) == 1
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    assert shared_decisions.decided("cut", lambda: 2) == 1
