@@ -62,7 +62,7 @@ def test_stages_are_clipped_by_the_norm_of_all_of_them(
     workload = mine(Recipe("adamw", clip=1.0))
     assert passes(form, devices, workload, 2)
     own = model_parallel.clip
-    each = lambda parameters, _, limit: own(parameters, model_parallel.squared_norm(parameters), limit)  # noqa: E731
+    each = lambda made, _, max_norm: own(made, model_parallel.squared_norm(made), max_norm)  # noqa: E731
     for wrong in (each, lambda *_: None):
         monkeypatch.setattr(model_parallel, "clip", wrong)
         assert not passes(form, devices, workload, 2)
@@ -88,7 +88,7 @@ def test_gradients_that_are_added_up_instead_of_averaged_are_seen_where_nothing_
 def test_micro_batches_of_any_size_add_up_and_are_counted(devices: list[Device]) -> None:
     """Of 4 samples in 3 micro-batches, 2 and 2: at most so many, as equal as they can be but for the last one."""
     workload = mine(Recipe("adamw", accumulate=3), exact=False)
-    assert (workload.micro_batch(4), workload.pieces(4, 7)) == (2, (2, 2, 3, 3, 1))
+    assert (workload.micro_batch_size(4), workload.micro_batch_sizes(4, 7)) == (2, (2, 2, 3, 3, 1))
     made = built(IN_STAGES, devices, workload, workload.recipe.accumulate)
     assert all(check.passed for check in made.prove())
     work = {count.name: (count.counted, count.expected) for count in counted(made, devices[1].synchronize)}

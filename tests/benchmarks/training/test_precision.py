@@ -95,8 +95,8 @@ def test_what_a_users_file_raises_by_another_recipe_costs_that_recipe_alone(monk
     monkeypatch.setattr(strategies, "by_other_recipes", other_recipes)
     spec = SimpleNamespace(precision=["float32"], checkpointing=["none", "blocks"])
     own = mine("toy", "float32")
-    able, (failed,) = strategies._by_other_recipes(own, HOST, spec)  # type: ignore[arg-type]
-    assert (able, failed.status, failed.metric) == ([own], "failed", OTHER_RECIPE["step_time"])
+    possible, (failed,) = strategies._other_recipes(own, HOST, spec)  # type: ignore[arg-type]
+    assert (possible, failed.status, failed.metric) == ([own], "failed", OTHER_RECIPE["step_time"])
     assert failed.note == "RuntimeError: blocks() knows no such model"
 
 

@@ -19,9 +19,13 @@ class RecipeRun:
     """A strategy by a recipe; `memory` of the fullest device in bytes, the `largest` batch of each: 0 if unknown."""
 
     run: StrategyRun
-    own: bool
     memory: float
     largest: float
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the workload's own."""
+        return self.run.step.metric not in OTHER_RECIPE.values()
 
     @property
     def recipe(self) -> tuple[str, str]:
@@ -53,16 +57,18 @@ def recipe_runs(result: Result, workload: str) -> list[RecipeRun]:
     own = [
         run
         for run in strategy_runs(result, workload)
-        if run.fits and run.nodes == 1 and (run.devices, run.scaling) in places
-        if run.devices == 1 or strategies.of(run.strategy).on_ranks
+        if run.fits
+        and run.nodes == 1
+        and (run.devices, run.scaling) in places
+        and (run.devices == 1 or strategies.of(run.strategy).on_ranks)
     ]
-    made = [_with_memory(result, run, own=run.step.metric == "step_time") for run in (*own, *others)] if own else []
+    made = [_with_memory(result, run) for run in (*own, *others)] if own else []
     return sorted(made, key=lambda one: (-one.run.devices, -one.run.rate))
 
 
-def _with_memory(result: Result, run: StrategyRun, *, own: bool) -> RecipeRun:
+def _with_memory(result: Result, run: StrategyRun) -> RecipeRun:
     peak, most = step_records.memory(result, run.step), step_records.largest_batch(result, run.step)
-    return RecipeRun(run, own, peak.median if peak else 0.0, most.median if most else 0.0)
+    return RecipeRun(run, peak.median if peak else 0.0, most.median if most else 0.0)
 
 
 @dataclass(frozen=True)

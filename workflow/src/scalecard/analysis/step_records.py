@@ -11,7 +11,7 @@ APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apar
 
 
 def place(step: Record) -> Case:
-    """The axes of a step, for what was measured beside it; of one node, nothing that was measured on several."""
+    """The axes of a step, for what was measured beside it: on as many nodes, and by the same recipe."""
     return {"nodes": None, "precision": None, "checkpointing": None, **step.case}
 
 

@@ -2,8 +2,8 @@
 
 Each workload of config.yaml, ours or the user's, is trained by every strategy on 1, 2, 4 ... N devices, with the batch
 of one device shared by all (strong scaling) and with as many samples on each (weak scaling). What cannot be done is a
-record with its reason. Then, on one device and on all of a node, by other recipes than its own: in another precision,
-and with what is kept for the backward or computed again.
+record with its reason. Then, on one device and on all of a node, by other recipes than its own: in the other precision,
+with and without recomputed blocks.
 
 The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
 dropout and with batch normalisation in eval mode, and as timed), if it did less (updates and forward passes are
@@ -173,26 +173,26 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workl
         except NotAWorkload as error:
             absent.append(failed({"workload": workload.name}, str(error)))
             continue
-        able, unable = _by_other_recipes(found[-1], ctx.device, spec)
-        others += able
-        absent += unable
+        possible, impossible = _other_recipes(found[-1], ctx.device, spec)
+        others += possible
+        absent += impossible
     return found, others, absent
 
 
-def _by_other_recipes(workload: Workload, device: torch.device, spec: Spec) -> tuple[list[Workload], list[Record]]:
+def _other_recipes(workload: Workload, device: torch.device, spec: Spec) -> tuple[list[Workload], list[Record]]:
     """Those that can be, and a record of each other; whatever a file of the user's raises costs these alone."""
-    able, unable, metric = list[Workload](), list[Record](), OTHER_RECIPE["step_time"]
+    possible, impossible, metric = list[Workload](), list[Record](), OTHER_RECIPE["step_time"]
     try:
         for other, why_not in by_other_recipes(workload, device, spec.precision, spec.checkpointing):
             case: Case = {"workload": other.name, **other.recipe_axes}
             if why_not:
-                unable.append(Record.skipped(case, why_not, metric=metric))
+                impossible.append(Record.skipped(case, why_not, metric=metric))
             else:
-                able.append(other)
+                possible.append(other)
     except Exception as error:
         own: Case = {"workload": workload.name}
-        unable.append(Record.failed(own, in_one_line(error), reason=Reason.ERROR, metric=metric))
-    return able, unable
+        impossible.append(Record.failed(own, in_one_line(error), reason=Reason.ERROR, metric=metric))
+    return possible, impossible
 
 
 def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:

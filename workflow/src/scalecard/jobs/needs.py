@@ -187,7 +187,7 @@ def _strategies(setup: Setup) -> Need:
     """
     need, scalings = Need(launches=1), setup.len("scaling")
     for name, values in setup["workloads"].items():
-        name = "a user's" if "file" in values else name
+        divisible = "file" in values or not name.startswith("resnet")  # by layers
         own = {"precision": "float32", "checkpointing": "none", **values.get("recipe", {})}
         widest = "bf16" if "bf16" in setup["precision"] else "float32"  # which auto is, on GPUs and on a CPU
         precision = widest if own["precision"] == "auto" else own["precision"]
@@ -197,24 +197,23 @@ def _strategies(setup: Setup) -> Need:
         if not setup.headline:
             need += _largest(1)
         for layout in setup.launch_layouts:
-            whole = _on_ranks(name, layout.ranks)
+            whole = _on_ranks(layout.ranks, divisible)
             need += _whole(scalings * whole) + _parts(scalings * 2) + Need(launches=1)
             if not setup.headline:
                 need += _largest(whole)
         for layout in () if setup.headline else setup.within_a_node:
             need += _whole(scalings * 4) + _parts(scalings * 5 * layout.ranks) + Need(launches=1) + _largest(4)
         for layout in () if setup.headline or not others else [setup.layouts[0], *setup.within_a_node[-1:]]:
-            whole = others * _on_ranks(name, layout.ranks)
+            whole = others * _on_ranks(layout.ranks, divisible)
             need += _whole(whole) + _largest(whole) + Need(launches=2 * others - 1)
     return need
 
 
-def _on_ranks(workload: str, ranks: int) -> int:
-    """Strategies; the convolutional networks that come with ScaleCard have no layers that are divided."""
+def _on_ranks(ranks: int, divisible: bool) -> int:
+    """Strategies of so many ranks; tensor parallelism, from four ranks on also of replicas, needs layers to divide."""
     if ranks == 1:
         return 1
-    divided = 0 if workload.startswith("resnet") else 2 if ranks >= 4 else 1
-    return divided + (8 if ranks >= 4 else 7)
+    return (8 + 2 * divisible) if ranks >= 4 else (7 + divisible)
 
 
 def _whole(strategies: float) -> Need:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.gradients import without_exchange
+from scalecard.parallel.gradients import no_sync
 from scalecard.workloads.reference import trainable
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
@@ -85,7 +85,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
 
     def _backward(self, *, synchronise: bool) -> None:
-        with nullcontext() if synchronise else without_exchange(self.model):
+        with nullcontext() if synchronise else no_sync(self.model):
             functional.cross_entropy(self.model(self.images), self.labels).backward()
 
 

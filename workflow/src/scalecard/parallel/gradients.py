@@ -1,11 +1,11 @@
 """What a step does with gradients before its update: let them add up without exchanging them, and clip them.
 
-They are clipped by their global norm: g *= min(1, limit / (|g| + 1e-6)), with |g| over all parameters on all devices.
+They are clipped by their global norm |g|, over all parameters on all devices: g *= min(1, max_norm / (|g| + 1e-6)).
 
 Source: Pascanu, Mikolov and Bengio, On the Difficulty of Training Recurrent Neural Networks, ICML 2013.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 
 @contextmanager
-def without_exchange(module: nn.Module) -> Iterator[None]:
+def no_sync(module: nn.Module) -> Iterator[None]:
     """Meanwhile backwards add up this rank's gradients, which DDP or FSDP2 exchanges with the next one."""
     if isinstance(module, DistributedDataParallel):
         with module.no_sync():
@@ -33,27 +33,22 @@ def without_exchange(module: nn.Module) -> Iterator[None]:
         yield
 
 
-def optimized(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The parameters that an optimiser changes."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def squared_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Of all gradients, a scalar; of what is divided over ranks, of all of it: all of them take part."""
-    norms = [get_total_norm([p.grad for p in group if p.grad is not None]) for group in _by_mesh(parameters)]
+def squared_norm(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Of the gradients of all its parameters, a scalar; of what is divided over ranks, of all of it: all take part."""
+    norms = [get_total_norm([p.grad for p in group if p.grad is not None]) for group in _by_mesh(optimizer)]
     whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
     return torch.stack(whole).square().sum()
 
 
-def clip(parameters: Sequence[Tensor], squared: Tensor, limit: float) -> None:
-    """Shorten the gradients, if their squared global norm is larger than the limit's square."""
-    for group in _by_mesh(parameters):
-        clip_grads_with_norm_(group, limit, squared.sqrt())
+def clip(optimizer: torch.optim.Optimizer, squared: Tensor, max_norm: float) -> None:
+    """Shorten its gradients, if their global norm, whose square is given, is larger than `max_norm`."""
+    for group in _by_mesh(optimizer):
+        clip_grads_with_norm_(group, max_norm, squared.sqrt())
 
 
-def _by_mesh(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
-    """What is divided over the same ranks, which PyTorch takes at a time, and what is not divided."""
+def _by_mesh(optimizer: torch.optim.Optimizer) -> list[list[Tensor]]:
+    """Its parameters, apart by the ranks that they are divided over: PyTorch takes one kind at a time."""
     meshes: dict[Any, list[Tensor]] = {}
-    for parameter in parameters:
+    for parameter in (each for group in optimizer.param_groups for each in group["params"]):
         meshes.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
     return list(meshes.values())

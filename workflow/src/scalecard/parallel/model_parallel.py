@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
-from scalecard.parallel.gradients import clip, optimized, squared_norm
+from scalecard.parallel.gradients import clip, squared_norm
 from scalecard.workloads.nested import Tree, chunks, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
@@ -48,7 +48,7 @@ class ModelParallel:
         optimizer: OptimizerSettings,
         loss: Loss = functional.mse_loss,
     ) -> None:
-        self.devices, self.loss, self.limit = devices, loss, optimizer.clip
+        self.devices, self.loss, self.max_norm = devices, loss, optimizer.clip
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
         self.optimizers = [optimizer.build(stage.parameters()) for stage in self.stages]
 
@@ -61,13 +61,13 @@ class ModelParallel:
         assert isinstance(value, Task)
         return value
 
-    def step(self, inputs: Tree, targets: Tree, *, micro_batch: int = 0) -> None:
+    def step(self, inputs: Tree, targets: Tree, *, micro_batch_size: int = 0) -> None:
         """One step with the loss against `targets`, which live on the last device.
 
-        With `micro_batch`, of at most so many samples at a time, one after another, whose gradients add up.
+        With `micro_batch_size`, of at most so many samples at a time, one after another, whose gradients add up.
         """
         whole, done = rows(inputs), list[Task]()
-        for part, goal in zip(*(chunks(tree, micro_batch or whole) for tree in (inputs, targets)), strict=True):
+        for part, goal in zip(*(chunks(tree, micro_batch_size or whole) for tree in (inputs, targets)), strict=True):
             output = self.forward(part, *done)
             done = [self.devices[-1].submit(backward, self.loss, output, goal, rows(part) / whole)]
         self.update(*done)
@@ -75,10 +75,10 @@ class ModelParallel:
     def update(self, *after: Task) -> None:
         """Clip, apply and clear the gradients on every device once the tasks `after` are done."""
         pairs, ready = list(zip(self.devices, self.optimizers, strict=True)), list(after)
-        if self.limit:
+        if self.max_norm:
             ready = [device.submit(_squared_norm, optimizer, *after) for device, optimizer in pairs]
         for device, optimizer in pairs:
-            device.submit(_update, optimizer, self.limit, *ready)
+            device.submit(_update, optimizer, self.max_norm, *ready)
 
     def parameters(self) -> list[Tensor]:
         """Every stage's parameters, in the order of the stages."""
@@ -100,13 +100,13 @@ def backward(loss: Loss, output: Tree, targets: Tree, weight: float = 1.0) -> No
 
 
 def _squared_norm(optimizer: torch.optim.Optimizer, *_after: object) -> Tensor:
-    return squared_norm(optimized(optimizer))
+    return squared_norm(optimizer)
 
 
-def _update(optimizer: torch.optim.Optimizer, limit: float, *ready: Any) -> None:
-    """With a limit, `ready` are the squared norms of the gradients of every stage."""
-    if limit:
-        clip(optimized(optimizer), torch.stack([received(squared) for squared in ready]).sum(), limit)
+def _update(optimizer: torch.optim.Optimizer, max_norm: float, *ready: Any) -> None:
+    """With `max_norm`, `ready` are the squared norms of the gradients of every stage."""
+    if max_norm:
+        clip(optimizer, torch.stack([received(squared) for squared in ready]).sum(), max_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 

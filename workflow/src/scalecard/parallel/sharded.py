@@ -84,7 +84,7 @@ def _padded(shape: tuple[int, ...], ranks: int) -> int:
     return -(-rows // ranks) * ranks * math.prod(rest)
 
 
-def with_divided_states(
+def zero_1(
     settings: OptimizerSettings, parameters: Iterable[Tensor], rank: int, ranks: int
 ) -> tuple[ZeroRedundancyOptimizer, list[Tensor]]:
     """ZeRO-1: an optimiser that keeps states of some parameters and updates those, then gets the others' values.

@@ -7,16 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalecard.parallel.gradients import clip, optimized, squared_norm, without_exchange
+from scalecard.parallel.gradients import clip, no_sync, squared_norm
 from scalecard.workloads.nested import Tree, chunks, rows
 from scalecard.workloads.reference import trainable, untrained
+from scalecard.workloads.workload import Workload
 
 
 class Step:
     """Forward, loss, backward, update, each time it is called; the gradients are cleared.
 
-    With `micro_batch`, of at most so many samples at a time; a mean loss is weighted by their share. With `limit`,
-    gradients are clipped to that global norm.
+    With `micro_batch_size`, of at most so many samples at a time; a mean loss is weighted by their share. With
+    `max_norm`, gradients are clipped to that global norm.
     """
 
     def __init__(
@@ -27,22 +28,37 @@ class Step:
         *,
         loss: Callable[[Any, Any], Tensor],
         optimizer: torch.optim.Optimizer,
-        limit: float = 0.0,
-        micro_batch: int = 0,
+        max_norm: float = 0.0,
+        micro_batch_size: int = 0,
     ) -> None:
         self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.optimizer, self.limit, self.micro_batch = optimizer, limit, micro_batch
+        self.optimizer, self.max_norm, self.micro_batch_size = optimizer, max_norm, micro_batch_size
+
+    @classmethod
+    def of(
+        cls, workload: Workload, module: nn.Module, batch: tuple[Tree, Tree], made: torch.optim.Optimizer | None = None
+    ) -> "Step":
+        """A workload's step as its recipe says, by the recipe's optimiser or one that was `made` for the strategy."""
+        settings = workload.optimizer_settings
+        return cls(
+            module,
+            *batch,
+            loss=workload.loss,
+            optimizer=made or settings.build(trainable(module)),
+            max_norm=settings.clip,
+            micro_batch_size=workload.micro_batch_size(rows(batch[0])),
+        )
 
     def __call__(self) -> None:
         whole = rows(self.inputs)
-        size = self.micro_batch or whole
+        size = self.micro_batch_size or whole
         parts = list(zip(chunks(self.inputs, size), chunks(self.targets, size), strict=True))
         for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
-            with without_exchange(self.module) if left else nullcontext():
+            with no_sync(self.module) if left else nullcontext():
                 value = self.loss(self.module(inputs), targets)
                 (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
-        if self.limit:
-            clip(optimized(self.optimizer), squared_norm(optimized(self.optimizer)), self.limit)
+        if self.max_norm:
+            clip(self.optimizer, squared_norm(self.optimizer), self.max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 

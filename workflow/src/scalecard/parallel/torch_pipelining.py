@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from scalecard.parallel.gradients import clip, optimized, squared_norm
+from scalecard.parallel.gradients import clip, squared_norm
 from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.recipe import OptimizerSettings
@@ -41,7 +41,7 @@ class LibraryPipeline:
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
-        self.group, self.limit = group, optimizer.clip
+        self.group, self.max_norm = group, optimizer.clip
         made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
         self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=loss)
         inputs, targets = batch
@@ -55,10 +55,10 @@ class LibraryPipeline:
         for stage in self.modules:
             if self.replicas:
                 average(stage, self.replicas)
-        if self.limit:
-            squared = squared_norm(optimized(self.optimizer))
+        if self.max_norm:
+            squared = squared_norm(self.optimizer)
             dist.all_reduce(squared, group=self.group)
-            clip(optimized(self.optimizer), squared, self.limit)
+            clip(self.optimizer, squared, self.max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 

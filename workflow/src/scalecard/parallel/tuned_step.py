@@ -28,7 +28,7 @@ from torch.utils.flop_counter import flop_registry
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.parallel.compiled import Compiled, no_compiler
-from scalecard.parallel.gradients import without_exchange
+from scalecard.parallel.gradients import no_sync
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.nested import Tree, leaves, mapped
 from scalecard.workloads.recipe import OptimizerSettings
@@ -114,7 +114,7 @@ class TunedStep:
 
     def _backward(self, parts: Sequence[Part]) -> None:
         for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
-            with without_exchange(self.module) if left else nullcontext():
+            with no_sync(self.module) if left else nullcontext():
                 with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
                     value = self._forward(inputs, targets)
                 (value / len(parts) if len(parts) > 1 else value).backward()

@@ -93,15 +93,20 @@ def train(
 
 def optimizer_step(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
     """What changes the parameters by a gradient for each: by hand or, of a file that has its own optimiser, by that."""
-    by_hand = OptimizerByHand(settings, parameters).step
-    made = settings.build(parameters) if settings.own else None
+    change = _step_of_own(settings, parameters) if settings.own else OptimizerByHand(settings, parameters).step
 
     def step(gradients: Sequence[Tensor]) -> None:
         if settings.clip:
             clip_by_hand(gradients, settings.clip)
-        if made is None:
-            by_hand(gradients)
-            return
+        change(gradients)
+
+    return step
+
+
+def _step_of_own(settings: OptimizerSettings, parameters: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+    made = settings.build(parameters)
+
+    def step(gradients: Sequence[Tensor]) -> None:
         for parameter, slope in zip(parameters, gradients, strict=True):
             parameter.grad = slope
         made.step()
@@ -110,11 +115,11 @@ def optimizer_step(settings: OptimizerSettings, parameters: Sequence[Tensor]) ->
     return step
 
 
-def clip_by_hand(gradients: Sequence[Tensor], limit: float) -> None:
-    """Shorten them in place to a global norm of `limit` (and 1e-6 as PyTorch does), if they are longer."""
+def clip_by_hand(gradients: Sequence[Tensor], max_norm: float) -> None:
+    """Shorten them in place to a global norm of `max_norm` (and 1e-6 as PyTorch does), if they are longer."""
     norm = math.sqrt(sum(float(slope.double().square().sum()) for slope in gradients))
     for slope in gradients:
-        slope.mul_(min(1.0, limit / (norm + 1e-6)))
+        slope.mul_(min(1.0, max_norm / (norm + 1e-6)))
 
 
 class OptimizerByHand:

@@ -91,13 +91,13 @@ class Workload:
         """Whether products are computed in bfloat16."""
         return self.recipe.precision == "bf16" and not self.exact
 
-    def micro_batch(self, samples: int) -> int:
+    def micro_batch_size(self, samples: int) -> int:
         """Samples that a device with so many of them forwards at a time."""
         return -(-samples // self.recipe.accumulate)
 
-    def pieces(self, *shares: int) -> tuple[int, ...]:
+    def micro_batch_sizes(self, *shares: int) -> tuple[int, ...]:
         """Samples of each of the micro-batches of devices with so many of them."""
-        return tuple(piece for share in shares for piece in nested.sizes(share, self.micro_batch(share)))
+        return tuple(piece for share in shares for piece in nested.sizes(share, self.micro_batch_size(share)))
 
     @property
     def recomputes(self) -> bool:

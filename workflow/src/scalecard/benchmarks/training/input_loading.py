@@ -181,10 +181,8 @@ class Feeding:
     ) -> Subject:
         workload, first = at.workload, at.workload.batch(at.workload.batch_size, self.device.torch)
         model = workload.network(self.device.torch)
-        optimizer, sizes = workload.optimizer_settings, workload.pieces(workload.batch_size)
-        made = optimizer.build(trainable(model))
-        limit, micro = optimizer.clip, sizes[0]
-        step = Step(model, *first, loss=workload.loss, optimizer=made, limit=limit, micro_batch=micro)
+        optimizer, sizes = workload.optimizer_settings, workload.micro_batch_sizes(workload.batch_size)
+        step = Step.of(workload, model, first)
         num_steps = self.references.times(workload)
         once = {**optimizer.updates(trainable(model)), "forwards": len(sizes)}
         each = {name: at.num_batches * value for name, value in once.items()}

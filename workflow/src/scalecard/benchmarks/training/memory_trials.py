@@ -183,8 +183,9 @@ def tried(
         timed_at=at,
         metered=not strategy.is_part,
     )
-    clipped = (f"clipped to a norm of {at.workload.recipe.clip:.3g}",) if at.workload.recipe.clip else ()
-    return Fitting(strategy, variant, trial, proof, ((AS_TIMED,) if proof.out_of_memory else ()) + clipped)
+    norm = at.workload.recipe.clip
+    notes = [AS_TIMED] * proof.out_of_memory + [f"clipped to a norm of {norm:.3g}"] * bool(norm)
+    return Fitting(strategy, variant, trial, proof, tuple(notes))
 
 
 def _proven_at(at: Setting, small: Setting | None, *, part: bool) -> list[Setting]:
@@ -192,11 +193,11 @@ def _proven_at(at: Setting, small: Setting | None, *, part: bool) -> list[Settin
 
     Where gradients are clipped, also with a limit that is never reached: a clipped step hides how long they were.
     """
-    wanted, judged = [small] if small else [], small or at
+    settings, own = [small] if small else [], small or at
     if at.workload.recipe.clip and not part:
-        endless = replace(judged.workload, recipe=replace(judged.workload.recipe, clip=math.inf))
-        wanted.append(replace(judged, workload=endless))
-    return wanted
+        unclipped = replace(own.workload, recipe=replace(own.workload.recipe, clip=math.inf))
+        settings.append(replace(own, workload=unclipped))
+    return settings
 
 
 def timed(

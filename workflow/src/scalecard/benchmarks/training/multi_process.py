@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from scalecard.benchmarks.training import cut_model, gradient_allreduce
 from scalecard.benchmarks.training.library_pipelines import pipeline, suits
@@ -19,7 +19,7 @@ from scalecard.parallel.ddp import wrap
 from scalecard.parallel.device_mesh import mesh
 from scalecard.parallel.step import Step, state_of
 from scalecard.records import strategies as kinds
-from scalecard.workloads.nested import Tree, rows
+from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
@@ -69,23 +69,23 @@ def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
     if not optimizer.state_bytes(values):
         raise CannotBe("its optimiser keeps nothing from step to step, so there is nothing to divide")
     try:
-        made, mine = sharded.with_divided_states(optimizer, values, ctx.rank, ctx.world_size)
+        made, mine = sharded.zero_1(optimizer, values, ctx.rank, ctx.world_size)
     except ValueError as error:
         raise CannotBe(str(error)) from error
     size = sum(value.nbytes for value in values)
     counts = {"all-reduced bytes": size, "optimizer bytes": optimizer.state_bytes(mine)}
-    if not any(True for _ in model.buffers()):  # which DDP sends before a forward
+    if next(model.buffers(), None) is None:  # which DDP sends before a forward
         counts["collective bytes"] = 2 * size
-    more = {"made": made, "keeps": made.optim, "agreeing": lambda: values}
     # Before its second step DDP agrees on its buckets, which are bytes as well.
-    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, settling=1, **more)
+    more = {"made": made, "agreeing": lambda: values, "settling": 1}
+    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, **more)
 
 
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
     model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
-    counts = references.counts(at.workload, at.workload.pieces(mine.batch_size))
+    counts = references.counts(at.workload, at.workload.micro_batch_sizes(mine.batch_size))
     counts["optimizer bytes"] = mine.optimizer_settings.state_bytes(trainable(model))
     return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
 
@@ -111,7 +111,7 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
-        counts["collective bytes"] = len(workload.pieces(at.shares()[0])) * times * gathered + reduced
+        counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
     return _data_parallel(ctx, references, at, model, module, counts)
 
 
@@ -126,7 +126,7 @@ def _data_parallel(
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
     batch = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
-    pieces = at.workload.pieces(at.shares()[0])
+    pieces = at.workload.micro_batch_sizes(at.shares()[0])
     counted = {} if at.workload.exact else {**references.counts(at.workload, pieces), **counts}
     return _subject(ctx, references, at, at.shares(), model, wrapped, batch, counted, **more)
 
@@ -147,7 +147,7 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
         module = sharded.sharded(module, [], ranks["replica"], parameters=True, bf16=workload.in_bf16)
     batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
-    left = {} if workload.exact else references.counts(workload, workload.pieces(sizes[0]))
+    left = {} if workload.exact else references.counts(workload, workload.micro_batch_sizes(sizes[0]))
     counts = {name: each for name, each in left.items() if not each}  # nothing in float32 is so on every rank
     return _subject(ctx, references, at, sizes, model, module, batch, counts)
 
@@ -161,28 +161,26 @@ def _subject(
     wrapped: nn.Module,
     batch: tuple[Tree, Tree],
     counts: Mapping[str, float],
-    made: torch.optim.Optimizer | None = None,
-    keeps: torch.optim.Optimizer | None = None,
+    made: ZeroRedundancyOptimizer | None = None,
     **more: Any,
 ) -> Subject:
     """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has.
 
-    With an optimiser that was `made` for it, of which another one `keeps` the states, or its recipe's.
+    By its recipe's optimiser, or one that was `made` of it, whose ranks update parameters that differ.
     """
-    workload, state, settings = at.workload, partial(state_of, model), at.workload.optimizer_settings
-    optimizer, micro = made or settings.build(trainable(model)), workload.micro_batch(rows(batch[0]))
-    step = Step(wrapped, *batch, loss=workload.loss, optimizer=optimizer, limit=settings.clip, micro_batch=micro)
-    updates = {} if made else settings.updates(trainable(model))
+    workload, state = at.workload, partial(state_of, model)
+    step = Step.of(workload, wrapped, batch, made)
+    updates = {} if made else workload.optimizer_settings.updates(trainable(model))
     return trained(
         at,
         step,
         state,
-        references.at(workload, workload.pieces(*sizes)),
+        references.at(workload, workload.micro_batch_sizes(*sizes)),
         references=references,
         modules=[wrapped],
         devices=[ctx],
-        counts={**updates, "forwards": len(workload.pieces(sizes[0])), **counts},
-        optimizers=[keeps or optimizer],
+        counts={**updates, "forwards": len(workload.micro_batch_sizes(sizes[0])), **counts},
+        optimizers=[made.optim if made else step.optimizer],
         compared=lambda: sharded.whole(state()),
         **more,
     )

@@ -56,7 +56,7 @@ def _scheduled(schedule: Schedule) -> InProcess:
     )
 
 
-WHOLE = InProcess(ModelParallel, lambda at: partial(ModelParallel.step, micro_batch=at.split_size))
+WHOLE = InProcess(ModelParallel, lambda at: partial(ModelParallel.step, micro_batch_size=at.split_size))
 IN_STAGES = replace(WHOLE, crossings=1)
 TEXTBOOK = InProcess(
     TextbookPipeline, lambda at: partial(TextbookPipeline.pipelined_step, split_size=at.split_size), crossings=1
@@ -145,10 +145,9 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)
     optimizer = workload.optimizer_settings
-    pieces = workload.pieces(workload.batch_size)
-    scattered = [part for piece in pieces for part in sizes(piece, -(-piece // at.devices))]
-    made, micro = optimizer.build(trainable(model)), pieces[0]
-    step = Step(wrapped, *batch, loss=workload.loss, optimizer=made, limit=optimizer.clip, micro_batch=micro)
+    micro_sizes = workload.micro_batch_sizes(workload.batch_size)
+    scattered = [part for micro in micro_sizes for part in sizes(micro, -(-micro // at.devices))]
+    step = Step.of(workload, wrapped, batch)
     return trained(
         at,
         partial(first.submit, step),
@@ -157,6 +156,6 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
         references=references,
         modules=[wrapped],
         devices=devices,
-        counts={"forwards": len(pieces), **optimizer.counts(trainable(model))},
+        counts={"forwards": len(micro_sizes), **optimizer.counts(trainable(model))},
         optimizers=[step.optimizer],
     )

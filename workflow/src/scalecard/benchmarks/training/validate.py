@@ -280,17 +280,17 @@ def by_other_recipes(
         why_not = _lacks_bf16(device) if other.in_bf16 else ""
         if other.recomputes and not why_not:
             why_not = _not_recomputed(other, other.as_reference.network(HOST), other.batch(2, HOST)[0])
-        yield replace(other, frozen=draws or _loses_batches(other)), why_not
+        yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not
 
 
-def _loses_batches(workload: Workload) -> bool:
-    """Whether batch normalisation in bf16 makes of its gradient as it is timed one that tells nothing."""
+def _normalises_in_bf16(workload: Workload) -> bool:
+    """Whether batch normalisation is trained in bf16, whose gradient as it is timed tells nothing."""
     return workload.in_bf16 and _normalises_batches(workload)
 
 
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_draws(workload) or _loses_batches(workload))
+    workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
