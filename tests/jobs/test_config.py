@@ -159,6 +159,13 @@ def test_the_blocks_of_both_scales_are_checked_once(
     assert len(checker.scales) == 2, "other values are checked too"
 
 
+def test_a_check_that_is_killed_says_so(checked_by: Callable[[Checker], None], install_gpus: Install) -> None:
+    install_gpus([])
+    checked_by(Checker(-9))
+    with pytest.raises(InvalidConfig, match=r"could not be checked: signal 9; is memory short\?"):
+        resolve(CONFIG, check=True)
+
+
 @pytest.mark.parametrize(
     ("container", "in_sif", "in_image"),
     [

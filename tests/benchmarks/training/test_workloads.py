@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from scalecard import experiments
+from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import (
     NotAWorkload,
     check,
@@ -217,10 +219,12 @@ def test_what_no_image_can_have_is_refused_all_the_same(
 
 
 def test_a_file_is_looked_at_once_for_all_experiments(tmp_path: Path) -> None:
-    workload = written(tmp_path, changed("return nn.", "made.append(1); return nn.") + "made = []\n")
+    """Its model is made twice: without data, to see how large it is, and on the host."""
+    where = "made.append(str(torch.empty(0).device)); return nn."
+    workload = written(tmp_path, changed("return nn.", where) + "made = []\n")
     blocks = {name: block(name, workloads={"mine": {"file": workload.file, "batch_size": 4}}) for name in TRAINING}
     assert experiments.problems({"full": blocks}) == []
-    assert workload.module.made == [1]
+    assert workload.module.made == ["meta", "cpu"]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -331,3 +335,17 @@ def test_the_files_of_the_readme_are_workloads(tmp_path: Path) -> None:
     first, second = (workload.batch(2, HOST) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(leaves(first), leaves(second), strict=True))
     assert [tuple(leaf.shape) for leaf in leaves(first)] == [(2, 3, 224, 224), (2,)]
+
+
+def test_a_model_that_the_host_can_hardly_train_is_looked_at_where_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is, in any case; to make 8 billion parameters would get the process killed. One that fits is trained."""
+    whole = Workload("llama", f"{ROOT}/examples/llama.py", "{}", 2, seed=0)
+    monkeypatch.setattr(validate.psutil, "virtual_memory", lambda: SimpleNamespace(available=16 * 2**30))
+    check.cache_clear()
+    check(whole)
+    with pytest.raises(NotAWorkload, match="takes depth"):
+        check(replace(whole, values='{"depth": 3}'))
+    with pytest.raises(NotAWorkload, match="the loss of a new model is nan"):
+        check(written(tmp_path, GOOD.replace(".mean()", ".mean() * float('nan')")))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import psutil
 import torch
 from annotated_types import Len
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of 
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
 PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
+ROOM = 4  # times the parameters, for their gradients and what two samples need
 RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
 
 
@@ -60,13 +62,23 @@ def check(workload: Workload) -> None:
     """
     try:
         check_functions(workload)
-        if workload.file:
-            check_values(workload)
-        else:
+        if not workload.file:
             check_model(workload)
+        elif not _is_too_large(workload):
+            check_values(workload)
     except NotAWorkload as error:
         if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
             raise
+
+
+def _is_too_large(workload: Workload) -> bool:
+    """Whether the host can hardly train the model, which is then looked at where it is measured."""
+    try:
+        with torch.device("meta"):
+            size = sum(parameter.nbytes for parameter in workload.call("model").parameters())
+    except Exception:  # of a file whose model cannot be made without data
+        return False
+    return bool(ROOM * size > psutil.virtual_memory().available)
 
 
 def check_functions(workload: Workload) -> None:
