@@ -179,7 +179,7 @@ def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() ->
 def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() -> None:
     module = nn.Sequential(nn.Linear(4, 64), nn.GELU(), nn.Linear(64, 4))
     plain, kept = copy.deepcopy(module), dict[str, int]()
-    checkpoint_forward(module)
+    checkpoint_forward(module, "blocks")
 
     def gradients(model: nn.Module, name: str) -> list[Tensor]:
         sizes = list[int]()
@@ -194,6 +194,37 @@ def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() 
     forward = 2 * 3 * 4 * 64
     assert found["recomputed FLOPs"] == forward, "the last product's result is not needed"
     assert found["FLOPs"] - found["recomputed FLOPs"] == operations(lambda: gradients(plain, "plain"))["FLOPs"]
+
+
+def test_selective_checkpointing_computes_every_other_product_once() -> None:
+    """Of four products the second is computed again: the first and the third are kept, the fourth is not needed."""
+    module = nn.Sequential(*(layer for out in (8, 16, 32) for layer in (nn.Linear(out // 2, out), nn.GELU())))
+    module.append(nn.Linear(32, 4))
+    plain = copy.deepcopy(module)
+    checkpoint_forward(module, "selective")
+
+    def gradients(model: nn.Module) -> list[Tensor]:
+        made = model(torch.ones(3, 4, requires_grad=True)).square().sum()
+        return list(torch.autograd.grad(made, list(model.parameters())))
+
+    assert all(map(torch.equal, gradients(module), gradients(plain)))
+    found = operations(lambda: gradients(module), ["FLOPs", "recomputed FLOPs"])
+    assert found["recomputed FLOPs"] == 2 * 3 * 8 * 16
+    assert found["FLOPs"] - found["recomputed FLOPs"] == operations(lambda: gradients(plain))["FLOPs"]
+
+
+def test_selective_checkpointing_computes_attention_once() -> None:
+    class Attention(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x) * 2
+
+    module = Attention()
+    checkpoint_forward(module, "selective")
+
+    def both() -> None:
+        module(torch.ones(1, 2, 8, 4, requires_grad=True)).square().sum().backward()
+
+    assert operations(both, ["FLOPs", "recomputed FLOPs"])["recomputed FLOPs"] == 0
 
 
 def test_a_copy_in_bfloat16_computes_with_its_own_parameters() -> None:

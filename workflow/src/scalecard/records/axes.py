@@ -47,7 +47,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     bytes: Annotated[Positive, Field(description="what each device holds or copies")]
     call: Annotated[Name, Field(description="blocking or non_blocking")]
     channels_last: Annotated[Positive, RUNG]
-    checkpointing: Annotated[Name, Field(description="of a recipe: blocks, whose forwards run again; else none")]
+    checkpointing: Annotated[Name, Field(description="of a recipe: blocks (they run again), selective or none")]
     collective: Annotated[Name, Field(description="all_reduce, all_gather, reduce_scatter, all_to_all or broadcast")]
     compile: Annotated[Positive, RUNG]
     copy: Annotated[Name, Field(description="of a batch to the device: blocking, non_blocking or overlapped")]

@@ -13,33 +13,39 @@ optimiser of the workload's own file gets these, too.
 
 In bf16 autocast rounds the factors and results of products and convolutions to bfloat16; parameters and gradients stay
 float32. FSDP2 does so by a policy of its own (parallel/sharded.py). With checkpointing a block keeps nothing but its
-inputs for the backward, which runs its forward again.
+inputs for the backward, which runs its forward again; if it is selective, a block also keeps the results of attention
+and of its first, third, fifth ... product or convolution, which are not computed again.
 
 Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019; Kalamkar et al., A Study of BFLOAT16
-for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
+for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016;
+Liang et al., TorchTitan, 2024, for what the selective form keeps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
 from scalecard.workloads.nested import leaves
 
 Precision = Literal["float32", "bf16", "auto"]
-Checkpointing = Literal["none", "blocks"]
+Checkpointing = Literal["none", "blocks", "selective"]
 OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
 MOMENTUM = 0.9
 BETAS = (0.9, 0.95)
 EPSILON, WEIGHT_DECAY = 1.0, 1e-6
 OUR_CONSTANTS = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's names
 FUSING = ("cuda",)  # types of devices
+PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.convolution)
+ATTENTION = [each for each in flop_registry if "attention" in str(each) and "backward" not in str(each)]
 
 
 @dataclass(frozen=True)
@@ -195,18 +201,36 @@ class _CountedRecompute:
             return self._forward(*args, **kwargs)
 
 
-def checkpointed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function under activation checkpointing: nothing but its arguments is kept for the backward."""
+def _keep_every_other() -> Any:
+    """What PyTorch enters for a forward and for its second run: of both, the products are numbered from 1."""
+    seen = {False: 0, True: 0}
+
+    def policy(context: Any, function: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
+        seen[context.is_recompute] += function.overloadpacket in PRODUCTS
+        odd = function.overloadpacket in PRODUCTS and seen[context.is_recompute] % 2 == 1
+        kept = odd or function.overloadpacket in ATTENTION
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+def checkpoint_options(how: Checkpointing) -> dict[str, Any]:
+    """What PyTorch's checkpoint() is told for this kind, which is not none."""
+    return {"use_reentrant": False, **({"context_fn": _keep_every_other} if how == "selective" else {})}
+
+
+def checkpointed(function: Callable[..., Any], how: Checkpointing) -> Callable[..., Any]:
+    """The function under activation checkpointing of this kind."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(_CountedRecompute(function), *args, use_reentrant=False, **kwargs)
+        return checkpoint(_CountedRecompute(function), *args, **checkpoint_options(how), **kwargs)
 
     return run
 
 
-def checkpoint_forward(module: nn.Module) -> None:
+def checkpoint_forward(module: nn.Module, how: Checkpointing) -> None:
     """Let the module's forward run again in the backward."""
-    _change_forward(module, checkpointed)
+    _change_forward(module, partial(checkpointed, how=how))
 
 
 def autocast_forward(module: nn.Module) -> nn.Module:

@@ -146,7 +146,7 @@ class Workload:
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
         if self.recomputes:
             for block in self.wrappable_blocks(model):
-                checkpoint_forward(block)
+                checkpoint_forward(block, self.recipe.checkpointing)
         if self.exact:
             return model.double().eval()
         return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)

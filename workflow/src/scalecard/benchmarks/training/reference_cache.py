@@ -13,6 +13,7 @@ from scalecard.measuring.counting import operations
 from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.workloads import reference
 from scalecard.workloads.nested import sizes
+from scalecard.workloads.recipe import checkpoint_options
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
@@ -87,7 +88,8 @@ class References:
             if not workload.recomputes:
                 return once
             for block in plain.wrappable_blocks(model):
-                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+                options = checkpoint_options(workload.recipe.checkpointing)
+                block.forward = partial(checkpoint, block.forward, **options)
             found = operations(gradient, workload.flop_counts)
             return {**found, "recomputed FLOPs": found["FLOPs"] - once["FLOPs"]}
         except (MemoryError, RuntimeError) as error:

@@ -166,7 +166,7 @@ def check_values(workload: Workload) -> None:
                 )
     _check_step(workload, model.to(HOST), *batch)
     if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
-        raise NotAWorkload(workload, f"recipe.checkpointing = blocks: {problem}")
+        raise NotAWorkload(workload, f"recipe.checkpointing = {workload.recipe.checkpointing}: {problem}")
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
     check_dataset(workload, batch)
