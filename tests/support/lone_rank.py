@@ -18,6 +18,7 @@ class LoneRank:
     leads: bool = True
     alone: bool = True
     spans_nodes: bool = False
+    control: Any = None  # no process group: PyTorch then works without ranks
 
     def synchronize(self) -> None:
         """On a CPU work is done when its call returns."""

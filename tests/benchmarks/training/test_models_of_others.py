@@ -1,8 +1,8 @@
 """Models that are nobody's here, and our own, trained by every strategy that can, each proven and counted."""
 
-import itertools
 import json
 from dataclasses import asdict, replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -28,6 +28,11 @@ ON_RANKS_IN_STAGES = {name for name in IN_STAGES if name.startswith("torch")}
 WITHOUT_OPTIMIZER_BYTES = {"tensor parallel", "data x tensor"}
 NO_BLOCKS = "its children (it has no blocks(model)), one after another, do not compute what the model does"
 PLAYED = {"model parallel", "our gpipe", "our 1f1b"}
+SAVED = {
+    *product(("save_time", "restore_time", "checkpoint_size"), ("one file", "in parts")),
+    *product(("steps_time",), ("none", "asynchronous")),
+    ("checkpoint_size", "asynchronous"),
+}
 TINY_GPT = {"layers": 6, "width": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
 
 
@@ -89,6 +94,15 @@ def played(records: list[Record], devices: int) -> set[str]:
     return {str(record.case["strategy"]) for record in found}
 
 
+def saved(records: list[Record], devices: int) -> set[tuple[str, str]]:
+    """The ways to save on so many devices, and what was timed of each, proven by what was loaded again."""
+    metrics = ("save_time", "restore_time", "steps_time", "checkpoint_size")
+    found = [record for record in records if record.metric in metrics and record.matches(devices=devices)]
+    assert all(record.status == "ok" for record in found), [record.note for record in found]
+    assert all(record.checks for record in found if record.unit == "s")
+    return {(record.metric, record.text("saving")) for record in found}
+
+
 def notes(records: list[Record], strategy: str) -> set[str]:
     return {record.note for record in records if record.case.get("strategy") == strategy and record.status == "skipped"}
 
@@ -115,6 +129,7 @@ def test_a_model_of_somebody_else_is_trained_by_what_divides_its_batch(
     records = measured(monkeypatch, 2, **{name: block})
     assert trained(records, name, 1, recipe) == {"single device"}
     assert trained(records, name, 2, recipe) == sharing(recipe)
+    assert saved(records, 2) == SAVED
     for strategy in IN_STAGES:
         (note,) = notes(records, strategy)
         assert note.startswith(why)
@@ -170,6 +185,8 @@ def test_a_transformer_on_four_devices_is_trained_by_every_strategy(monkeypatch:
     several = sharing(recipe) | IN_STAGES | {"tensor parallel"}
     assert trained(records, "gpt", 2, recipe) == several
     assert trained(records, "gpt", 4, recipe) == several | {"data x tensor", "data x pipeline"}
+    assert saved(records, 4) == SAVED
+    assert not saved(records, 2)
     assert played(records, 2) == played(records, 4) == PLAYED - {"model parallel"}, "which takes one after another"
     steps = {json.dumps(record.case) for record in records if record.metric == "step_time"}
     assert {json.dumps(record.case) for record in records if record.metric == "played_time"} <= steps
@@ -189,7 +206,7 @@ def test_by_other_recipes_a_workload_is_trained_on_one_device_and_on_all(monkeyp
     own = {"recipe": {"optimizer": "adamw", "precision": "bf16"}}
     records = measured(monkeypatch, 2, others, gpt={"batch_size": 4, **own, **TINY_GPT})
     by_others = [replace(r, metric="step_time") for r in records if r.metric == OTHER_RECIPE["step_time"]]
-    for precision, checkpointing in itertools.product(others["precision"], others["checkpointing"]):
+    for precision, checkpointing in product(others["precision"], others["checkpointing"]):
         if (precision, checkpointing) == ("bf16", "none"):
             continue  # its own
         recipe = Recipe("adamw", precision, checkpointing)

@@ -161,8 +161,8 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> li
     return [
         smaller,
         Term(SHARING, middle - time, _both(_half(own[0]), error)),
-        Term(SLOWEST, slowest.median - middle, _of_differences(slowest, _mean_of(own)), _always_slowest(own)),
-        Term(EXPOSED, exposed, _of_differences(step, slowest)),
+        Term(SLOWEST, slowest.median - middle, of_differences(slowest, _mean_of(own)), _always_slowest(own)),
+        Term(EXPOSED, exposed, of_differences(step, slowest)),
     ]
 
 
@@ -275,7 +275,7 @@ def _both(*errors: float | None) -> float | None:
     return math.hypot(*known) if len(known) == len(errors) else None
 
 
-def _of_differences(a: Record, b: Record) -> float | None:
+def of_differences(a: Record, b: Record) -> float | None:
     """The error of a - b: of the differences in each round if both share their rounds, which cancels drift."""
     ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (a, b))
     if not ours or ours != theirs or list(map(len, a.samples)) != list(map(len, b.samples)):

@@ -2,8 +2,8 @@
 
 Each workload of config.yaml, ours or the user's, is trained by every strategy on 1, 2, 4 ... N devices, with the batch
 of one device shared by all (strong scaling) and with as many samples on each (weak scaling). What cannot be done is a
-record with its reason. Then, on one device and on all of a node, by other recipes than its own: in the other precision,
-with and without recomputed blocks.
+record with its reason. Then, on all devices of a node, what a checkpoint costs; and on one device and on all of a node
+other recipes than its own: in the other precision, with and without recomputed blocks.
 
 The answer would be wrong if a strategy trained something else (each is compared with a plain loop, in float64 without
 dropout and with batch normalisation in eval mode, and as timed), if it did less (updates and forward passes are
@@ -21,7 +21,8 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training import multi_process, single_process
+from scalecard.benchmarks.training import checkpoint_cost, multi_process, single_process
+from scalecard.benchmarks.training.checkpoint_cost import SAVE
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
@@ -38,7 +39,7 @@ from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
-from scalecard.records.record import Reason, Record
+from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.strategies import OTHER_RECIPE
 from scalecard.workloads.recipe import Checkpointing
 from scalecard.workloads.workload import Workload
@@ -61,7 +62,7 @@ class Spec(OfWorkloads, Common):
 
 @dataclass(frozen=True)
 class Turn:
-    """What is launched together: a workload on a layout of devices, by one process or by ranks; times, or batches.
+    """What is launched together: a workload on a layout of devices, by one process or by ranks, and what is measured.
 
     With `other`, its recipe is not the workload's own.
     """
@@ -69,7 +70,7 @@ class Turn:
     workload: Workload
     layout: Layout
     ranks: bool
-    largest: bool = False
+    measured: Literal["times", "largest batches", "checkpoints"] = "times"
     other: bool = False
 
     @property
@@ -81,7 +82,14 @@ class Turn:
         what = f"{self.workload.name}, {self.layout if self.ranks else f'one process on {count}'}"
         named = ", ".join([self.workload.recipe.precision, *["recomputed"] * self.workload.recomputes])
         what += f", by another recipe ({named})" if self.other else ""
-        return f"{what}, the largest batches" if self.largest else what
+        return what if self.measured == "times" else f"{what}, {self.measured}"
+
+    @property
+    def metric(self) -> tuple[str, Unit]:
+        """Of the record that says that nothing was measured, and its unit."""
+        if self.measured == "times":
+            return "step_time", "s"
+        return ("largest_batch", "samples") if self.measured == "largest batches" else (SAVE, "s")
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -122,9 +130,11 @@ def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[
     groups += [(layout, True) for layout in wanted if layout.ranks > 1]
     groups.sort(key=lambda group: group not in ((wanted[0], False), (wanted[-1], True)))
     turns = [Turn(workload, *group) for group in groups for workload in workloads]
-    if machine.kind == "cpu":
-        return turns
-    return turns + [replace(turn, largest=True) for turn in turns if _is_first(turn)]
+    if machine.kind != "cpu":
+        turns += [replace(turn, measured="largest batches") for turn in turns if _is_first(turn)]
+    all_of_a_node = layouts(machine.num_devices, 1)[-1]
+    saving = [Turn(workload, all_of_a_node, ranks=True, measured="checkpoints") for workload in workloads]
+    return turns + [turn for turn in saving if _is_first(turn)]
 
 
 def _other_turns(machine: Machine, others: Sequence[Workload]) -> list[Turn]:
@@ -132,7 +142,7 @@ def _other_turns(machine: Machine, others: Sequence[Workload]) -> list[Turn]:
     wanted = layouts(machine.num_devices, 1)
     groups = [(wanted[0], False), *([(wanted[-1], True)] if len(wanted) > 1 else [])]
     turns = [Turn(workload, *group, other=True) for workload in others for group in groups]
-    turns += [replace(turn, largest=True) for turn in turns if machine.kind != "cpu"]
+    turns += [replace(turn, measured="largest batches") for turn in turns if machine.kind != "cpu"]
     return [turn for turn in turns if _is_first(turn)]
 
 
@@ -140,6 +150,7 @@ def _is_first(turn: Turn) -> bool:
     """Whether this is the first process of the run that measures it."""
     ranks = turn.layout.ranks if turn.ranks else 1
     about = ["strategies", *turn.case.values(), ranks, *["other recipe"] * turn.other]
+    about += [turn.measured] * (turn.measured == "checkpoints")
     return shared_decisions.first("-".join(map(str, about)))
 
 
@@ -197,13 +208,14 @@ def _other_recipes(workload: Workload, device: torch.device, spec: Spec) -> tupl
 
 def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
     """Stages alone, which are many, are for the run's first process."""
+    metric, unit = turn.metric
     return launch_and_record(
         *(_on_ranks if turn.ranks else _in_process, spec, machine, turn, not turn.other and _is_first(turn)),
         layout=turn.layout if turn.ranks else Layout(1),
         machine=machine,
         devices_each=1 if turn.ranks else turn.layout.ranks,
-        cases=[(turn.case, "largest_batch" if turn.largest else "step_time")],
-        unit="samples" if turn.largest else "s",
+        cases=[(turn.case, metric)],
+        unit=unit,
     )
 
 
@@ -219,13 +231,17 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:
-    yield from _measured(_group(ctx, [ctx], ctx.device, spec, turn), turn, multi_process.strategies(ctx))
+    group = _group(ctx, [ctx], ctx.device, spec, turn)
+    if turn.measured == "checkpoints":
+        yield from checkpoint_cost.records(group, spec.data_dir)
+    else:
+        yield from _measured(group, turn, multi_process.strategies(ctx))
 
 
 def _measured(group: Group, turn: Turn, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
     """By another recipe, without the parts that explain a step's time."""
     wanted = [one for one in strategies if not (turn.other and one.is_part)]
-    return group.largest_batches(wanted) if turn.largest else group.times(wanted)
+    return group.times(wanted) if turn.measured == "times" else group.largest_batches(wanted)
 
 
 def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, turn: Turn) -> Group:
@@ -233,7 +249,7 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
     everywhere: list[Workload] = ctx.all_gather(turn.workload)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
-    scalings = scalings[-1:] if turn.other else scalings
+    scalings = scalings[-1:] if turn.other or turn.measured == "checkpoints" else scalings
     references, trace = References(device, spec.check_steps), spec.trace and not turn.other
     case: Case = {**turn.case, **workload.recipe_axes}
     return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, trace)

@@ -35,6 +35,7 @@ HEALTH = "health"  # which gives up no time: what it left out would be thought t
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
 BLOCKS = {"resnet50": 18, "resnet26_quarter": 10}  # as they are cut
+CHECKPOINTS = 6  # ways to save and load one, with the steps beside it
 ONLY_ONCE = ("trials", "searches")  # by the first process, for all
 
 
@@ -183,7 +184,7 @@ def _hybrid(setup: Setup) -> Need:
 
 def _strategies(setup: Setup) -> Need:
     """Each workload on one device, with smaller batches; then all ways on ranks and, not of the headline, in one
-    process, with stages alone, and the largest batches; by other recipes on one device and on all ranks of a node.
+    process, with stages alone, the largest batches and checkpoints; by other recipes on one device and on all ranks.
     """
     need, scalings = Need(launches=1), setup.len("scaling")
     for name, values in setup["workloads"].items():
@@ -195,7 +196,7 @@ def _strategies(setup: Setup) -> Need:
         others = sum(one != (precision, own["checkpointing"]) for one in wanted)
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
         if not setup.headline:
-            need += _largest(1)
+            need += _largest(1) + Need(variants=CHECKPOINTS, trials=CHECKPOINTS + 1, launches=1)
         for layout in setup.launch_layouts:
             whole = _on_ranks(layout.ranks, divisible)
             need += _whole(scalings * whole) + _parts(scalings * 2) + Need(launches=1)

@@ -119,8 +119,9 @@ class _Operations(TorchDispatchMode):
             self.tally.add("all-reduced bytes", _bytes(args[0]))
 
 
-def _bytes(tensors: Tensor | Iterable[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+def _bytes(tensors: Any) -> int:
+    """Of a tensor, or of all that there are, which an all-gather has in lists of lists."""
+    return tensors.nbytes if isinstance(tensors, Tensor) else sum(map(_bytes, tensors))
 
 
 _recomputing = threading.local()

@@ -83,6 +83,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     products: Annotated[Positive, Field(description="of matrices in one call")]
     rank: Annotated[Index, Field(description="its number, from 0")]
     ranks: Annotated[Positive, Field(description="processes, over all nodes")]
+    saving: Annotated[Name, Field(description="of a checkpoint: one file, in parts, asynchronous or none")]
     scaling: Annotated[Name, Field(description="strong or weak")]
     share: Annotated[
         Index,

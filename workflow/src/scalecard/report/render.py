@@ -77,15 +77,17 @@ class Answer:
 
 
 def every_answer(results: Sequence[Result], settings: Settings, left_out: list[LeftOut]) -> list[Answer]:
-    """The answers that the results of one platform allow; all of them rest on the strategies of several devices.
+    """The answers that the results of one platform allow; most of them rest on the strategies of several devices.
 
     One that cannot be computed is added to what is left out.
     """
     measured = platforms.current(results, settings)
     result = measured.of("strategies")
-    if result is None or result.environment["machine"]["num_devices"] * max(1, len(result.environment["nodes"])) == 1:
+    if result is None:
         return []
-    tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in answers.names()]
+    several = result.environment["machine"]["num_devices"] * max(1, len(result.environment["nodes"])) > 1
+    names = answers.names() if several else answers.OF_ONE_DEVICE
+    tried = [attempt(f"answer {name}", partial(Answer.of, name, measured), left_out) for name in names]
     return [answer for answer in tried if answer and (answer.findings or answer.tables)]
 
 

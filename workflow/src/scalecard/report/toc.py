@@ -9,7 +9,7 @@ from scalecard.analysis import formatting
 from scalecard.report import by_key
 
 GROUPS = {
-    "Answers": ("why", "use", "forecast"),
+    "Answers": ("why", "use", "forecast", "save"),
     "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
     "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
     "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
@@ -19,6 +19,7 @@ NAMES = {
     "why": "Why not N times as fast",
     "use": "What to use",
     "forecast": "How far it scales",
+    "save": "What a checkpoint costs",
     "health": "Health",
     "async_timing": "Asynchronous timing",
     "copy_cost": "Copies",

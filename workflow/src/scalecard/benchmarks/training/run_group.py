@@ -89,14 +89,14 @@ class Group:
                 yield {**self.case, **self._counted(size)}, smaller
             return
         for scaling in self.scalings:
-            at = self._setting(self.workload.batch_size, scaling, strategy)
+            at = self.setting(self.workload.batch_size, scaling, strategy)
             yield {**self.case, **self._axes(strategy, scaling, at)}, at
 
     def _axes(self, strategy: StrategyBuilder, scaling: str, at: Setting) -> Case:
         batch: Case = {"scaling": scaling, "batch_size": at.workload.batch_size}
         if strategy.metric == STAGE:
             return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
-        return {"strategy": strategy.kind.name, **batch, **self._counted(at.workload.batch_size)}
+        return {"strategy": strategy.kind.name, **batch, **self._counted(at.workload.batch_size), **strategy.axes}
 
     def _counted(self, size: int) -> Case:
         return {"batch_size": size, "unit": self.workload.unit, "units": self.workload.units(size)}
@@ -115,7 +115,7 @@ class Group:
         )
         return found if isinstance(found, Fitting) else found.record(case, strategy.metric)
 
-    def _setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:
+    def setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:
         """One device's batch for all, or one for each; pipelines cut it into equal micro-batches."""
         whole = batch * (self.num_devices if scaling == "weak" else 1)
         shared = max(1, whole // strategy.replicas)
@@ -159,7 +159,7 @@ class Group:
 
     def _largest(self, strategy: StrategyBuilder, case: Case) -> Iterator[Record]:
         def peak(batch: int) -> float | None:
-            trial = self.trials.of(strategy, self._setting(batch, "weak", strategy))
+            trial = self.trials.of(strategy, self.setting(batch, "weak", strategy))
             return None if trial.refused else trial.peak
 
         start, most = self.workload.batch_size, MOST * self.workload.batch_size

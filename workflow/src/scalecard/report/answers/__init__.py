@@ -12,6 +12,7 @@ from types import ModuleType
 from scalecard.records.strategies import Untimed
 from scalecard.report import toc
 
+OF_ONE_DEVICE = ("save",)  # the others compare several devices with one
 PARTS = {  # of a step, as they are called where they are not timed alone
     Untimed.RANKS: "ranks that exchange nothing",
     Untimed.THREADS: "threads with their copies",

@@ -57,6 +57,7 @@ class Topic(IntEnum):
     FED_STEPS = auto()
     EACH_RUNG = auto()
     RECIPES = auto()
+    CHECKPOINTS = auto()
     LARGER_BATCH = auto()
     FORECAST = auto()
     BALANCED_CUT = auto()

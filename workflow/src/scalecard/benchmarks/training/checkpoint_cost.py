@@ -1,0 +1,230 @@
+"""What a checkpoint costs training, saved in one file, in parts, and in parts beside training; and loading it back.
+
+A checkpoint is proven by what comes back: once training has gone on, loading must give every parameter and optimiser
+state the value that it had when the checkpoint was begun, bit for bit. Buffers get that of one of the ranks, whose
+running statistics of batch normalisation differ: there is one of each in a checkpoint. Its files must be about as
+large as what training keeps; in parts no rank may have written much more than its share, and beside training another
+thread must have written them.
+
+    seconds lost = steps_time, saving "asynchronous" - steps_time, saving "none"
+
+That is the copy to the host's memory, steps that are slower while a thread writes, and what is left to write after as
+many steps as usually take longer than that.
+"""
+
+import math
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from scalecard.benchmarks.training import multi_process
+from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.run_group import Group
+from scalecard.benchmarks.training.strategy import STEP, UNSYNCHRONISED, StrategyBuilder
+from scalecard.distributed.context import RankContext
+from scalecard.measuring.case_variant import Subject, local
+from scalecard.measuring.counting import UPDATES
+from scalecard.measuring.proof import Void, largest_difference
+from scalecard.measuring.timer import Bench
+from scalecard.parallel.saving import Checkpoint, InParts, OneFile
+from scalecard.parallel.step import state_of
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Record
+from scalecard.records.statistics import FEWEST
+from scalecard.records.strategies import DDP, FSDP_PARAMETERS, SINGLE, Strategy
+from scalecard.workloads.reference import trainable
+from scalecard.workloads.workload import HOST, Workload
+
+SAVE, RESTORE, STEPS, SIZE = "save_time", "restore_time", "steps_time", "checkpoint_size"
+ONE_FILE, IN_PARTS, BESIDE, NONE = "one file", "in parts", "asynchronous", "none"
+MOST_STEPS = 100
+FORMS = 3  # whose files are on the storage at the same time, at most
+OVERHEAD, OVERHEAD_EACH = 0.01, 4096  # of the files: of all, and bytes of each tensor of each rank
+AS_TIMED = "float32"  # what is kept, whatever products compute in
+NAME = f".scalecard-checkpoints-{platform.node()}"
+Make = Callable[[References, Setting], tuple[Subject, Checkpoint]]
+
+
+def records(group: Group, data_dir: str) -> Iterator[Record]:
+    """Times of all forms, with one workload on these ranks, as many samples on each as one device has."""
+    skipped, size = partial(Record.skipped, group.case, metric=SAVE), _whole_bytes(group.workload)
+    with _folder(Path(data_dir), group.ctx) as (folder, free):
+        if free < FORMS * size:
+            yield skipped(f"data_dir has room for {free} bytes, and {FORMS} checkpoints need {FORMS * size}")
+            return
+        saving = Saving(group.ctx, folder, size)
+        saving.num_steps = saving.steps_beside(group)
+        brief = replace(group, rule=replace(group.rule, min_rounds=min(FEWEST, group.rule.min_rounds)))
+        yield from brief.times(saving.forms())
+        for form, found in saving.sizes.items():
+            yield Record(case={**group.case, "saving": form}, metric=SIZE, unit="B", samples=[[float(found)]])
+
+
+def _whole_bytes(workload: Workload) -> int:
+    """What training keeps of a model: parameters, buffers, and the optimiser's states."""
+    model = workload.network(HOST)
+    states = workload.optimizer_settings.state_bytes(trainable(model))
+    return states + sum(tensor.nbytes for tensor in state_of(model))
+
+
+@contextmanager
+def _folder(data_dir: Path, ctx: RankContext) -> Iterator[tuple[Path, int]]:
+    """An empty one in data_dir, and the bytes that fit in; without what a killed run of this machine has left there.
+
+    Without bytes, if nothing can be written.
+    """
+    folder, free = data_dir / NAME, 0
+    if ctx.leads:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir(parents=True)
+            free = shutil.disk_usage(folder).free
+        except OSError:
+            pass
+    try:
+        yield folder, ctx.all_gather(free)[0]
+    finally:
+        if ctx.leads:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class Saving:
+    """The forms of a checkpoint of `whole` bytes, in this folder; `sizes` of those that were saved.
+
+    One that is written beside training has `num_steps` to do so.
+    """
+
+    ctx: RankContext
+    folder: Path
+    whole: int
+    num_steps: int = 1
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def forms(self) -> Iterator[StrategyBuilder]:
+        """In one file of DDP, in parts of FSDP2; of one rank alone both of the single device."""
+        for form, kind, of_kind in ((ONE_FILE, DDP, OneFile), (IN_PARTS, FSDP_PARAMETERS, InParts)):
+            make = partial(self._checkpoint, form, kind, of_kind)
+            yield self._builder(kind, SAVE, form, partial(self._saved, form, make))
+            yield self._builder(kind, RESTORE, form, partial(self._loaded, form, make))
+        make = partial(self._checkpoint, BESIDE, FSDP_PARAMETERS, InParts)
+        yield self._builder(FSDP_PARAMETERS, STEPS, NONE, partial(self._stepped, make))
+        yield self._builder(FSDP_PARAMETERS, STEPS, BESIDE, partial(self._saved_beside, make))
+
+    def _builder(
+        self, kind: Strategy, metric: str, form: str, build: Callable[[References, Setting], Subject]
+    ) -> StrategyBuilder:
+        axes: Case = {"saving": form, **({"steps": self.num_steps} if metric == STEPS else {})}
+        return StrategyBuilder(SINGLE if self.ctx.alone else kind, build, metric=metric, axes=axes)
+
+    def _trained(self, kind: Strategy) -> StrategyBuilder:
+        """What trains as the strategy does; of one rank a model that is not wrapped."""
+        wanted = (DDP, UNSYNCHRONISED) if self.ctx.alone else (kind, STEP)
+        return next(one for one in multi_process.strategies(self.ctx) if (one.kind, one.metric) == wanted)
+
+    def _checkpoint(
+        self, form: str, kind: Strategy, of_kind: type[Checkpoint], references: References, at: Setting
+    ) -> tuple[Subject, Checkpoint]:
+        """A subject that trains, and the checkpoint of what it trains."""
+        folder = self.folder / form.replace(" ", "-")
+        folder.mkdir(exist_ok=True)
+        subject = self._trained(kind).build(references, at)
+        assert subject.module, "it is watched"
+        return subject, of_kind(subject.module, subject.optimizers[0], folder, self.ctx)
+
+    def steps_beside(self, group: Group) -> int:
+        """As many as take twice as long as saving in parts; as few as one where the workload cannot be."""
+        strategy = self._trained(FSDP_PARAMETERS)
+        at = group.setting(group.workload.batch_size, group.scalings[-1], strategy)
+        if group.trials.of(strategy, at).refused:
+            return 1
+        subject, checkpoint = self._checkpoint(IN_PARTS, FSDP_PARAMETERS, InParts, group.references, at)
+        bench, times = Bench([self.ctx], self.ctx), []
+        for work in (subject.work, checkpoint.save):
+            bench.block(work, 1)
+            times.append(bench.block(work, 2).completion)
+        step, save = times
+        return min(MOST_STEPS, math.ceil(2 * save / step))
+
+    def _saved(self, form: str, make: Make, references: References, at: Setting) -> Subject:
+        subject, checkpoint = make(references, at)
+        return Subject(work=checkpoint.save, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
+
+    def _loaded(self, form: str, make: Make, references: References, at: Setting) -> Subject:
+        subject, checkpoint = make(references, at)
+        checkpoint.save()
+        self.ctx.barrier()
+        return Subject(work=checkpoint.load, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
+
+    def _stepped(self, make: Make, references: References, at: Setting) -> Subject:
+        return self._repeated(make(references, at)[0])
+
+    def _repeated(self, subject: Subject) -> Subject:
+        """Steps of the subject, which is proven by one of them."""
+
+        def work() -> None:
+            for _ in range(self.num_steps):
+                subject.work()
+
+        once = {name: each for name, each in subject.expected.items() if name in ("forwards", *UPDATES)}
+        return replace(subject, work=work, expected={name: self.num_steps * each for name, each in once.items()})
+
+    def _saved_beside(self, make: Make, references: References, at: Setting) -> Subject:
+        subject, checkpoint = make(references, at)
+        assert isinstance(checkpoint, InParts), "the form that can be started"
+        steps, beside = self._repeated(subject), list[bool]()
+
+        def work() -> None:
+            started = checkpoint.start()
+            steps.work()
+            beside.append(started.wait())
+
+        def prove() -> Iterator[Check]:
+            yield from subject.prove()
+            yield from self._proven(BESIDE, checkpoint, work, subject)
+            alone = float(not all(beside))
+            yield Check(name="written by the thread that trains", dtype=AS_TIMED, difference=alone, tolerance=0.0)
+
+        return replace(steps, work=work, prove=prove)
+
+    def _proven(
+        self, form: str, checkpoint: Checkpoint, save: Callable[[], object], subject: Subject
+    ) -> Iterator[Check]:
+        """What is loaded is what was saved, in files of the right size."""
+        subject.work()  # or its optimiser might have no states yet
+        kept, buffers = _copies(checkpoint.tensors()), self.ctx.all_gather(_copies(checkpoint.module.buffers()))
+        save()
+        self.ctx.barrier()
+        sizes = checkpoint.sizes()
+        self.sizes[form] = sum(sizes)
+        subject.work()
+        self.ctx.synchronize()
+        (moved,) = self.ctx.maximum([largest_difference(_copies(checkpoint.tensors()), kept)])
+        if not moved:
+            raise Void("void, training did not change what was saved")
+        checkpoint.load()
+        check = partial(Check, dtype=AS_TIMED)
+        loaded = largest_difference(_copies(checkpoint.tensors()), kept)
+        yield check(name="loaded after a checkpoint", difference=loaded, tolerance=0.0)
+        for buffer, *before in zip(_copies(checkpoint.module.buffers()), *buffers, strict=True):
+            nearest = min(largest_difference([buffer], [one]) for one in before)
+            yield check(name="buffers loaded after a checkpoint", difference=nearest, tolerance=0.0)
+        ranks = self.ctx.world_size
+        overhead = OVERHEAD + OVERHEAD_EACH * ranks * (1 + len(kept)) / self.whole
+        yield check(name="size of a checkpoint", difference=abs(sum(sizes) / self.whole - 1), tolerance=overhead)
+        if isinstance(checkpoint, InParts):
+            uneven = max(sizes) / sum(sizes) - 1 / ranks
+            yield check(
+                name="largest part of a checkpoint", difference=uneven, tolerance=(1 - 1 / ranks) / 2 + overhead
+            )
+
+
+def _copies(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Of what this rank has of them, in the host's memory."""
+    return [local(tensor).detach().to("cpu", copy=True) for tensor in tensors]
