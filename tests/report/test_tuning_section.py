@@ -87,6 +87,34 @@ def test_a_ladder_tells_apart_what_stands_alone_and_on_others(result: Result) ->
     assert single.gain(single.larger[0]).value == pytest.approx(2 * 0.1 / 0.06)
 
 
+def test_of_a_recipe_in_bf16_everything_is_told_beside_its_plain_step(result: Result) -> None:
+    """float32's steps were not timed; compile alone is bf16 + compile."""
+    made = [record for record in result.records if "bf16" in record.case]
+    made += [step("bf16", "fused", seconds=0.055), step("bf16", "compile", "fused", seconds=0.038)]
+    found = replace(result, records=made)
+    single, several = tuning_results.ladders(found)
+    assert (single.name, several.name) == ("bf16", "bf16")
+    assert [combination(record.case) for record in single.alone] == ["bf16 + compile", "bf16 + fused"]
+    assert [combination(record.case) for record in single.cumulative] == ["bf16 + compile", "bf16 + compile + fused"]
+    texts = [finding.text for finding in by_topic(tuning.findings(found))]
+    assert texts[0].startswith(
+        "mine: bf16 + compile + fused takes 24 % (24 % to 24 %) less time than the plain bf16 step"
+    )
+    assert texts[1] == "mine, each rung alone on one device: compile (1.25x) helps; fused (0.91x) costs time."
+    assert "62 % efficient in bf16, 50 % with bf16 + compile" in texts[2]
+    table = tuning.overview(found)
+    rows = [dict(zip(table.head, row, strict=True)) for row in table.rows]
+    gains = {row["Rungs"].text: row["Gain"].text for row in rows if row["Devices"].text == "1"}
+    assert (gains["bf16"], gains["bf16 + compile"]) == ("", "1.25x")
+
+
+def test_without_the_plain_step_there_is_no_ladder(result: Result) -> None:
+    """Which one of several is the plain one, nobody could tell."""
+    alone = [record for record in result.records if combination(record.case) in ("bf16", "fused", "graphs")]
+    one = [record for record in alone if record.matches(devices=1)]
+    assert list(tuning_results.ladders(replace(result, records=one))) == []
+
+
 def test_if_nothing_helps_that_is_said(result: Result) -> None:
     plain = [record for record in result.records if combination(record.case) in ("float32", "fused")]
     first, *_ = tuning.findings(replace(result, records=plain))

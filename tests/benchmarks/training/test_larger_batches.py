@@ -54,7 +54,7 @@ class Tried:
     def with_factors(self, *factors: int, wanted: tuple[str, ...] = ()) -> dict[str, Record]:
         """The step times without rungs, by what makes their batch larger."""
         rank: Any = Rank()
-        made = Ladder(rank, RoundedReferences(GPU, 2), LOAD, {"workload": "toy"}, self.rule, wanted, (), factors)
+        made = Ladder(rank, RoundedReferences(GPU, 2), LOAD, (), {"workload": "toy"}, self.rule, wanted, (), factors)
         records = [record for record in made.records() if record.metric == "step_time"]
         return {combination(record.case): record for record in records if not rungs_of(record.case)}
 

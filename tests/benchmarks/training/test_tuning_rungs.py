@@ -11,7 +11,7 @@ from scalecard.measuring import stopping_rule
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel import compiled, tuned_step
 from scalecard.parallel.tuned_step import TunedStep
-from scalecard.records.axes import RUNGS, combination
+from scalecard.records.axes import RUNGS, Case, combination, rungs_of
 from scalecard.records.record import Reason, Record
 from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
@@ -21,11 +21,10 @@ CPU = torch.device("cpu")
 
 def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
     rank: Any = LoneRank()
-    workload = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
-    options: dict[str, Any] = {"counts": (), "factors": (), **more}
-    made = Ladder(
-        rank, RoundedReferences(CPU, 2), workload, {"workload": workload, "devices": 1}, rule, wanted, **options
-    )
+    found = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
+    options: dict[str, Any] = {"base": (), "counts": (), "factors": (), **more}
+    case: Case = {"workload": workload, "devices": 1}
+    made = Ladder(rank, RoundedReferences(CPU, 2), found, case=case, rule=rule, wanted=wanted, **options)
     return list(made.records())
 
 
@@ -186,3 +185,16 @@ def test_once_the_time_is_over_the_rest_is_left_out(short: Rule, monkeypatch: py
     (record,) = run(short, "fused")
     assert record.status == "skipped"
     assert "time budget was used up" in record.note
+
+
+def test_from_a_recipe_in_bf16_every_step_is_in_it(rule: Rule) -> None:
+    """float32 and bf16 itself are not tried; on the plain step the others are as ever."""
+    records = run(rule, "bf16", "fused", base=("bf16",), counts=(2,))
+    steps = timed(records)
+    assert list(steps) == ["bf16", "bf16 + fused", "bf16 + accumulate 2", "bf16 + fused + accumulate 2"]
+    assert all({check.dtype for check in step.checks} == {"float64", "bfloat16"} for step in steps.values())
+    work = {count.name: count.counted for count in steps["bf16"].work}
+    assert work["FLOPs"] > work["float32 FLOPs"] == 0
+    assert "bf16" not in {
+        rung for record in records if record.status == "skipped" for rung in rungs_of(record.case)[1:]
+    }

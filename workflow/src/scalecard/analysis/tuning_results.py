@@ -1,6 +1,7 @@
 """What `tuning` measured: the ladder of one workload on one number of devices, rungs alone and on others.
 
-A gain says how many times as many samples or tokens per second a step trains as the plain float32 step of its ladder.
+A gain says how many times as many samples or tokens per second a step trains as the plain step of its ladder, which has
+no rung but the precision of the workload's recipe.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from functools import cached_property
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import rate
-from scalecard.records.axes import RUNGS, rungs_of
+from scalecard.records.axes import combination, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 
@@ -28,6 +29,15 @@ class Ladder:
     base: Record
     records: tuple[Record, ...]
 
+    @property
+    def name(self) -> str:
+        """Of the plain step: float32, or bf16."""
+        return combination(self.base.case)
+
+    def _further(self, record: Record) -> int:
+        """The rungs that it has and the plain step has not."""
+        return len(rungs_of(record.case)) - len(rungs_of(self.base.case))
+
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
         more = record.integer("units") / self.base.integer("units")
@@ -40,14 +50,14 @@ class Ladder:
 
     @cached_property
     def alone(self) -> list[Record]:
-        """The steps with one rung, at the plain step's batch."""
-        return [r for r in self.records if len(rungs_of(r.case)) == 1 and not is_larger(r)]
+        """The steps with one further rung, at the plain step's batch."""
+        return [r for r in self.records if self._further(r) == 1 and not is_larger(r)]
 
     @cached_property
     def cumulative(self) -> list[Record]:
         """The first rung that worked, then each on those before it."""
-        above = [r for r in self.records if len(rungs_of(r.case)) > 1 and not is_larger(r)]
-        first = self.find(rungs_of(above[0].case)[:1]) if above else None
+        above = [r for r in self.records if self._further(r) > 1 and not is_larger(r)]
+        first = self.find(rungs_of(above[0].case)[: 1 - self._further(above[0])]) if above else None
         return [*([first] if first else self.alone[:1]), *above]
 
     @cached_property
@@ -62,7 +72,11 @@ class Ladder:
 
 def ladders(result: Result) -> Iterator[Ladder]:
     """One of each workload and number of devices whose plain step was measured."""
-    for base in result.select("step_time", accumulate=None, batch_factor=None, **dict.fromkeys(RUNGS)):
-        workload, devices = base.text("workload"), base.integer("devices")
-        others = tuple(r for r in result.select("step_time", workload=workload, devices=devices) if r is not base)
-        yield Ladder(workload, devices, base, others)
+    by_place: dict[tuple[str, int], list[Record]] = {}
+    for record in result.select("step_time"):
+        by_place.setdefault((record.text("workload"), record.integer("devices")), []).append(record)
+    for (workload, devices), every in by_place.items():
+        fewest = min(len(rungs_of(record.case)) for record in every)
+        plain = [r for r in every if len(rungs_of(r.case)) == fewest and not is_larger(r)]
+        if len(plain) == 1:  # several have one rung each where the plain one was not measured
+            yield Ladder(workload, devices, plain[0], tuple(r for r in every if r is not plain[0]))

@@ -1,9 +1,10 @@
 """What makes one device faster before more are bought, and does it still train the same?
 
 TF32, bfloat16, channels-last, a fused optimiser, cuDNN's own choice of kernels, torch.compile, CUDA graphs, more
-batches per update and larger batches: each alone on the plain float32 step, then one on top of the other, on one device
-and under DDP. All of a workload take turns in the same rounds. What compiling costs is a record of its own. Then the
-textbook's ResNet-18 is trained for whole epochs in float32 and with the combination whose steps were the fastest.
+batches per update and larger batches: each alone on the plain step of the workload's recipe, with its optimiser and in
+its precision, then one on top of the other, on one device and under DDP. All of a workload take turns in the same
+rounds. What compiling costs is a record of its own. Then the textbook's ResNet-18 is trained for whole epochs in
+float32 and with the combination whose steps were the fastest.
 
 The answer would be wrong if a faster step computed something else (each is compared with a plain loop in float64; what
 rounds to fewer digits must, after a step, have a loss as close to float32's as random errors of that size leave it;
@@ -43,7 +44,7 @@ from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings, precision_on
 from scalecard.workloads.workload import Workload, built_in
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
@@ -130,6 +131,7 @@ def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Da
 
 def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
+    base = ("bf16",) if precision_on(ctx.device, workload.recipe.precision) == "bf16" else ()
     found = examined(workload.as_reference, ctx.device, spec.check_steps, ctx.world_size)  # bf16 is one of the rungs
     everywhere: list[Workload] = ctx.all_gather(found)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
@@ -138,6 +140,7 @@ def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Ite
         ctx,
         RoundedReferences(ctx.device, spec.check_steps),
         workload,
+        base,
         case,
         spec.measure,
         wanted=spec.rungs,

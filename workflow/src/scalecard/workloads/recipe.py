@@ -34,6 +34,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
+from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.workloads.nested import leaves
 
 Precision = Literal["float32", "bf16", "auto"]
@@ -46,6 +47,18 @@ OUR_CONSTANTS = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's n
 FUSING = ("cuda",)  # types of devices
 PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.convolution)
 ATTENTION = [each for each in flop_registry if "attention" in str(each) and "backward" not in str(each)]
+
+
+def lacks_bf16(device: torch.device) -> str:
+    """Why a GPU has none, or ''; a CPU without instructions for it computes in it all the same."""
+    return "" if device.type == "cpu" else runtime_of(device).lacks("bf16", device)
+
+
+def precision_on(device: torch.device, wanted: Precision) -> Precision:
+    """The same; what is left open is bfloat16 on GPUs that have it."""
+    if wanted != "auto":
+        return wanted
+    return "float32" if device.type == "cpu" or lacks_bf16(device) else "bf16"
 
 
 @dataclass(frozen=True)

@@ -183,12 +183,14 @@ def with_compilation_checked(subject: Subject, step: TunedStep) -> Subject:
 class Ladder:
     """A workload on the ranks that train it, one per device, and what is tried: rungs, batches per update, batches.
 
-    `workload` has the batch of one device; `case` names the workload and says how many devices there are.
+    `workload` has the batch of one device, in float32, and `base` the rungs of its recipe, which every step has; `case`
+    names the workload and says how many devices there are.
     """
 
     ctx: RankContext
     references: RoundedReferences
     workload: Workload
+    base: tuple[str, ...]
     case: Case
     rule: Rule
     wanted: Sequence[str]
@@ -218,12 +220,12 @@ class Ladder:
 
     def _all_tried(self, fitting: dict[Combination, Fitting]) -> Iterator[Record]:
         """What can be timed is added; nothing if the plain step cannot."""
-        yield from self._tried(Combination(), fitting)
+        yield from self._tried(Combination(self.base), fitting)
         if not fitting:
             return
-        on = tuple[str, ...]()
+        on = self.base
         for rung, reason in self._reasons().items():
-            alone, top = Combination((rung,)), Combination((*on, rung))
+            alone, top = Combination((*self.base, rung)), Combination((*on, rung))
             if reason:
                 yield Record.skipped(self._case(alone), reason, metric="step_time")
                 continue
@@ -231,16 +233,17 @@ class Ladder:
             if alone in fitting and top != alone:  # what failed alone is not added to others
                 yield from self._tried(top, fitting)
             on = (*on, rung) if top in fitting else on
-        for rungs in dict.fromkeys([(), on]):
+        for rungs in dict.fromkeys([self.base, on]):
             yield from self._larger(rungs, fitting)
 
     def _reasons(self) -> Mapping[str, str]:
-        """Why each rung cannot be tried, or '': those that are wanted in their order, then the others."""
+        """Why each further rung cannot be tried, or '': those that are wanted in their order, then the others."""
         model = self.workload.network(HOST)
         wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
         if self.workload.recipe.optimizer == "own":
             wanted |= {"fused": OWN} if "fused" in wanted else {}
-        return {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
+        every = {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
+        return {rung: reason for rung, reason in every.items() if rung not in self.base}
 
     def _larger(self, rungs: tuple[str, ...], fitting: dict[Combination, Fitting]) -> Iterator[Record]:
         """More batches per update, and batches that are larger and larger until one cannot be trained, on rungs."""
@@ -281,7 +284,7 @@ class Ladder:
             reason = Reason.OUT_OF_MEMORY if found.out_of_memory else Reason.ERROR
             yield Record.failed(case, found.refused, reason=reason, metric="step_time")
             return
-        if combination == Combination(("compile",)):  # the others find some of their code in its cache
+        if combination == Combination((*self.base, "compile")):  # the others find some of their code in its cache
             yield Record(case=case, metric="compile_time", unit="s", samples=[[found.trial.first]])
         fitting[combination] = found
 

@@ -19,11 +19,18 @@ from torch.utils.data import default_collate
 
 from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
-from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
+from scalecard.workloads.recipe import (
+    TEXTBOOKS,
+    Checkpointing,
+    OptimizerSettings,
+    Precision,
+    Recipe,
+    lacks_bf16,
+    precision_on,
+)
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -264,9 +271,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     Looked at by the first process of a run, with the precision that the device has. NotAWorkload if there is no such
     rate.
     """
-    if workload.recipe.precision == "auto":
-        without = device.type == "cpu" or _lacks_bf16(device)
-        workload = workload.with_precision("float32" if without else "bf16")
+    workload = workload.with_precision(precision_on(device, workload.recipe.precision))
 
     def look() -> tuple[float, bool, bool, float]:
         found = _examined(workload, device, num_steps, num_devices)
@@ -277,11 +282,6 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=recipe)
 
 
-def _lacks_bf16(device: torch.device) -> str:
-    """Why a GPU has none, or ''; a CPU without instructions for it computes in it all the same."""
-    return "" if device.type == "cpu" else runtime_of(device).lacks("bf16", device)
-
-
 def by_other_recipes(
     workload: Workload, device: torch.device, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]
 ) -> Iterator[tuple[Workload, str]]:
@@ -289,7 +289,7 @@ def by_other_recipes(
     others = [replace(workload, recipe=recipe) for recipe in workload.recipe.others(precisions, checkpointing)]
     draws = bool(others) and _draws(workload)
     for other in others:
-        why_not = _lacks_bf16(device) if other.in_bf16 else ""
+        why_not = lacks_bf16(device) if other.in_bf16 else ""
         if other.recomputes and not why_not:
             why_not = _not_recomputed(other, other.as_reference.network(HOST), other.batch(2, HOST)[0])
         yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not

@@ -1,9 +1,9 @@
 """What makes one device faster before more are bought, and does it still train the same?
 
-How many times as many samples or tokens per second as in the plain float32 step (dotted), a panel per workload, on one
-device and on all of them under DDP. For each rung, one bar for it alone, and one for it on top of all rungs above it.
-Whiskers are 95 % intervals. If epochs were timed, the last panels have their seconds and the test accuracy, in float32
-and with the rungs whose steps were the fastest.
+How many times as many samples or tokens per second as in the plain step (dotted), which is in the precision of the
+workload's recipe, a panel per workload, on one device and on all of them under DDP. For each further rung, one bar for
+it alone, and one for it on top of all rungs above it. Whiskers are 95 % intervals. If epochs were timed, the last
+panels have their seconds and the test accuracy, in float32 and with the rungs whose steps were the fastest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured, stra
 from scalecard.report.table import Cell, Table
 
 MEANINGS = strategies.MEANINGS | {
-    "Gain": "the rate over that of the plain float32 step",
+    "Gain": "the rate over that of the plain step, which is in the precision of the workload's recipe",
     "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
 }
 
@@ -42,9 +42,11 @@ def plot(results: Sequence[Result]) -> Figure:
     figure, panels = charts.panels(count, height=height)
     for ladder, own, axes in zip(found, shown, panels, strict=False):
         charts.bars(own, axes, unit="x")
-        charts.mark_at(axes, 1, "float32")
+        charts.mark_at(axes, 1, ladder.name)
         where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
-        axes.set(xlabel=f"{ladder.base.case['unit']}/s over float32's", ylabel="", title=f"{ladder.workload}, {where}")
+        axes.set(
+            xlabel=f"{ladder.base.case['unit']}/s over {ladder.name}'s", ylabel="", title=f"{ladder.workload}, {where}"
+        )
     if not count:
         charts.nothing(panels[0])
     if epochs:
@@ -58,8 +60,9 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _gains(result: Result, ladder: Ladder) -> list[Point]:
-    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if not rungs_of(r.case))]}
-    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case))]
+    own = rungs_of(ladder.base.case)
+    kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if rungs_of(r.case) == own)]}
+    kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case) != own)]
     base = rate(ladder.base)
     return [
         points.rated(result, record, record.integer("units") / base, series=kind, x=parts_of(record.case)[-1])
@@ -89,12 +92,15 @@ def _together(ladder: Ladder) -> Iterator[Finding]:
     """The best of several combinations owes something to chance."""
     best, count = ladder.best(), len({combination(record.case) for record in [*ladder.alone, *ladder.cumulative]})
     if best is ladder.base:
-        text = f"{ladder.workload}: no combination of rungs is faster than the plain float32 step (tried: {count})."
+        text = (
+            f"{ladder.workload}: no combination of rungs is faster than the plain {ladder.name} step (tried: {count})."
+        )
         yield Finding(text=text, headline=f"{ladder.workload}: no gain", topic=Topic.TUNED_STEP)
         return
     gain, name = ladder.gain(best), f"{ladder.workload}: {combination(best.case)}"
+    plain = f"the plain {ladder.name} step"
     text = (
-        f"{formatting.versus(name, best.over(ladder.base), 'the plain float32 step')}, the best of {count} combinations"
+        f"{formatting.versus(name, best.over(ladder.base), plain)}, the best of {count} combinations"
         f" at one batch size: {formatting.factor(gain)} the {ladder.base.case['unit']}/s."
     )
     yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
@@ -105,7 +111,7 @@ def _alone(ladder: Ladder) -> Iterator[Finding]:
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in VERBS}
     for record in ladder.alone:
         verdict = record.over(ladder.base).verdict
-        name = f"{combination(record.case)} ({ladder.gain(record).value:.2f}x)"
+        name = f"{parts_of(record.case)[-1]} ({ladder.gain(record).value:.2f}x)"
         by_verdict[verdict if verdict in VERBS else ""].append(name)
     parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in by_verdict.items() if names]
     if parts:
@@ -130,7 +136,7 @@ def _larger(ladder: Ladder) -> Iterator[Finding]:
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
     for record in result.select("compile_time", workload=ladder.workload, devices=ladder.devices)[:1]:
         text = f"{ladder.workload}: with torch.compile, the first step takes {formatting.seconds(record.median)}"
-        step = ladder.find(("compile",))
+        step = ladder.find((*rungs_of(ladder.base.case), "compile"))
         if step and step.over(ladder.base).verdict == "faster":
             text += f", repaid after {formatting.count(record.median / (ladder.base.median - step.median))} steps"
         yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
@@ -147,9 +153,9 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
         for one, many in ((single.base, several.base), (best, tuned))
     )
     text = (
-        f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient in"
-        f" float32, {after} with {combination(best.case)}; there it is {formatting.factor(several.gain(tuned))} as"
-        " fast as float32."
+        f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient"
+        f" in {single.name}, {after} with {combination(best.case)}; there it is"
+        f" {formatting.factor(several.gain(tuned))} as fast as {single.name}."
     )
     yield Finding(text=text, topic=Topic.TUNED_SCALING)
 
@@ -177,7 +183,8 @@ def overview(result: Result) -> Table:
 
 
 def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell]:
-    alone = result.find("step_time", workload=ladder.workload, devices=1, **dict.fromkeys(RUNGS))
+    plain = (each.base for each in ladders(result) if (each.workload, each.devices) == (ladder.workload, 1))
+    alone = next(plain, None)
     gain = ladder.gain(record).value
     shown = Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain)
     return {
